@@ -1,0 +1,233 @@
+"""Configuration is data: frozen, keyword-only dataclasses, validated when they are made.
+
+A configuration file is a mapping of sections (``model``, ``train``, ``data``...), each a dataclass of
+plain values. Unknown names and values of a wrong type are refused with the nearest right name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .errors import ConfigError
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The sizes of a Transformer (Vaswani et al. 2017, table 3)."""
+
+    d_model: int = 256
+    nhead: int = 8
+    num_encoder_layers: int = 3
+    num_decoder_layers: int = 3
+    dim_feedforward: int = 1024
+    dropout: float = 0.1
+    activation: str = "relu"
+    norm_first: bool = True
+    max_len: int = 512
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "nhead", "num_encoder_layers", "dim_feedforward", "max_len"):
+            check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
+        check(self.num_decoder_layers >= 0, "model.num_decoder_layers", self.num_decoder_layers, "0 or more")
+        check(
+            self.d_model % self.nhead == 0,
+            "model.nhead",
+            self.nhead,
+            f"a divisor of model.d_model ({self.d_model})",
+        )
+        check(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "at least 0 and below 1")
+        check_choice("model.activation", self.activation, ("relu", "gelu"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained; see :func:`core.training.fit`.
+
+    ``batch_tokens`` is the most tokens (padding included) that one side of a batch holds;
+    ``accumulate`` batches make one step. ``learning_rate`` is the schedule's peak. ``average`` keeps
+    that many of the best epochs and tries the mean of their weights at the end. ``patience`` epochs
+    without a better ``metric`` end the run early (0: never).
+    """
+
+    epochs: int = 20
+    batch_tokens: int = 2500
+    accumulate: int = 1
+    learning_rate: float = 1e-3
+    schedule: str = "inverse_sqrt"
+    warmup_steps: int = 1200
+    label_smoothing: float = 0.1
+    weight_decay: float = 0.0
+    adam_beta2: float = 0.98
+    clip_norm: float = 1.0
+    patience: int = 0
+    average: int = 5
+    precision: str = "auto"
+    seed: int = 1
+    save_every: int = 500
+    weights_on_disk: str = "fp32"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
+            check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
+        for name in ("patience", "average", "weight_decay", "clip_norm", "seed"):
+            check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+        check(self.learning_rate > 0, "train.learning_rate", self.learning_rate, "above 0")
+        for name in ("label_smoothing", "adam_beta2"):
+            value = getattr(self, name)
+            check(0.0 <= value < 1.0, f"train.{name}", value, "at least 0 and below 1")
+        check_choice("train.schedule", self.schedule, ("noam", "inverse_sqrt", "cosine", "constant"))
+        check_choice("train.precision", self.precision, ("auto", "fp32", "bf16"))
+        check_choice("train.weights_on_disk", self.weights_on_disk, ("fp32", "fp16"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationConfig:
+    """How outputs are searched for: greedily with one beam, else by beam search.
+
+    An output may have ``max_length_ratio`` times its source's tokens, and ``max_length_extra`` more.
+    """
+
+    beam_size: int = 5
+    length_penalty: float = 1.0
+    max_length_ratio: float = 2.0
+    max_length_extra: int = 10
+
+    def __post_init__(self) -> None:
+        check(self.beam_size >= 1, "generation.beam_size", self.beam_size, "at least 1")
+        for name in ("length_penalty", "max_length_ratio", "max_length_extra"):
+            check(getattr(self, name) >= 0, f"generation.{name}", getattr(self, name), "0 or more")
+
+    def max_length(self, source_length: int) -> int:
+        """The most tokens that the output for ``source_length`` source tokens may have."""
+        return int(self.max_length_ratio * source_length) + self.max_length_extra
+
+
+def check(is_right: bool, name: str, value: object, allowed: str) -> None:
+    """Raises the ConfigError that says what ``name`` may be, unless ``is_right``."""
+    if not is_right:
+        raise ConfigError(f"{name} must be {allowed}, not {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Raises a ConfigError unless ``value`` is one of ``choices``; it names the nearest of them."""
+    choices = list(choices)
+    if value not in choices:
+        hint = nearest(str(value), choices)
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}{hint}")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A half-sentence for an error message: which of ``names`` was probably meant, or nothing."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -> C:
+    """A config dataclass from plain nested mappings, as read from JSON or TOML.
+
+    Raises:
+        ConfigError: an unknown name, a value of a wrong type, or one that ``cls`` refuses.
+    """
+    types_of = typing.get_type_hints(cls)
+    values = {}
+    for name, value in mapping.items():
+        full_name = f"{where}.{name}" if where else name
+        if name not in types_of:
+            raise ConfigError(f"unknown option {full_name!r}{nearest(name, types_of)}")
+        values[name] = _convert(full_name, value, types_of[name])
+    return cls(**values)
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The plain nested mapping of a config, ready for JSON."""
+    return dataclasses.asdict(config)
+
+
+def override(config: C, assignments: Iterable[str]) -> C:
+    """``config`` with ``section.key=value`` assignments applied, each value read as its key's type.
+
+    Raises:
+        ConfigError: something that is no assignment, an unknown name, a value that cannot be used.
+    """
+    mapping = to_mapping(config)
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"expected section.key=value, not {assignment!r}")
+        section, key_type = mapping, type(config)
+        *parents, key = name.strip().split(".")
+        for depth, parent in enumerate(parents):
+            hints = typing.get_type_hints(key_type)
+            if parent not in hints or not dataclasses.is_dataclass(hints[parent]):
+                full = ".".join(parents[: depth + 1])
+                raise ConfigError(f"unknown section {full!r}{nearest(parent, hints)}")
+            section, key_type = section[parent], hints[parent]
+        hints = typing.get_type_hints(key_type)
+        if key not in hints:
+            raise ConfigError(f"unknown option {name!r}{nearest(key, hints)}")
+        if dataclasses.is_dataclass(hints[key]):
+            raise ConfigError(f"{name} is a section; set one of {', '.join(section[key])} in it")
+        section[key] = _parse(name, text.strip(), hints[key])
+    return from_mapping(type(config), mapping)
+
+
+def _convert(name: str, value: Any, wanted: Any) -> Any:
+    """``value`` as JSON or TOML gave it, as the annotated type ``wanted``."""
+    if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{name} is a section, not {value!r}")
+        return from_mapping(wanted, value, where=name)
+    options = _options(wanted)
+    if value is None and type(None) in options:
+        return None
+    for option in options:
+        if typing.get_origin(option) is tuple:
+            if isinstance(value, list | tuple):
+                inner = typing.get_args(option)[0]
+                return tuple(_convert(f"{name}[{i}]", item, inner) for i, item in enumerate(value))
+        elif option is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        elif option in (int, str, bool) and type(value) is option:
+            return value
+    raise ConfigError(f"{name} must be {_describe(wanted)}, not {value!r}")
+
+
+def _parse(name: str, text: str, wanted: Any) -> Any:
+    """The text after the equals sign, as the annotated type ``wanted``."""
+    options = _options(wanted)
+    if type(None) in options and text.lower() in ("none", ""):
+        return None
+    for option in options:
+        if typing.get_origin(option) is tuple:
+            inner = typing.get_args(option)[0]
+            return tuple(_parse(name, part.strip(), inner) for part in text.split(",") if part.strip())
+        if option is bool and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if option in (int, float):
+            try:
+                return option(text)
+            except ValueError:
+                continue
+        if option is str:
+            return text
+    raise ConfigError(f"{name} must be {_describe(wanted)}, not {text!r}")
+
+
+def _options(wanted: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
+    return typing.get_args(wanted) if is_union else (wanted,)
+
+
+def _describe(wanted: Any) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    words[type(None)] = "none"
+    parts = [words.get(option, "a list") for option in _options(wanted)]
+    return " or ".join(parts)

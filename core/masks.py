@@ -1,0 +1,102 @@
+"""Masks: who may look at whom.
+
+Three masks exist (Vaswani et al. 2017, sections 3.1 and 3.2.3), in PyTorch's conventions:
+
+* ``attn_mask`` ``[T, S]`` or ``[B*H, T, S]``: which query position may see which key position;
+* ``key_padding_mask`` ``[B, S]``: which keys are only padding;
+* the causal mask, an ``attn_mask`` that hides the future from a decoder.
+
+True blocks in a boolean mask; a float mask is added to the attention scores.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def generate_square_subsequent_mask(
+    size: int, *, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """The causal mask ``[size, size]``: position t sees positions 0..t and nothing after them.
+
+    Like PyTorch's function of this name: 0 where attention is allowed and ``-inf`` where it is
+    blocked. With ``dtype=torch.bool`` the same mask is boolean, True where blocked.
+    """
+    is_future = torch.ones(size, size, dtype=torch.bool, device=device).triu(diagonal=1)
+    if dtype == torch.bool:
+        return is_future
+    return torch.zeros(size, size, dtype=dtype, device=device).masked_fill(is_future, -torch.inf)
+
+
+def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
+    """``[B, S]``, True where ``tokens`` ``[S, B]`` is padding."""
+    return (tokens == pad_id).transpose(0, 1)
+
+
+def create_mask(src: Tensor, tgt: Tensor, pad_id: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The four masks of a training step from ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
+
+    Returns:
+        ``src_mask`` ``[S, S]`` that blocks nothing, ``tgt_mask`` ``[T, T]`` that blocks the future,
+        ``src_is_pad`` ``[B, S]`` and ``tgt_is_pad`` ``[B, T]``; all boolean.
+    """
+    src_mask = torch.zeros(len(src), len(src), dtype=torch.bool, device=src.device)
+    tgt_mask = generate_square_subsequent_mask(len(tgt), device=tgt.device, dtype=torch.bool)
+    return src_mask, tgt_mask, padding_mask(src, pad_id), padding_mask(tgt, pad_id)
+
+
+def combine_masks(
+    attn_mask: Tensor | None,
+    key_padding_mask: Tensor | None,
+    *,
+    batch_size: int,
+    num_heads: int,
+    target_length: int,
+    source_length: int,
+) -> Tensor | None:
+    """One mask that broadcasts to ``[B, H, T, S]`` and blocks what either mask blocks.
+
+    Boolean masks stay boolean; as soon as one of the two is float, the result is float.
+
+    Raises:
+        ValueError: a mask of the wrong size or kind; the message names both sizes.
+    """
+    if attn_mask is not None:
+        attn_mask = _check_kind("attn_mask", attn_mask)
+        plain = (target_length, source_length)
+        per_head = (batch_size * num_heads, target_length, source_length)
+        if attn_mask.shape == plain:
+            attn_mask = attn_mask.view(1, 1, target_length, source_length)
+        elif attn_mask.shape == per_head:
+            attn_mask = attn_mask.view(batch_size, num_heads, target_length, source_length)
+        else:
+            raise ValueError(
+                f"attn_mask must be [T, S] = {list(plain)} or [B*H, T, S] = {list(per_head)}, "
+                f"not {list(attn_mask.shape)}"
+            )
+    if key_padding_mask is not None:
+        key_padding_mask = _check_kind("key_padding_mask", key_padding_mask)
+        if key_padding_mask.shape != (batch_size, source_length):
+            raise ValueError(
+                f"key_padding_mask must be [B, S] = {[batch_size, source_length]}, "
+                f"not {list(key_padding_mask.shape)}"
+            )
+        key_padding_mask = key_padding_mask.view(batch_size, 1, 1, source_length)
+    if attn_mask is None or key_padding_mask is None:
+        return key_padding_mask if attn_mask is None else attn_mask
+    if attn_mask.dtype == torch.bool and key_padding_mask.dtype == torch.bool:
+        return attn_mask | key_padding_mask
+    return _to_float(attn_mask) + _to_float(key_padding_mask)
+
+
+def _check_kind(name: str, mask: Tensor) -> Tensor:
+    if mask.dtype == torch.bool or mask.is_floating_point():
+        return mask
+    raise ValueError(f"{name} must be boolean (True blocks) or float (added), not {mask.dtype}")
+
+
+def _to_float(mask: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=torch.get_default_dtype()).masked_fill(mask, -torch.inf)

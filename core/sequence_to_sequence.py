@@ -1,0 +1,158 @@
+"""A whole encoder-decoder model over token ids (Vaswani et al. 2017, figure 1).
+
+Translation and couplets are this model with different vocabularies. It derives every mask from the ids
+themselves, so that a caller cannot forget one, in training and in decoding alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import TransformerConfig
+from .embedding import PositionalEncoding, TokenEmbedding
+from .masks import generate_square_subsequent_mask, padding_mask
+from .transformer import LayerCache, MyTransformer
+
+
+class SpecialIds(NamedTuple):
+    """The numbers of the four special tokens."""
+
+    unk: int = 0
+    pad: int = 1
+    bos: int = 2
+    eos: int = 3
+
+
+class Memory(NamedTuple):
+    """The encoder's output ``[S, B, D]`` and which of its positions are padding, ``[B, S]``."""
+
+    states: Tensor
+    is_pad: Tensor
+
+
+@dataclass
+class DecoderState:
+    """What decoding carries from step to step, for B sentences with N rows (beams) each."""
+
+    memory: Memory
+    caches: list[LayerCache]
+    length: int = 0
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """Keeps the named rows (of B*N, in this order, may repeat) and the named sentences (of B).
+
+        Without ``sentences`` all of them stay, and ``rows`` must hold equally many of each.
+        """
+        if sentences is not None:
+            states, is_pad = self.memory
+            self.memory = Memory(states.index_select(1, sentences), is_pad.index_select(0, sentences))
+        for cache in self.caches:
+            cache.past.select(rows)
+            if sentences is not None:
+                cache.memory.select(sentences)
+
+
+class SequenceToSequence(nn.Module):
+    """Embeddings, positions, :class:`MyTransformer` and the output layer over the target vocabulary.
+
+    Args:
+        src_vocab_size, tgt_vocab_size: the numbers of source and target words.
+        config: the sizes of the Transformer.
+        share_embeddings: one table for source and target (their vocabulary must be one).
+        tie_output: the target table is the output layer's weight as well (section 3.4).
+        special: the ids of the special tokens.
+    """
+
+    def __init__(
+        self,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        config: TransformerConfig,
+        *,
+        share_embeddings: bool,
+        tie_output: bool = True,
+        special: SpecialIds = SpecialIds(),
+    ) -> None:
+        super().__init__()
+        if share_embeddings and src_vocab_size != tgt_vocab_size:
+            raise ValueError(
+                "one shared embedding needs one vocabulary, "
+                f"not one of {src_vocab_size} and one of {tgt_vocab_size} words"
+            )
+        self.config = config
+        self.special = special
+        self.transformer = MyTransformer(
+            d_model=config.d_model,
+            nhead=config.nhead,
+            num_encoder_layers=config.num_encoder_layers,
+            num_decoder_layers=config.num_decoder_layers,
+            dim_feedforward=config.dim_feedforward,
+            dropout=config.dropout,
+            activation=config.activation,
+            norm_first=config.norm_first,
+        )
+        self.src_embedding = TokenEmbedding(src_vocab_size, config.d_model)
+        self.tgt_embedding = (
+            self.src_embedding
+            if share_embeddings
+            else TokenEmbedding(tgt_vocab_size, config.d_model)
+        )
+        self.positional_encoding = PositionalEncoding(
+            config.d_model, dropout=config.dropout, max_len=config.max_len
+        )
+        self.generator = nn.Linear(config.d_model, tgt_vocab_size)
+        nn.init.zeros_(self.generator.bias)
+        if tie_output:
+            self.generator.weight = self.tgt_embedding.embedding.weight
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """``src`` ``[S, B]``, ``tgt`` ``[T, B]`` (from ``<bos>`` on) -> logits ``[T, B, V]``."""
+        return self.generator(self.decode(tgt, self.encode(src)))
+
+    def encode(self, src: Tensor) -> Memory:
+        """``[S, B]`` -> the memory and its padding, which belong together from here on."""
+        src_is_pad = padding_mask(src, self.special.pad)
+        x = self.positional_encoding(self.src_embedding(src))
+        states = self.transformer.encoder(x, src_key_padding_mask=src_is_pad)
+        return Memory(states, src_is_pad)
+
+    def decode(self, tgt: Tensor, memory: Memory) -> Tensor:
+        """``[T, B]`` -> ``[T, B, D]``, every position at once, each blind to those after it.
+
+        Padding stands at the end of ``tgt``, where the causal mask already hides it from every real
+        position: it needs no mask of its own.
+        """
+        return self.transformer.decoder(
+            self.positional_encoding(self.tgt_embedding(tgt)),
+            memory.states,
+            tgt_mask=generate_square_subsequent_mask(
+                len(tgt), device=tgt.device, dtype=torch.bool
+            ),
+            memory_key_padding_mask=memory.is_pad,
+        )
+
+    def start(self, src: Tensor) -> DecoderState:
+        """Encodes ``src`` ``[S, B]`` for step-by-step decoding, with one row a sentence."""
+        return DecoderState(self.encode(src), [LayerCache() for _ in self.transformer.decoder.layers])
+
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """The logits ``[R, V]`` of the words after ``tokens`` ``[R]``, the newest of each row.
+
+        The state moves on by one position.
+        """
+        x = self.positional_encoding(
+            self.tgt_embedding(tokens.unsqueeze(0)), start=state.length
+        )
+        x = self.transformer.decoder(
+            x,
+            state.memory.states,
+            memory_key_padding_mask=state.memory.is_pad,
+            caches=state.caches,
+        )
+        state.length += 1
+        return F.linear(x.squeeze(0), self.generator.weight, self.generator.bias)

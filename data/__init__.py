@@ -1,0 +1,1 @@
+"""Text to tensors: corpora, readers, tokenisers, vocabularies and length-bucketed batches."""

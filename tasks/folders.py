@@ -1,0 +1,96 @@
+"""Checkpoint folders: what a trained model is on disk, and where the models that ship are.
+
+    config.json          the task, its configuration, and how big the vocabularies are
+    vocabulary.txt       (and sentencepiece.model): text to ids
+    model.safetensors    the weights
+    metrics.json         what was measured, and how
+    history.csv          the training curve
+    README.md            the model card, for models that ship
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from core.config import from_mapping, to_mapping
+from core.errors import CheckpointError, ConfigError, UserError
+from core.files import read_json, write_json
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.json"
+FORMAT_VERSION = 1
+PRETRAINED = Path(__file__).resolve().parent.parent / "data" / "pretrained"
+
+C = TypeVar("C")
+
+
+def write_config(folder: Path, task: str, config: Any) -> None:
+    """Writes ``config.json``."""
+    about = {"task": task, "version": FORMAT_VERSION, **to_mapping(config)}
+    write_json(folder / CONFIG_FILE, about)
+
+
+def read_config(folder: Path, task: str, config_class: type[C]) -> C:
+    """The configuration in ``folder``, which must be of ``task``.
+
+    Raises:
+        CheckpointError: no such folder, another task's, another version's, or damaged.
+    """
+    about = describe(folder)
+    if about["task"] != task:
+        raise CheckpointError(f"{folder}: a model for {about['task']}, not for {task}")
+    try:
+        rest = {name: value for name, value in about.items() if name not in ("task", "version")}
+        return from_mapping(config_class, rest)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder / CONFIG_FILE}: {error}") from error
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """``config.json`` as it stands, once it is sure to be one.
+
+    Raises:
+        CheckpointError: no such folder, another version's, or damaged.
+    """
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
+    try:
+        about = read_json(path)
+    except UserError as error:
+        raise CheckpointError(str(error)) from error
+    if not isinstance(about, dict) or "task" not in about or "version" not in about:
+        raise CheckpointError(f"{path}: not the configuration of a checkpoint")
+    if about["version"] != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: format version {about['version']}, this program reads {FORMAT_VERSION}"
+        )
+    return about
+
+
+def read_metrics(folder: Path) -> Mapping[str, Any]:
+    """``metrics.json``, or nothing if there is none."""
+    path = folder / METRICS_FILE
+    if not path.is_file():
+        return {}
+    metrics = read_json(path)
+    return metrics if isinstance(metrics, dict) else {}
+
+
+def model_folder(task: str, folder: str | Path | None) -> Path:
+    """``folder``, or that of the model that ships for ``task``.
+
+    Raises:
+        CheckpointError: there is no such folder.
+    """
+    chosen = PRETRAINED / task if folder is None else Path(folder)
+    if not chosen.is_dir():
+        raise CheckpointError(f"{chosen}: there is no such folder; train a model or name another")
+    return chosen
+
+
+def shipped_models() -> list[Path]:
+    """The folders of the models that ship, one a task."""
+    return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))

@@ -1,0 +1,103 @@
+"""Pairs of sequences, source and target: what translation and couplets train and validate on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from core.loss import label_smoothed_cross_entropy, linear_cross_entropy
+from core.sequence_to_sequence import SequenceToSequence
+from core.training import LossFunction, autocast
+from data.batching import bucket_by_length, pad_sequence
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+
+Pair = tuple[list[int], list[int]]
+PairBatch = list[Pair]
+
+
+class PairData:
+    """Length-bucketed batches of encoded pairs, another mixture every epoch.
+
+    Args:
+        encode: the encoded pairs of an epoch, which may differ from epoch to epoch (BPE-dropout)
+            but not from one call to the next for the same epoch.
+        batch_tokens: the most positions that either side of a batch holds.
+        seed: decides the order.
+    """
+
+    def __init__(
+        self, encode: Callable[[int], Sequence[Pair]], *, batch_tokens: int, seed: int
+    ) -> None:
+        self._encode = encode
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+
+    def plan(self, epoch: int) -> list[PairBatch]:
+        """The batches of ``epoch`` as lists of pairs."""
+        pairs = self._encode(epoch)
+        # One more on each side: the source ends in <eos>, the target begins with <bos>.
+        lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+        batches = bucket_by_length(
+            lengths, batch_tokens=self._batch_tokens, seed=self._seed * 100_003 + epoch
+        )
+        return [[pairs[i] for i in batch] for batch in batches]
+
+    def batch(self, item: PairBatch) -> tuple[Tensor, Tensor]:
+        """``src`` ``[S, B]``, ``tgt`` ``[T+1, B]``."""
+        return as_tensors(item)
+
+
+def source_tensor(sources: Sequence[Sequence[int]]) -> Tensor:
+    """``[S, B]``: every source, ended by ``<eos>``."""
+    return pad_sequence([[*source, EOS_ID] for source in sources])
+
+
+def as_tensors(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    """``src`` ``[S, B]`` and ``tgt`` ``[T+1, B]``, the latter from ``<bos>`` to ``<eos>``."""
+    targets = pad_sequence([[BOS_ID, *target, EOS_ID] for _, target in pairs])
+    return source_tensor([source for source, _ in pairs]), targets
+
+
+def pair_loss(model: SequenceToSequence, label_smoothing: float) -> LossFunction:
+    """The training loss of ``model``: label-smoothed cross-entropy of the next target token."""
+
+    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        src, tgt = batch
+        hidden = model.decode(tgt[:-1], model.encode(src))
+        following = tgt[1:]
+        is_word = following != PAD_ID
+        words = following[is_word]
+        total = linear_cross_entropy(
+            hidden[is_word],
+            model.generator.weight,
+            model.generator.bias,
+            words,
+            label_smoothing=label_smoothing,
+        )
+        return total, len(words)
+
+    return loss
+
+
+def measure_pairs(
+    model: SequenceToSequence,
+    pairs: Sequence[Pair],
+    *,
+    batch_tokens: int,
+    device: torch.device,
+    precision: str = "fp32",
+) -> dict[str, float]:
+    """The mean loss (nats a token, no smoothing) and the token accuracy, the true past given."""
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+    loss, right, count = 0.0, 0, 0
+    with torch.inference_mode(), autocast(precision, device):
+        for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
+            src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
+            logits, following = model(src, tgt[:-1]), tgt[1:]
+            loss += label_smoothed_cross_entropy(logits, following, pad_id=PAD_ID).item()
+            is_word = following != PAD_ID
+            right += int(((logits.argmax(dim=-1) == following) & is_word).sum())
+            count += int(is_word.sum())
+    return {"loss": loss / count, "accuracy": right / count}

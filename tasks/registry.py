@@ -1,0 +1,57 @@
+"""The tasks by name. A task's modules are imported only when that task is used."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from core.config import check_choice, from_mapping, override, to_mapping
+from core.errors import ConfigError
+from core.files import reason_of
+
+TASKS = ("translation", "classification", "couplet")
+
+DEFAULT_CORPUS = {"translation": "multi30k", "classification": "ag_news", "couplet": "couplet"}
+
+
+def module(task: str, name: str) -> ModuleType:
+    """The module ``name`` (config, train, predict, evaluate...) of ``task``."""
+    check_choice("task", task, TASKS)
+    return importlib.import_module(f"tasks.{task}.{name}")
+
+
+def make_config(
+    task: str, *, preset: str, config_file: Path | None, assignments: Iterable[str]
+) -> Any:
+    """The configuration of a run: a preset, then a TOML file, then ``section.key=value``.
+
+    Raises:
+        ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.
+    """
+    presets = module(task, "config").PRESETS
+    check_choice("--preset", preset, presets)
+    config = presets[preset]()
+    if config_file is not None:
+        config = _merge_file(config, config_file)
+    return override(config, assignments)
+
+
+def _merge_file(config: Any, path: Path) -> Any:
+    try:
+        sections = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read: {reason_of(error)}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    merged = to_mapping(config)
+    for name, section in sections.items():
+        is_section = isinstance(section, dict) and isinstance(merged.get(name), dict)
+        merged[name] = merged[name] | section if is_section else section
+    try:
+        return from_mapping(type(config), merged)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -1,0 +1,93 @@
+"""The configuration of a translation run, and its presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.config import GenerationConfig, TrainConfig, TransformerConfig, check, check_choice
+from data.tokenizers import TOKENIZER_NAMES
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationData:
+    """The corpus and how its text becomes ids.
+
+    ``vocab_size`` counts SentencePiece's pieces; other tokenisers keep the words seen ``min_freq``
+    times, ``vocab_size`` of them at most. ``share_vocabulary`` makes one vocabulary, and one embedding
+    table, for both languages. ``bpe_dropout`` cuts the training sentences into other pieces
+    every epoch. Training pairs with a side of more than ``max_tokens`` are left out, and counted.
+    """
+
+    src: str = "de"
+    tgt: str = "en"
+    tokenizer: str = "sentencepiece"
+    vocab_size: int | None = 6000
+    min_freq: int = 2
+    share_vocabulary: bool = True
+    bpe_dropout: float = 0.0
+    max_tokens: int = 250
+
+    def __post_init__(self) -> None:
+        check_choice("data.tokenizer", self.tokenizer, TOKENIZER_NAMES)
+        size = self.vocab_size
+        check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
+        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
+        check(self.max_tokens >= 1, "data.max_tokens", self.max_tokens, "at least 1")
+        value = self.bpe_dropout
+        check(0.0 <= value < 1.0, "data.bpe_dropout", value, "at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationConfig:
+    """Everything that decides a translation run."""
+
+    model: TransformerConfig = field(default_factory=TransformerConfig)
+    data: TranslationData = field(default_factory=TranslationData)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+
+
+def tiny() -> TranslationConfig:
+    """Seconds on any machine: for tests and first steps."""
+    return TranslationConfig(
+        model=TransformerConfig(
+            d_model=32,
+            nhead=4,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
+            dim_feedforward=64,
+        ),
+        data=TranslationData(vocab_size=300),
+        train=TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0),
+        generation=GenerationConfig(beam_size=1),
+    )
+
+
+def laptop() -> TranslationConfig:
+    """The default: an hour on two cores for a corpus of the size of Multi30k."""
+    return TranslationConfig(
+        model=TransformerConfig(dropout=0.2),
+        data=TranslationData(bpe_dropout=0.1),
+        train=TrainConfig(epochs=30),
+    )
+
+
+def paper() -> TranslationConfig:
+    """The base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
+    return TranslationConfig(
+        model=TransformerConfig(
+            d_model=512,
+            nhead=8,
+            num_encoder_layers=6,
+            num_decoder_layers=6,
+            dim_feedforward=2048,
+            dropout=0.1,
+            norm_first=False,
+        ),
+        data=TranslationData(vocab_size=37000),
+        train=TrainConfig(batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0),
+        generation=GenerationConfig(beam_size=4, length_penalty=0.6, max_length_ratio=1.0, max_length_extra=50),
+    )
+
+
+PRESETS = {"default": laptop, "tiny": tiny, "paper": paper}

@@ -1,0 +1,75 @@
+"""Training a translation model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks import runs
+from tasks.pairs import measure_pairs, pair_loss
+from tasks.translation.config import TranslationConfig
+from tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
+from tasks.translation.evaluate import bleu, evaluate
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
+
+
+def train(
+    config: TranslationConfig, *, data: Path, out: Path, device: torch.device, resume: bool = False
+) -> dict[str, Any]:
+    """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
+
+    Raises:
+        UserError: a corpus, a folder or a configuration that cannot be used.
+        Interrupted: SIGINT or SIGTERM came.
+    """
+
+    def prepare() -> runs.Prepared:
+        return _prepare(config, data, out, device, resume)
+
+    return runs.train(
+        "translation", config, prepare, data=data, out=out, device=device, resume=resume
+    )
+
+
+def _prepare(
+    config: TranslationConfig, folder: Path, out: Path, device: torch.device, resume: bool
+) -> runs.Prepared:
+    codecs = load_codecs(out, config.data) if resume else (None, None)
+    dataset = LoadEnglishGermanDataset(
+        folder, config.data, save_to=out, source=codecs[0], target=codecs[1]
+    )
+    model = TranslationModel(
+        len(dataset.source.vocabulary),
+        len(dataset.target.vocabulary),
+        config.model,
+        share_embeddings=config.data.share_vocabulary,
+    ).to(device)
+    translator = Translator(model, dataset.source, dataset.target, config, device)
+    val_sources, val_targets = dataset.read("val")
+    val_pairs = dataset.encoded("val")
+
+    def validate() -> dict[str, float]:
+        batch_tokens = config.train.batch_tokens
+        measured = measure_pairs(model, val_pairs, batch_tokens=batch_tokens, device=device)
+        translations = translator.translate(val_sources, beam_size=1)
+        return {
+            "val_loss": measured["loss"],
+            "val_accuracy": measured["accuracy"],
+            "val_bleu": bleu(translations, val_targets).score,
+        }
+
+    def test() -> dict[str, Any]:
+        split = dataset.test_split()
+        return {} if split is None else evaluate(translator, dataset, split)
+
+    return runs.Prepared(
+        model=model,
+        data=dataset.training_data(batch_tokens=config.train.batch_tokens, seed=config.train.seed),
+        loss=pair_loss(model, config.train.label_smoothing),
+        validate=validate,
+        metric="val_bleu",
+        evaluate=test,
+    )

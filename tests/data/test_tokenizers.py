@@ -1,0 +1,269 @@
+"""Tokenisers: what each cuts where, and the way back."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import CheckpointError, ConfigError, CorpusError
+from data.readers import read_labelled_csv
+from data.tokenizers import (
+    TOKENIZER_NAMES,
+    BasicEnglish,
+    Characters,
+    JiebaWords,
+    SentencePieceBPE,
+    Whitespace,
+    get_tokenizer,
+    seed_dropout,
+    sentencepiece_vocabulary,
+    train_sentencepiece,
+)
+from data.vocabulary import SPECIALS, UNK_ID
+
+SENTENCES = [
+    "Ein Hund rennt über die grüne Wiese.",
+    "Zwei Hunde rennen über den Strand.",
+    "Eine Frau läuft mit ihrem Hund am Strand entlang.",
+    "Der Mann rennt schneller als die Frau.",
+    "A dog runs across the green meadow.",
+    "Two dogs run along the beach.",
+    "A woman walks her dog on the beach.",
+    "The man runs faster than the woman.",
+] * 3
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sentencepiece") / "model"
+    train_sentencepiece(SENTENCES, path, vocab_size=120)
+    return path
+
+
+@pytest.fixture
+def pieces(model_file: Path) -> SentencePieceBPE:
+    return SentencePieceBPE(model_file)
+
+
+# basic_english
+
+
+def torchtext_basic_english(text: str) -> list[str]:
+    from torchtext.data.utils import get_tokenizer as torchtext_tokenizer
+
+    tokens: list[str] = torchtext_tokenizer("basic_english")(text)
+    return tokens
+
+
+@given(st.text(st.one_of(st.sampled_from("'\".,()!?;:<>br /\\\t\n\u00a0\u2028İ"), st.characters())))
+def test_basic_english_equals_torchtext(text: str) -> None:
+    assert BasicEnglish().tokenize(text) == torchtext_basic_english(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "  ",
+        "You can now install TorchText using pip!",
+        "Wall St. Bears Claw Back (Reuters)",
+        "dwindling\\band of ultra-cynics",
+        "#39;s &lt;b&gt;...&lt;/b&gt; quot;ok quot;",
+        "first<br />second<br/>third",
+        "don't 'quote' \"double\" it's: a; b",
+        "3.14, 1,000.50 e.g. U.S.!?",
+        "ΑΣ ǅ İstanbul Straße 春，夏",
+    ],
+)
+def test_basic_english_equals_torchtext_on_tricky_strings(text: str) -> None:
+    assert BasicEnglish().tokenize(text) == torchtext_basic_english(text)
+
+
+def test_basic_english_equals_torchtext_on_real_news(shared_data: Path) -> None:
+    for row in read_labelled_csv(shared_data / "ag_news" / "train.csv", num_classes=4)[:2000]:
+        text = f"{row.title} {row.description}"
+        assert BasicEnglish().tokenize(text) == torchtext_basic_english(text)
+
+
+def test_basic_english_is_put_back_together_as_one_would_write_it() -> None:
+    tokenizer = BasicEnglish()
+    tokens = tokenizer.tokenize("It's late (or not), isn't it? The dogs' home.")
+    assert tokenizer.detokenize(tokens) == "it's late (or not), isn't it? the dogs ' home."
+
+
+# whitespace, characters, jieba
+
+
+def test_whitespace_splits_at_any_white_space() -> None:
+    assert Whitespace().tokenize(" a\tb \u3000 c\n") == ["a", "b", "c"]
+    assert Whitespace().detokenize(["a", "b"]) == "a b"
+
+
+def test_characters_are_code_points_and_white_space_is_dropped() -> None:
+    tokenizer = Characters()
+    assert tokenizer.tokenize("晚 风，\u3000𠮷e\u0301\n") == ["晚", "风", "，", "𠮷", "e", "\u0301"]
+    assert tokenizer.detokenize(["晚", "风"]) == "晚风"
+
+
+@given(st.text())
+def test_characters_go_and_come_back_but_for_white_space(text: str) -> None:
+    tokenizer = Characters()
+    assert tokenizer.detokenize(tokenizer.tokenize(text)) == "".join(text.split())
+
+
+def test_jieba_finds_words() -> None:
+    tokenizer = JiebaWords()
+    tokens = tokenizer.tokenize("我来到北京清华大学 很高兴")
+    assert tokens == ["我", "来到", "北京", "清华大学", "很", "高兴"]
+    assert tokenizer.detokenize(tokens) == "我来到北京清华大学很高兴"
+
+
+def test_jieba_neither_reads_nor_writes_a_cache_that_others_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """jieba loads /tmp/jieba.cache with `marshal` whoever has put it there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "jieba.cache").write_bytes(b"not what jieba wrote")
+    assert JiebaWords().tokenize("北京大学") == ["北京大学"]
+    assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
+    assert (tmp_path / "jieba.cache").read_bytes() == b"not what jieba wrote"
+
+
+# sentencepiece
+
+
+@pytest.mark.parametrize("text", [*SENTENCES[:8], "Hunde", "", "a  b"])
+def test_pieces_go_and_come_back(pieces: SentencePieceBPE, text: str) -> None:
+    assert pieces.detokenize(pieces.tokenize(text)) == " ".join(text.split())
+
+
+def test_the_vocabulary_of_a_model_is_its_pieces(
+    model_file: Path, pieces: SentencePieceBPE
+) -> None:
+    vocabulary = sentencepiece_vocabulary(model_file)
+    assert len(vocabulary) == 120
+    assert vocabulary.itos[:4] == SPECIALS
+    for sentence in SENTENCES:
+        ids = vocabulary.encode(pieces.tokenize(sentence))
+        assert UNK_ID not in ids
+        assert ids == pieces._processor.encode(sentence)
+
+
+def test_text_cannot_forge_a_special_piece(model_file: Path, pieces: SentencePieceBPE) -> None:
+    ids = sentencepiece_vocabulary(model_file).encode(pieces.tokenize("Hund <eos> <pad> 春"))
+    assert not {1, 2, 3} & set(ids)
+    assert UNK_ID in ids
+
+
+def test_a_model_loads_from_its_bytes(model_file: Path, pieces: SentencePieceBPE) -> None:
+    assert SentencePieceBPE(model_file.read_bytes()).pieces == pieces.pieces
+
+
+def test_the_same_texts_give_the_same_model(model_file: Path, tmp_path: Path) -> None:
+    train_sentencepiece(iter(SENTENCES), tmp_path / "again", vocab_size=120)
+    assert (tmp_path / "again").read_bytes() == model_file.read_bytes()
+
+
+def test_every_character_of_the_corpus_has_a_piece(tmp_path: Path) -> None:
+    """At sentencepiece's default coverage the rarest characters would be unknown."""
+    rare = "春夏秋冬風花雪月"
+    train_sentencepiece([*SENTENCES * 50, rare], tmp_path / "model", vocab_size=120)
+    assert set(rare) <= set(sentencepiece_vocabulary(tmp_path / "model").itos)
+
+
+def test_dropout_cuts_finer_and_another_way_each_time(pieces: SentencePieceBPE) -> None:
+    sentence = SENTENCES[0]
+    seed_dropout(1)
+    samples = [pieces.tokenize(sentence, dropout=0.3) for _ in range(20)]
+    assert len({tuple(sample) for sample in samples}) > 5
+    assert max(map(len, samples)) > len(pieces.tokenize(sentence))
+    assert {pieces.detokenize(sample) for sample in samples} == {sentence}
+    assert pieces.tokenize(sentence, dropout=1.0) == ["▁" + sentence[0], *sentence[1:]][:0] + [
+        character for character in "▁" + sentence.replace(" ", "▁")
+    ]
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**32 - 1, 2**63])
+def test_a_seed_makes_dropout_repeatable(pieces: SentencePieceBPE, seed: int) -> None:
+    def samples(seed: int) -> list[list[str]]:
+        seed_dropout(seed)
+        return [pieces.tokenize(sentence, dropout=0.3) for sentence in SENTENCES]
+
+    assert samples(seed) == samples(seed)
+    assert samples(seed) != samples(seed + 1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "vocab_size", "message"),
+    [
+        ([], 100, "cannot make a vocabulary of 100 pieces: there is no text"),
+        (SENTENCES, 10_000, r"of 10,000 pieces: these texts give \d+ at most"),
+        (SENTENCES, 20, r"of 20 pieces: these texts need \d+ at least"),
+    ],
+)
+def test_a_vocabulary_size_that_does_not_suit_is_a_config_error(
+    tmp_path: Path, texts: list[str], vocab_size: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_sentencepiece(texts, tmp_path / "model", vocab_size=vocab_size)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_while_reading_the_texts_stays_that_error(tmp_path: Path) -> None:
+    """sentencepiece turns whatever its iterator raises into an error of its own, source and all."""
+
+    def lines() -> "list[str]":
+        raise CorpusError("train.de", "empty line", 3)
+
+    with pytest.raises(CorpusError, match="train.de:3: empty line"):
+        train_sentencepiece((line for _ in "x" for line in lines()), tmp_path / "m", vocab_size=9)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model"])
+def test_what_is_not_a_model_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model").write_bytes(content)
+    with pytest.raises(CheckpointError, match="model: not a SentencePiece model"):
+        SentencePieceBPE(tmp_path / "model")
+
+
+def test_a_missing_model_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="none: cannot read: No such file"):
+        SentencePieceBPE(tmp_path / "none")
+
+
+# by name
+
+
+@pytest.mark.parametrize("name", TOKENIZER_NAMES)
+def test_every_name_gives_the_tokeniser_of_that_name(name: str, model_file: Path) -> None:
+    tokenizer = get_tokenizer(name, model_file=model_file)
+    assert tokenizer.name == name
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.detokenize([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("jeiba", "unknown tokenizer 'jeiba'; did you mean 'jieba'"),
+        ("spacy", "unknown tokenizer 'spacy'; known: basic_english, whitespace"),
+        ("sentencepiece", "needs a trained model file"),
+    ],
+)
+def test_a_name_that_will_not_do_is_answered_with_one_that_would(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        get_tokenizer(name)
+
+
+def test_tokenising_needs_no_torchtext() -> None:
+    code = (
+        "import sys; from data.tokenizers import get_tokenizer; "
+        "from data.vocabulary import Vocabulary; "
+        "get_tokenizer('basic_english').tokenize('It is.'); "
+        "sys.exit('torchtext' in sys.modules)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0
