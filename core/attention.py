@@ -4,8 +4,8 @@
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O                             (section 3.2.2)
     head_i             = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
-Parameters carry the names and the layout of ``torch.nn.MultiheadAttention``: a state dict of the one
-loads into the other, and the outputs are equal.
+Parameters carry the names and the layout of ``torch.nn.MultiheadAttention``: a state dict of the
+one loads into the other, and the outputs are equal.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MyMultiheadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier-uniform projections and zero biases, as ``torch.nn.MultiheadAttention`` has them."""
+        """Xavier-uniform projections and zero biases, as in ``torch.nn.MultiheadAttention``."""
         nn.init.xavier_uniform_(self.in_proj_weight)
         if self.in_proj_bias is not None:
             nn.init.zeros_(self.in_proj_bias)

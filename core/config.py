@@ -20,13 +20,12 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """The sizes of a Transformer (Vaswani et al. 2017, table 3)."""
+class EncoderConfig:
+    """The sizes of a Transformer encoder (Vaswani et al. 2017, table 3)."""
 
     d_model: int = 256
     nhead: int = 8
     num_encoder_layers: int = 3
-    num_decoder_layers: int = 3
     dim_feedforward: int = 1024
     dropout: float = 0.1
     activation: str = "relu"
@@ -36,7 +35,6 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         for name in ("d_model", "nhead", "num_encoder_layers", "dim_feedforward", "max_len"):
             check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
-        check(self.num_decoder_layers >= 0, "model.num_decoder_layers", self.num_decoder_layers, "0 or more")
         check(
             self.d_model % self.nhead == 0,
             "model.nhead",
@@ -45,6 +43,18 @@ class TransformerConfig:
         )
         check(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "at least 0 and below 1")
         check_choice("model.activation", self.activation, ("relu", "gelu"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(EncoderConfig):
+    """The sizes of a whole Transformer."""
+
+    num_decoder_layers: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        layers = self.num_decoder_layers
+        check(layers >= 1, "model.num_decoder_layers", layers, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Dropout (Srivastava et al. 2014), cheap on a CPU.
 
-``torch.nn.functional.dropout`` draws one random number an element, which on a CPU costs more than the
-matrix products around it. Sixteen random bits an element decide just as well: one 64-bit draw serves
-four elements.
+``torch.nn.functional.dropout`` draws one random number an element, which on a CPU costs more than
+the matrix products around it. Sixteen random bits an element decide just as well: one 64-bit draw
+serves four elements.
 """
 
 from __future__ import annotations

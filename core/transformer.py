@@ -1,9 +1,9 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, section 3).
 
-Parameters carry the names and layout of ``torch.nn.Transformer``: state dicts are interchangeable, and
-with the same weights the outputs are equal. ``norm_first=False`` is the paper's order (post-norm,
-section 3.1: LayerNorm(x + Sublayer(x))), ``norm_first=True`` normalises each sublayer's input instead
-(pre-norm; Xiong et al. 2020), which trains without care for the warm-up.
+Parameters carry the names and layout of ``torch.nn.Transformer``: state dicts are interchangeable,
+and with the same weights the outputs are equal. ``norm_first=False`` is the paper's order
+(post-norm, section 3.1: LayerNorm(x + Sublayer(x))), ``norm_first=True`` normalises each sublayer's
+input instead (pre-norm; Xiong et al. 2020), which trains without care for the warm-up.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class MyTransformerEncoderLayer(FeedForward):
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``; wrong sizes: ValueError."""
+        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]`` (else ValueError)."""
         self._check_width("src", src)
 
         def attention(x: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class MyTransformerDecoderLayer(FeedForward):
         *,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``; wrong sizes: ValueError.
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]`` (else ValueError).
 
         With a ``cache``, ``tgt`` holds only the newest position; the earlier ones are in the cache.
         """
@@ -272,8 +272,8 @@ class MyTransformerDecoder(nn.Module):
 class MyTransformer(nn.Module):
     """Encoder and decoder (figure 1, without embeddings and output layer).
 
-    Defaults are the paper's base model (table 3). Like ``torch.nn.Transformer``, both stacks end in a
-    LayerNorm, post-norm too.
+    Defaults are the paper's base model (table 3). Like ``torch.nn.Transformer``, both stacks end in
+    a LayerNorm, post-norm too.
     """
 
     def __init__(

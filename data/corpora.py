@@ -77,7 +77,7 @@ def find_corpus(name: str) -> Corpus:
     """
     if name in CORPORA:
         return CORPORA[name]
-    near = difflib.get_close_matches(name, CORPORA, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, CORPORA, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(CORPORA)}"
     raise ConfigError(f"unknown corpus {name!r}; {hint}")
 

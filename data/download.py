@@ -37,7 +37,10 @@ def download(url: str, target: Path, *, show_progress: bool = False) -> None:
         offset = part.stat().st_size if part.exists() else 0
         tag = tag_file.read_text(encoding="utf-8") if tag_file.exists() else ""
     response = _open(url, offset, tag)
-    if response is None or not _continues(response, offset):
+    if response is not None and not _continues(response, offset):
+        response.close()
+        response = None
+    if response is None:
         with writing(part):
             part.unlink()
         response = _open(url, 0, "")

@@ -183,7 +183,7 @@ def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
             raise ConfigError("the tokenizer 'sentencepiece' needs a trained model file")
         return SentencePieceBPE(model_file)
     if name not in _BY_NAME:
-        near = difflib.get_close_matches(name, TOKENIZER_NAMES, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name, TOKENIZER_NAMES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(TOKENIZER_NAMES)}"
         raise ConfigError(f"unknown tokenizer {name!r}; {hint}")
     return _BY_NAME[name]()

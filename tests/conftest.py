@@ -1,10 +1,29 @@
 """What tests of every room share."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from hypothesis import settings
+
+import cli
+from tiny_corpora import WRITERS
 
 _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+# The first example of a test may pay for an import, and a busy machine is slow: time is no verdict.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
+
+# Enough training to tell one input from another, in seconds.
+_COMMON_SETTINGS = ("train.learning_rate=0.005", "train.label_smoothing=0")
+_TINY_SETTINGS = {
+    "translation": ("data.vocab_size=100", "train.epochs=25"),
+    "classification": ("data.vocab_size=100", "train.epochs=10"),
+    "couplet": ("train.epochs=3",),
+}
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +32,29 @@ def shared_data() -> Path:
     if not _SHARED_DATA.is_dir():
         pytest.skip(f"the real corpora are not at {_SHARED_DATA}")
     return _SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def tiny_corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small corpus for each task, made here, in the form that users have them in."""
+    return {task: write(tmp_path_factory.mktemp(task)) for task, write in WRITERS.items()}
+
+
+@pytest.fixture(scope="session")
+def tiny_models(
+    tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """The checkpoint folder of a task, trained when it is first asked for."""
+
+    @cache
+    def trained(task: str) -> Path:
+        out = tmp_path_factory.mktemp("models") / task
+        settings = [f"--set={setting}" for setting in (*_COMMON_SETTINGS, *_TINY_SETTINGS[task])]
+        done = CliRunner().invoke(
+            cli.main,
+            ["train", task, "--preset=tiny", f"--data={tiny_corpora[task]}", f"--out={out}", *settings],
+        )
+        assert done.exit_code == 0, done.stderr
+        return out
+
+    return trained

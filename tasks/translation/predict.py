@@ -20,7 +20,7 @@ from tasks.translation.dataset import load_codecs
 from tasks.translation.model import TranslationModel
 
 # Where a text that is too long for the model is cut, the best place first.
-_BREAKS = (re.compile(r"(?<=[.!?…])\s+"), re.compile(r"(?<=[,;:–—])\s+"), re.compile(r"\s+"))
+_BREAKS = (re.compile(r"(?<=[.!?…])\s+"), re.compile(r"(?<=[,;:\u2013\u2014])\s+"), re.compile(r"\s+"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Translator:
         load_weights(path / WEIGHTS_FILE, model)
         return cls(model.to(chosen).eval(), source, target, config, chosen)
 
-    def translate(self, texts: Sequence[str], **options: int | float) -> list[str]:
+    def translate(self, texts: Sequence[str], **options: float) -> list[str]:
         """The translations of ``texts``, in their order; an empty text stays empty.
 
         ``options`` replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for greedy
@@ -90,7 +90,7 @@ class Translator:
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: Callable[[int], None] = lambda pieces: None,
-        **options: int | float,
+        **options: float,
     ) -> list[Translation]:
         """As :meth:`translate`, with scores."""
         generation = dataclasses.replace(self.config.generation, **options)

@@ -4,11 +4,10 @@ import torch
 from torch import Tensor, nn
 
 INF = float("inf")
-MASK_KINDS = ["bool", "float"]
 
 
 def random_mask(kind: str, *shape: int, open_key: int = 0) -> Tensor:
-    """A random "bool" or "float" mask that never blocks ``open_key``: no row is blocked everywhere."""
+    """A random mask, "bool" or "float", that leaves ``open_key`` open: no row is all blocked."""
     is_blocked = torch.rand(shape) < 0.4
     is_blocked[..., open_key] = False
     return is_blocked if kind == "bool" else as_float_mask(is_blocked)
@@ -32,7 +31,7 @@ def assert_near(actual: object, expected: object, atol: float) -> None:
 
 
 def shake(module: nn.Module) -> None:
-    """Random biases and norms, which start as zeros and ones and would hide a mistake in their use."""
+    """Random biases and norms: as the zeros and ones they start as, they would hide mistakes."""
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.dim() == 1:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from attention_cases import copied, random_inputs, random_masks
+from attention_cases import Sizes, copied, random_inputs, random_masks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity import assert_near, gradients
@@ -37,7 +37,9 @@ seeds = st.integers(0, 2**31 - 1)
 @pytest.mark.parametrize("padding_kind", PADDING_MASKS)
 @pytest.mark.parametrize("attn_kind", ATTN_MASKS)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_equal_to_torch_in_outputs_weights_and_gradients(sizes, attn_kind, padding_kind, bias):
+def test_equal_to_torch_in_outputs_weights_and_gradients(
+    sizes: Sizes, attn_kind: str | None, padding_kind: str | None, bias: bool
+) -> None:
     torch.manual_seed(1)
     target_length, source_length, batch, heads, head_dim = sizes
     ours, theirs = copied(heads * head_dim, heads, bias=bias)
@@ -78,7 +80,9 @@ def test_equal_to_torch_in_outputs_weights_and_gradients(sizes, attn_kind, paddi
 @both_paths
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
 @pytest.mark.parametrize("shared", ["query_key_value", "key_value", "query_key", "none"])
-def test_equal_to_torch_whichever_inputs_are_one_tensor(shared, bias, need_weights):
+def test_equal_to_torch_whichever_inputs_are_one_tensor(
+    shared: str, bias: bool, need_weights: bool
+) -> None:
     """Self-attention and cross-attention project in fewer, larger products: same numbers."""
     torch.manual_seed(2)
     length, batch, heads, head_dim = 6, 3, 2, 4
@@ -102,7 +106,7 @@ def test_equal_to_torch_whichever_inputs_are_one_tensor(shared, bias, need_weigh
 
 
 @both_paths
-def test_inputs_need_not_be_contiguous(need_weights):
+def test_inputs_need_not_be_contiguous(need_weights: bool) -> None:
     torch.manual_seed(3)
     ours, _ = copied(8, 2)
     query, memory = torch.randn(3, 7, 8).transpose(0, 1), torch.randn(8, 3, 5).permute(2, 1, 0)
@@ -120,14 +124,14 @@ def test_inputs_need_not_be_contiguous(need_weights):
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
-def test_state_dicts_load_both_ways(bias):
+def test_state_dicts_load_both_ways(bias: bool) -> None:
     ours, theirs = MyMultiheadAttention(12, 3, bias=bias), nn.MultiheadAttention(12, 3, bias=bias)
     theirs.load_state_dict(ours.state_dict())
     for name, parameter in ours.state_dict().items():
         assert torch.equal(parameter, theirs.state_dict()[name])
 
 
-def test_fresh_weights_are_drawn_as_torch_draws_them():
+def test_fresh_weights_are_drawn_as_torch_draws_them() -> None:
     torch.manual_seed(4)
     ours = MyMultiheadAttention(64, 4)
     bound = (6 / (64 + 3 * 64)) ** 0.5  # Glorot and Bengio (2010), of the stacked matrix
@@ -136,7 +140,7 @@ def test_fresh_weights_are_drawn_as_torch_draws_them():
     assert ours.out_proj.bias.eq(0).all()
 
 
-def test_function_and_module_are_one():
+def test_function_and_module_are_one() -> None:
     torch.manual_seed(5)
     module, _ = copied(8, 2)
     query, key, value = random_inputs((7, 5, 3, 2, 4))
@@ -156,7 +160,7 @@ def test_function_and_module_are_one():
 
 
 @both_paths
-def test_dropout_acts_in_training_only_and_on_the_weights(need_weights):
+def test_dropout_acts_in_training_only_and_on_the_weights(need_weights: bool) -> None:
     torch.manual_seed(14)
     module, _ = copied(8, 2, dropout=0.5)
     plain, _ = copied(8, 2)
@@ -179,7 +183,7 @@ def test_dropout_acts_in_training_only_and_on_the_weights(need_weights):
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5])
-def test_a_dropout_that_is_no_probability_is_refused(p):
+def test_a_dropout_that_is_no_probability_is_refused(p: float) -> None:
     with pytest.raises(ValueError, match=f"not {p}"):
         MyMultiheadAttention(8, 2, dropout=p)
 
@@ -188,7 +192,7 @@ def test_a_dropout_that_is_no_probability_is_refused(p):
 
 
 @pytest.mark.parametrize("heads", [5, 0, -2])
-def test_heads_must_divide_the_width(heads):
+def test_heads_must_divide_the_width(heads: int) -> None:
     with pytest.raises(ValueError, match=f"12 is not divisible by num_heads {heads}"):
         MyMultiheadAttention(12, heads)
 
@@ -207,7 +211,9 @@ def test_heads_must_divide_the_width(heads):
         (([7, 3, 8], [5, 1, 8], [5, 1, 8]), ["batch 3", "batch 1"]),
     ],
 )
-def test_wrong_input_sizes_name_both(shapes, named, need_weights):
+def test_wrong_input_sizes_name_both(
+    shapes: tuple[list[int], ...], named: list[str], need_weights: bool
+) -> None:
     module = MyMultiheadAttention(8, 2)
     with pytest.raises(ValueError) as error:
         module(*(torch.randn(shape) for shape in shapes), need_weights=need_weights)
@@ -216,7 +222,7 @@ def test_wrong_input_sizes_name_both(shapes, named, need_weights):
 
 
 @both_paths
-def test_wrong_mask_sizes_name_both(need_weights):
+def test_wrong_mask_sizes_name_both(need_weights: bool) -> None:
     module = MyMultiheadAttention(8, 2)
     inputs = [torch.randn(n, 3, 8) for n in (7, 5, 5)]
     with pytest.raises(ValueError, match=r"\[7, 5\] or .* \[6, 7, 5\], not \[5, 7\]"):
@@ -228,7 +234,7 @@ def test_wrong_mask_sizes_name_both(need_weights):
 # Laws
 
 
-def test_splitting_and_merging_heads_by_hand():
+def test_splitting_and_merging_heads_by_hand() -> None:
     x = torch.arange(2 * 3 * 8).view(2, 3, 8)  # [S, B, D]
     heads = split_heads(x, 2)
     assert heads.shape == (3, 2, 2, 4)
@@ -239,7 +245,9 @@ def test_splitting_and_merging_heads_by_hand():
 
 @law
 @given(seed=seeds, length=st.integers(2, 9), batch=st.integers(1, 4), heads=st.integers(1, 3))
-def test_self_attention_without_masks_follows_any_permutation(seed, length, batch, heads):
+def test_self_attention_without_masks_follows_any_permutation(
+    seed: int, length: int, batch: int, heads: int
+) -> None:
     torch.manual_seed(seed)
     module, _ = copied(heads * 4, heads)
     x, order = torch.randn(length, batch, heads * 4), torch.randperm(length)
@@ -262,7 +270,9 @@ def test_self_attention_without_masks_follows_any_permutation(seed, length, batc
     batch=st.integers(1, 4),
     padding=st.integers(1, 3),
 )
-def test_padding_and_batch_change_nothing(seed, target, source, batch, padding):
+def test_padding_and_batch_change_nothing(
+    seed: int, target: int, source: int, batch: int, padding: int
+) -> None:
     """Blocked keys, whatever stands there, and neighbours in the batch leave an output as it is."""
     torch.manual_seed(seed)
     module, _ = copied(8, 2)
@@ -285,7 +295,7 @@ def test_padding_and_batch_change_nothing(seed, target, source, batch, padding):
 
 @law
 @given(seed=seeds, queries=st.integers(1, 5), keys=st.integers(1, 5))
-def test_equation_1_entry_by_entry(seed, queries, keys):
+def test_equation_1_entry_by_entry(seed: int, queries: int, keys: int) -> None:
     """softmax(q k / sqrt(K)) v with Python's own arithmetic."""
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (

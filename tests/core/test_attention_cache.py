@@ -17,7 +17,9 @@ seeds = st.integers(0, 2**31 - 1)
 @both_paths
 @law
 @given(seed=seeds, steps=st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_cached_self_attention_equals_uncached(need_weights, seed, steps):
+def test_cached_self_attention_equals_uncached(
+    need_weights: bool, seed: int, steps: list[int]
+) -> None:
     """Positions fed in chunks of any length, each seeing all those before it."""
     torch.manual_seed(seed)
     module, _ = copied(8, 2)
@@ -46,7 +48,9 @@ def test_cached_self_attention_equals_uncached(need_weights, seed, steps):
 @pytest.mark.parametrize("average", [True, False], ids=["average", "per_head"])
 @law
 @given(seed=seeds, batch=st.integers(1, 4), beams=st.integers(1, 4), source=st.integers(1, 6))
-def test_beams_sharing_a_memory_equal_a_repeated_memory(average, seed, batch, beams, source):
+def test_beams_sharing_a_memory_equal_a_repeated_memory(
+    average: bool, seed: int, batch: int, beams: int, source: int
+) -> None:
     torch.manual_seed(seed)
     module, _ = copied(8, 2)
     memory, is_pad = torch.randn(source, batch, 8), torch.rand(batch, source) < 0.3
@@ -78,7 +82,7 @@ def test_beams_sharing_a_memory_equal_a_repeated_memory(average, seed, batch, be
             assert_near(weights, expected_weights, 1e-5)
 
 
-def test_a_static_cache_is_read_and_not_computed_again():
+def test_a_static_cache_is_read_and_not_computed_again() -> None:
     torch.manual_seed(15)
     module, _ = copied(8, 2)
     cache = KeyValueCache(is_static=True)
@@ -90,14 +94,14 @@ def test_a_static_cache_is_read_and_not_computed_again():
 
 
 @pytest.mark.parametrize(("rows", "length"), [(4, 1), (6, 2)], ids=["no_multiple", "two_positions"])
-def test_queries_that_cannot_share_a_cache_name_both_sizes(rows, length):
+def test_queries_that_cannot_share_a_cache_name_both_sizes(rows: int, length: int) -> None:
     module = MyMultiheadAttention(8, 2)
     memory = torch.randn(5, 3, 8)
     with pytest.raises(ValueError, match=rf"{rows} rows and {length} positions.* cache of 3 rows"):
         module(torch.randn(length, rows, 8), memory, memory, cache=KeyValueCache(is_static=True))
 
 
-def test_wrong_mask_size_with_a_cache_counts_the_positions_in_it():
+def test_wrong_mask_size_with_a_cache_counts_the_positions_in_it() -> None:
     module, x = MyMultiheadAttention(8, 2), torch.randn(1, 3, 8)
     cache = KeyValueCache()
     for _ in range(4):
@@ -106,7 +110,7 @@ def test_wrong_mask_size_with_a_cache_counts_the_positions_in_it():
         module(x, x, x, key_padding_mask=torch.zeros(3, 1), cache=cache)
 
 
-def test_cache_holds_what_was_appended_however_much():
+def test_cache_holds_what_was_appended_however_much() -> None:
     cache, everything = KeyValueCache(), torch.randn(3, 2, 100, 4)
     start = 0
     for length in (1, 1, 5, 30, 63):
@@ -119,7 +123,7 @@ def test_cache_holds_what_was_appended_however_much():
         assert torch.equal(values, -everything[:, :, :start])
 
 
-def test_cache_never_writes_into_what_it_was_given_or_has_handed_out():
+def test_cache_never_writes_into_what_it_was_given_or_has_handed_out() -> None:
     cache, first = KeyValueCache(), torch.randn(3, 2, 4, 4)
     given = first.clone()
     cache.append(given[:, :, :2], given[:, :, :2])
@@ -132,7 +136,7 @@ def test_cache_never_writes_into_what_it_was_given_or_has_handed_out():
 
 
 @pytest.mark.parametrize("rows", [[2, 0, 0, 1], [1], [0, 1, 2], []], ids=str)
-def test_select_keeps_reorders_and_repeats_rows(rows):
+def test_select_keeps_reorders_and_repeats_rows(rows: list[int]) -> None:
     cache = KeyValueCache()
     keys, values = torch.randn(3, 2, 6, 4), torch.randn(3, 2, 6, 4)
     for t in range(6):
@@ -147,7 +151,7 @@ def test_select_keeps_reorders_and_repeats_rows(rows):
     assert torch.equal(cache.read()[1], torch.cat([values[rows], -more], dim=2))
 
 
-def test_an_empty_cache_can_be_reordered_but_not_read():
+def test_an_empty_cache_can_be_reordered_but_not_read() -> None:
     cache = KeyValueCache()
     cache.select(torch.tensor([1, 0]))
     assert len(cache) == 0
@@ -156,7 +160,7 @@ def test_an_empty_cache_can_be_reordered_but_not_read():
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1, 4), (6, 2, 1, 4), (3, 1, 1, 4), (3, 2, 1, 1)], ids=str)
-def test_cache_refuses_rows_of_another_size(shape):
+def test_cache_refuses_rows_of_another_size(shape: tuple[int, ...]) -> None:
     """A single row used to be broadcast to all the rows in the cache, in silence."""
     cache = KeyValueCache()
     cache.append(torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 4))

@@ -3,14 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from attention_cases import copied, random_inputs, random_masks
+from attention_cases import Sizes, copied, random_inputs, random_masks
 from parity import INF, as_float_mask, assert_near, gradients, random_mask
-from torch import nn
+from torch import Tensor, nn
 
 both_paths = pytest.mark.parametrize("need_weights", [True, False], ids=["weights", "fused"])
 
 
-def blocked_everywhere(kind, sizes):
+def blocked_everywhere(kind: str, sizes: Sizes) -> tuple[dict[str, Tensor | None], Tensor]:
     """Masks with rows that are blocked everywhere, and which rows ``[B, H, T]`` these are.
 
     Row 1 of ``attn_mask`` is blocked, or every key of sentence 1, or ``attn_mask`` blocks in row 1
@@ -54,12 +54,13 @@ BLOCKED += [f"{kind}_float" for kind in BLOCKED]
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @both_paths
 @pytest.mark.parametrize("kind", BLOCKED)
-def test_fully_blocked_rows_are_zero_in_value_and_gradient(kind, need_weights, dropout, precision):
-    """Softmax over nothing is 0/0: without care, one padded sentence turns a whole model into NaN."""
+def test_fully_blocked_rows_are_zero_in_value_and_gradient(
+    kind: str, need_weights: bool, dropout: float, precision: str
+) -> None:
+    """Softmax over nothing is 0/0: without care, one padded sentence makes a whole model NaN."""
     torch.manual_seed(6)
     sizes = (7, 5, 3, 2, 4)
-    target_length, _, batch, heads, head_dim = sizes
-    module, _ = copied(heads * head_dim, heads, dropout=dropout)
+    module, _ = copied(8, 2, dropout=dropout)
     nn.init.zeros_(module.out_proj.bias)
     inputs = random_inputs(sizes)
     masks, is_row_blocked = blocked_everywhere(kind, sizes)
@@ -77,7 +78,8 @@ def test_fully_blocked_rows_are_zero_in_value_and_gradient(kind, need_weights, d
         assert weights[is_row_blocked].eq(0).all()
         assert torch.isfinite(weights).all()
 
-    got = gradients((out.float() * torch.randn(out.shape)).sum(), inputs, module)
+    with torch.autograd.set_detect_anomaly(True):  # no NaN on the way back either
+        got = gradients((out.float() * torch.randn(out.shape)).sum(), inputs, module)
     for name, gradient in got.items():
         assert torch.isfinite(gradient).all(), name
     assert got["input 0"][is_position_blocked].eq(0).all()
@@ -88,7 +90,7 @@ def test_fully_blocked_rows_are_zero_in_value_and_gradient(kind, need_weights, d
 
 
 @both_paths
-def test_a_blocked_head_gives_exactly_nothing(need_weights):
+def test_a_blocked_head_gives_exactly_nothing(need_weights: bool) -> None:
     """One head blocked, the other open: the output is what the open head alone gives."""
     torch.manual_seed(7)
     heads, head_dim = 2, 4
@@ -106,7 +108,7 @@ def test_a_blocked_head_gives_exactly_nothing(need_weights):
 
 
 @both_paths
-def test_a_blocked_position_gives_the_output_bias(need_weights):
+def test_a_blocked_position_gives_the_output_bias(need_weights: bool) -> None:
     torch.manual_seed(8)
     module, _ = copied(8, 2)
     query, key, value = random_inputs((7, 5, 3, 2, 4))
@@ -117,7 +119,9 @@ def test_a_blocked_position_gives_the_output_bias(need_weights):
 
 @both_paths
 @pytest.mark.parametrize("is_float", [False, True], ids=["bool", "float"])
-def test_blocked_rows_of_sequences_longer_than_a_kernels_block(is_float, need_weights):
+def test_blocked_rows_of_sequences_longer_than_a_kernels_block(
+    is_float: bool, need_weights: bool
+) -> None:
     """A kernel walks long rows block by block: whole blocks, and whole rows, may be blocked."""
     torch.manual_seed(9)
     length = 1100
@@ -139,7 +143,7 @@ def test_blocked_rows_of_sequences_longer_than_a_kernels_block(is_float, need_we
 
 
 @both_paths
-def test_the_lowest_float32_blocks_in_half_precision(need_weights):
+def test_the_lowest_float32_blocks_in_half_precision(need_weights: bool) -> None:
     """Masks made with ``torch.finfo(torch.float32).min`` overflow to -inf in bfloat16.
 
     The weights path used to look for -inf before the cast and not after it: NaN.
@@ -157,7 +161,7 @@ def test_the_lowest_float32_blocks_in_half_precision(need_weights):
 
 
 @both_paths
-def test_bfloat16_stays_near_float32(need_weights):
+def test_bfloat16_stays_near_float32(need_weights: bool) -> None:
     torch.manual_seed(11)
     module, _ = copied(8, 2)
     inputs = random_inputs((7, 5, 3, 2, 4))
@@ -170,14 +174,14 @@ def test_bfloat16_stays_near_float32(need_weights):
 
 
 @both_paths
-def test_attention_to_an_empty_sequence_gives_nothing(need_weights):
+def test_attention_to_an_empty_sequence_gives_nothing(need_weights: bool) -> None:
     module, _ = copied(8, 2)
     empty = torch.empty(0, 3, 8)
     out, _ = module(torch.randn(7, 3, 8), empty, empty, need_weights=need_weights)
     assert torch.equal(out, module.out_proj.bias.expand(7, 3, 8))
 
 
-def test_float_masks_can_be_learnt_along():
+def test_float_masks_can_be_learnt_along() -> None:
     """Relative position biases are float masks with a gradient: the same in both paths."""
     torch.manual_seed(12)
     module, _ = copied(8, 2)
@@ -194,7 +198,9 @@ def test_float_masks_can_be_learnt_along():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])
-def test_the_fused_kernel_itself_gives_zeros_for_blocked_rows(dtype, dropout_p):
+def test_the_fused_kernel_itself_gives_zeros_for_blocked_rows(
+    dtype: torch.dtype, dropout_p: float
+) -> None:
     """:func:`attend` relies on it. Older kernels gave NaN; this says so if one does again."""
     torch.manual_seed(16)
     q, k, v = (torch.randn(2, 3, n, 4, dtype=dtype, requires_grad=True) for n in (7, 5, 5))

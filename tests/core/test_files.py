@@ -44,9 +44,9 @@ def test_the_file_has_the_permissions_of_an_ordinary_new_file(tmp_path: Path) ->
 
 def test_a_full_disk_is_a_user_error_that_names_the_file(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
-    with pytest.raises(UserError, match=r"a\.txt: cannot write: No space left"):
-        with atomic_write(target):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    full = pytest.raises(UserError, match=r"a\.txt: cannot write: No space left")
+    with full, atomic_write(target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert names_in(tmp_path) == []
 
 

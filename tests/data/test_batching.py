@@ -1,5 +1,7 @@
 """The laws of batching, and padding counted by hand."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,6 +9,8 @@ from hypothesis import strategies as st
 
 from core.errors import ConfigError
 from data.batching import bucket_by_length, pad_sequence, padding_share
+
+Lengths = list[tuple[int, ...]]
 
 one_side = st.lists(st.tuples(st.integers(0, 60)), max_size=200)
 two_sides = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=200)
@@ -16,14 +20,18 @@ seeds = st.one_of(st.none(), st.integers(0, 1000))
 
 
 @given(any_lengths, budgets, seeds)
-def test_every_example_is_in_exactly_one_batch(lengths, budget, seed) -> None:
+def test_every_example_is_in_exactly_one_batch(
+    lengths: Lengths, budget: int, seed: int | None
+) -> None:
     batches = bucket_by_length(lengths, batch_tokens=budget, seed=seed)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(batches)
 
 
 @given(any_lengths, budgets, seeds)
-def test_no_batch_exceeds_the_budget_but_a_single_long_example(lengths, budget, seed) -> None:
+def test_no_batch_exceeds_the_budget_but_a_single_long_example(
+    lengths: Lengths, budget: int, seed: int | None
+) -> None:
     for batch in bucket_by_length(lengths, batch_tokens=budget, seed=seed):
         longest = max(max(lengths[index]) for index in batch)
         assert longest * len(batch) <= budget or len(batch) == 1
@@ -31,22 +39,24 @@ def test_no_batch_exceeds_the_budget_but_a_single_long_example(lengths, budget, 
 
 
 @given(any_lengths, budgets, seeds)
-def test_the_same_seed_gives_the_same_batches(lengths, budget, seed) -> None:
+def test_the_same_seed_gives_the_same_batches(
+    lengths: Lengths, budget: int, seed: int | None
+) -> None:
     first, second = (bucket_by_length(lengths, batch_tokens=budget, seed=seed) for _ in range(2))
     assert first == second
 
 
 @given(any_lengths, budgets)
-def test_without_a_seed_lengths_only_rise(lengths, budget) -> None:
+def test_without_a_seed_lengths_only_rise(lengths: Lengths, budget: int) -> None:
     batches = bucket_by_length(lengths, batch_tokens=budget, seed=None)
     order = [max(lengths[index]) for batch in batches for index in batch]
     assert order == sorted(order)
 
 
 @given(any_lengths, budgets)
-def test_batches_are_filled_while_the_budget_lasts(lengths, budget) -> None:
+def test_batches_are_filled_while_the_budget_lasts(lengths: Lengths, budget: int) -> None:
     batches = bucket_by_length(lengths, batch_tokens=budget, seed=None)
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         longest = max(1, max(lengths[following[0]]))
         assert longest * (len(batch) + 1) > budget
 
@@ -59,7 +69,7 @@ def test_another_seed_gives_another_order_and_other_companions() -> None:
 
 
 def test_shuffled_batches_do_not_come_sorted_by_length() -> None:
-    lengths = [(1 + index % 40,) for index in range(2000)]
+    lengths = [(1 + index % 40,) for index in range(400)]  # little enough for a single pool
     batches = bucket_by_length(lengths, batch_tokens=100, seed=3)
     order = [max(lengths[index][0] for index in batch) for batch in batches]
     assert order != sorted(order)
@@ -71,6 +81,11 @@ def test_bucketing_saves_most_of_the_padding() -> None:
     bucketed = bucket_by_length(lengths, batch_tokens=1000, seed=0)
     assert padding_share(lengths, in_order) > 0.4
     assert padding_share(lengths, bucketed) < 0.05
+
+
+def test_empty_examples_do_not_make_a_batch_without_end() -> None:
+    batches = bucket_by_length([(0,)] * 10, batch_tokens=3, seed=None)
+    assert [len(batch) for batch in batches] == [3, 3, 3, 1]
 
 
 def test_nothing_to_batch_gives_no_batch() -> None:

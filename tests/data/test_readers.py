@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.errors import CorpusError
 from data.readers import Row, read_labelled_csv, read_lines, read_parallel
 
-quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+one_folder_will_do = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def written(path: Path, content: bytes | str) -> Path:
@@ -118,7 +118,7 @@ def test_a_row_is_read_as_csv_means_it(tmp_path: Path, content: str, row: Row) -
 cell = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
 
-@quick
+@one_folder_will_do
 @given(st.lists(st.tuples(st.integers(1, 4), cell, cell), min_size=1, max_size=8))
 def test_whatever_a_csv_writer_writes_is_read_back(
     tmp_path: Path, rows: list[tuple[int, str, str]]

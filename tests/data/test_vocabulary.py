@@ -24,7 +24,7 @@ any_text = st.text(st.characters(codec=None, categories=None), max_size=8)
 any_vocabulary = st.lists(any_text, unique=True, max_size=30).map(
     lambda tokens: Vocabulary([*SPECIALS, *(t for t in tokens if t not in SPECIALS)])
 )
-quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+one_folder_will_do = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def test_specials_have_the_numbers_the_models_rely_on() -> None:
@@ -96,7 +96,7 @@ def test_encode_then_decode_gives_the_tokens_back(vocabulary: Vocabulary) -> Non
     assert vocabulary.decode(vocabulary.encode(tokens)) == tokens
 
 
-@quick
+@one_folder_will_do
 @given(any_vocabulary)
 def test_a_saved_vocabulary_loads_back_identical(tmp_path: Path, vocabulary: Vocabulary) -> None:
     path = tmp_path / "vocabulary.txt"

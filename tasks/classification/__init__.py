@@ -1,0 +1,1 @@
+"""Classification: AG_News topics, or any labelled CSV."""

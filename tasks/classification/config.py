@@ -1,0 +1,117 @@
+"""The configuration of a classification run, and its presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.config import EncoderConfig, TrainConfig, check, check_choice
+from data.tokenizers import TOKENIZER_NAMES
+
+CONCAT_TYPES = ("sum", "avg", "last")
+TEXT_COLUMNS = ("title", "description")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(EncoderConfig):
+    """The encoder and how its states become one vector: their sum, their mean, or the last one."""
+
+    concat_type: str = "avg"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("model.concat_type", self.concat_type, CONCAT_TYPES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationData:
+    """The corpus and how its text becomes ids.
+
+    ``columns`` are the parts of a row that are read, joined by a space. ``max_sen_len`` is the length
+    batches are padded to: None, the longest of the batch; "same", the longest of the training
+    split, for every batch; a number, that many tokens, and longer texts are cut there in training
+    (their count is reported). In training every token becomes ``<unk>`` with probability
+    ``token_dropout`` (Iyyer et al. 2015). Without a ``val.csv``, the ``val_share`` of the training rows
+    that ``train.seed`` picks is held out.
+    """
+
+    columns: tuple[str, ...] = TEXT_COLUMNS
+    tokenizer: str = "sentencepiece"
+    vocab_size: int | None = 16000
+    min_freq: int = 2
+    bpe_dropout: float = 0.0
+    token_dropout: float = 0.0
+    max_sen_len: int | str | None = None
+    val_share: float = 0.03
+
+    def __post_init__(self) -> None:
+        check(len(self.columns) > 0, "data.columns", list(self.columns), "at least one column")
+        for column in self.columns:
+            check_choice("data.columns", column, TEXT_COLUMNS)
+        check_choice("data.tokenizer", self.tokenizer, TOKENIZER_NAMES)
+        size = self.vocab_size
+        check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
+        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
+        for name in ("bpe_dropout", "token_dropout", "val_share"):
+            value = getattr(self, name)
+            check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")
+        length = self.max_sen_len
+        is_right = length in (None, "same") or (isinstance(length, int) and length >= 1)
+        check(is_right, "data.max_sen_len", length, "none, 'same', or a whole number from 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationConfig:
+    """Everything that decides a classification run."""
+
+    model: ClassifierConfig = field(default_factory=ClassifierConfig)
+    data: ClassificationData = field(default_factory=ClassificationData)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def tiny() -> ClassificationConfig:
+    """Seconds on any machine: for tests and first steps."""
+    return ClassificationConfig(
+        model=ClassifierConfig(d_model=32, nhead=4, num_encoder_layers=1, dim_feedforward=64),
+        data=ClassificationData(vocab_size=300, val_share=0.1),
+        train=TrainConfig(epochs=2, batch_tokens=1000, warmup_steps=20, average=0),
+    )
+
+
+def laptop() -> ClassificationConfig:
+    """The default: about a quarter of an hour on two cores for a corpus of the size of AG_News."""
+    return ClassificationConfig(
+        model=ClassifierConfig(
+            d_model=192, nhead=4, num_encoder_layers=2, dim_feedforward=384, dropout=0.2
+        ),
+        data=ClassificationData(token_dropout=0.2),
+        train=TrainConfig(
+            epochs=8,
+            batch_tokens=6000,
+            schedule="cosine",
+            warmup_steps=500,
+            weight_decay=0.05,
+            label_smoothing=0.1,
+            average=3,
+        ),
+    )
+
+
+def paper() -> ClassificationConfig:
+    """The encoder of the base model of Vaswani et al. (2017), table 3, for a GPU."""
+    return ClassificationConfig(
+        model=ClassifierConfig(
+            d_model=512,
+            nhead=8,
+            num_encoder_layers=6,
+            dim_feedforward=2048,
+            dropout=0.1,
+            norm_first=False,
+        ),
+        data=ClassificationData(vocab_size=37000),
+        train=TrainConfig(
+            epochs=10, batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0
+        ),
+    )
+
+
+PRESETS = {"default": laptop, "tiny": tiny, "paper": paper}

@@ -1,0 +1,101 @@
+"""Measuring a classifier: accuracy, precision, recall, F1 and the confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.errors import UserError
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.predict import Classifier
+
+
+def evaluate(
+    classifier: Classifier, dataset: LoadSentenceClassificationDataset, split: str, **options: Any
+) -> dict[str, Any]:
+    """The report on one split; ``options`` are those of :meth:`Classifier.classify_scored`."""
+    rows = dataset.read(split)
+    results = classifier.classify_scored([dataset.text_of(row) for row in rows], **options)
+    truth = [dataset.classes[row.label] for row in rows]
+    report = score([result.label for result in results], truth, dataset.classes)
+    return {
+        "split": split,
+        "texts": len(rows),
+        **report,
+        "headline": f"accuracy {100 * report['accuracy']:.2f}% on {split}",
+    }
+
+
+def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
+    """Accuracy, the figures of each class, their plain mean, and who is taken for whom.
+
+    ``confusion[i][j]`` counts the texts of class i that were given class j.
+    """
+    from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
+
+    names = list(classes)
+    precision, recall, f1, support = precision_recall_fscore_support(
+        truth, predicted, labels=names, zero_division=0.0
+    )
+    per_class = {
+        name: {
+            "precision": float(precision[i]),
+            "recall": float(recall[i]),
+            "f1": float(f1[i]),
+            "texts": int(support[i]),
+        }
+        for i, name in enumerate(names)
+    }
+    return {
+        "accuracy": float(accuracy_score(truth, predicted)),
+        "macro_f1": float(f1.mean()),
+        "classes": per_class,
+        "confusion": confusion_matrix(truth, predicted, labels=names).tolist(),
+    }
+
+
+def run(
+    model: Path | None, data: Path, *, split: str | None = None, device: str = "auto", **options: Any
+) -> dict[str, Any]:
+    """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
+
+    Args:
+        split: test (the default), val or train.
+        options: those of :meth:`Classifier.classify_scored`.
+
+    Raises:
+        UserError: the corpus has other classes than the model.
+    """
+    classifier = Classifier.load(model, device=device)
+    config = classifier.config
+    dataset = LoadSentenceClassificationDataset(
+        data, config.data, seed=config.train.seed, codec=classifier.codec
+    )
+    if dataset.classes != classifier.classes:
+        raise UserError(
+            f"{data}: its classes are {', '.join(dataset.classes)}, "
+            f"the model's are {', '.join(classifier.classes)}"
+        )
+    return evaluate(classifier, dataset, split or "test", **options)
+
+
+def as_table(report: Mapping[str, Any]) -> str:
+    """The report for people."""
+    classes = report["classes"]
+    width = max(len(name) for name in (*classes, "precision"))
+    lines = [
+        f"split     {report['split']} ({report['texts']:,} texts)",
+        f"accuracy  {100 * report['accuracy']:.2f}%",
+        f"macro F1  {100 * report['macro_f1']:.2f}%",
+        "",
+        f"{'class':<{width}}  precision  recall      F1   texts",
+    ]
+    for name, figures in classes.items():
+        numbers = "  ".join(f"{100 * figures[key]:6.2f}%" for key in ("precision", "recall", "f1"))
+        lines.append(f"{name:<{width}}    {numbers}  {figures['texts']:6,}")
+    lines += ["", "confusion (rows: true, columns: given)"]
+    lines.append(" " * width + "".join(f"  {name:>{width}}" for name in classes))
+    for name, row in zip(classes, report["confusion"], strict=True):
+        lines.append(f"{name:<{width}}" + "".join(f"  {count:>{width},}" for count in row))
+    return "\n".join(lines)

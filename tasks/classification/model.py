@@ -1,0 +1,82 @@
+"""The classification model: an encoder, pooling over the real words, two linear layers."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from core.dropout import Dropout
+from core.embedding import PositionalEncoding, TokenEmbedding
+from core.masks import padding_mask
+from core.transformer import MyTransformerEncoder, MyTransformerEncoderLayer, initialise_matrices
+from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+
+
+class ClassificationModel(nn.Module):
+    """Class scores of token ids.
+
+    Args:
+        vocab_size: V.
+        num_classes: the number of classes.
+        config: sizes, and ``concat_type``, the pooling.
+        pad_id: the id of padding.
+    """
+
+    def __init__(
+        self, vocab_size: int, num_classes: int, config: ClassifierConfig, *, pad_id: int = 1
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.pad_id = pad_id
+        layer = MyTransformerEncoderLayer(
+            config.d_model,
+            config.nhead,
+            config.dim_feedforward,
+            config.dropout,
+            config.activation,
+            norm_first=config.norm_first,
+        )
+        self.encoder = MyTransformerEncoder(
+            layer, config.num_encoder_layers, nn.LayerNorm(config.d_model)
+        )
+        self.classifier = nn.Sequential(
+            nn.Linear(config.d_model, config.d_model),
+            nn.ReLU(),
+            Dropout(config.dropout),
+            nn.Linear(config.d_model, num_classes),
+        )
+        initialise_matrices(self)
+        self.embedding = TokenEmbedding(vocab_size, config.d_model)
+        self.positional_encoding = PositionalEncoding(
+            config.d_model, dropout=config.dropout, max_len=config.max_len
+        )
+
+    def forward(self, src: Tensor) -> Tensor:
+        """Ids ``[S, B]``, padded at the end -> class scores (logits) ``[B, C]``."""
+        is_pad = padding_mask(src, self.pad_id)
+        x = self.positional_encoding(self.embedding(src))
+        states = self.encoder(x, src_key_padding_mask=is_pad)
+        return self.classifier(pool(states, is_pad, self.config.concat_type))
+
+
+def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
+    """One vector a text from the states of its real positions.
+
+    Args:
+        states: ``[S, B, D]``.
+        is_pad: ``[B, S]``, True at padding, which stands at the end.
+        concat_type: "sum", "avg", or "last" for the state of the last real position.
+
+    Returns:
+        ``[B, D]``; zeros for a text without any real position.
+    """
+    if concat_type not in CONCAT_TYPES:
+        raise ValueError(f"concat_type must be one of {', '.join(CONCAT_TYPES)}, not {concat_type!r}")
+    is_word = ~is_pad.t().unsqueeze(2)
+    words = states.masked_fill(~is_word, 0.0)
+    if concat_type == "sum":
+        return words.sum(dim=0)
+    count = is_word.sum(dim=0)
+    if concat_type == "avg":
+        return words.sum(dim=0) / count.clamp(min=1)
+    last = (count - 1).clamp(min=0).expand(1, -1, states.shape[2])
+    return words.gather(0, last.reshape(1, *states.shape[1:])).squeeze(0)

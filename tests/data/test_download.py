@@ -1,0 +1,215 @@
+"""Downloads over good, bad and broken connections, against a server on this machine."""
+
+import errno
+import os
+import random
+import socket
+from pathlib import Path
+
+import pytest
+from web_server import Behaviour
+
+from core.errors import NetworkError, UserError
+from data.download import download
+
+CONTENT = random.Random(0).randbytes(300_000)
+OTHER_CONTENT = random.Random(1).randbytes(300_000)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "file.bin"
+
+
+@pytest.fixture
+def url(server: Behaviour) -> str:
+    server.files["/file.bin"] = CONTENT
+    return f"{server.address}/file.bin"
+
+
+def break_off(server: Behaviour, url: str, target: Path, sent: int) -> None:
+    """Download the beginning only."""
+    server.sends_at_most = sent
+    with pytest.raises(NetworkError):
+        download(url, target)
+    assert not target.exists()
+    server.sends_at_most = None
+    server.requests.clear()
+    server.sent.clear()
+
+
+def test_a_file_comes_whole_and_leaves_nothing_beside_it(url: str, target: Path) -> None:
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_broken_transfer_says_how_far_it_came(server: Behaviour, url: str, target: Path) -> None:
+    server.sends_at_most = 200_000
+    with pytest.raises(NetworkError, match="ended after 200,000 of 300,000 bytes"):
+        download(url, target)
+    assert not target.exists()
+
+
+def test_the_next_attempt_fetches_only_the_rest(server: Behaviour, url: str, target: Path) -> None:
+    break_off(server, url, target, 200_000)
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+    assert server.requests == [("/file.bin", "bytes=200000-")]
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_it_may_break_off_more_than_once(server: Behaviour, url: str, target: Path) -> None:
+    break_off(server, url, target, 100_000)
+    break_off(server, url, target, 100_000)
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+    assert server.requests == [("/file.bin", "bytes=200000-")]
+
+
+def test_a_server_without_ranges_sends_it_all_again(
+    server: Behaviour, url: str, target: Path
+) -> None:
+    break_off(server, url, target, 200_000)
+    server.accepts_ranges = False
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("etag", ["", 'W/"weak"'])
+def test_a_server_without_strong_tags_can_resume_too(
+    server: Behaviour, url: str, target: Path, etag: str
+) -> None:
+    server.etag = etag
+    break_off(server, url, target, 200_000)
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+    assert server.requests == [("/file.bin", "bytes=200000-")]
+    assert server.sent == [100_000]
+
+
+def test_a_file_that_changed_meanwhile_is_not_mixed_with_its_old_beginning(
+    server: Behaviour, url: str, target: Path
+) -> None:
+    break_off(server, url, target, 200_000)
+    server.files["/file.bin"], server.etag = OTHER_CONTENT, '"version 2"'
+    download(url, target)
+    assert target.read_bytes() == OTHER_CONTENT
+
+
+@pytest.mark.parametrize("length", [200_000, 150_000])
+def test_a_beginning_that_the_server_cannot_continue_is_thrown_away(
+    server: Behaviour, url: str, target: Path, length: int
+) -> None:
+    """The server says 416: what is here is as long as the file there, or longer."""
+    break_off(server, url, target, 200_000)
+    server.files["/file.bin"] = CONTENT[:length]
+    download(url, target)
+    assert target.read_bytes() == CONTENT[:length]
+    assert server.requests == [("/file.bin", "bytes=200000-"), ("/file.bin", None)]
+
+
+def test_an_answer_that_begins_elsewhere_is_not_appended(
+    server: Behaviour, url: str, target: Path
+) -> None:
+    break_off(server, url, target, 200_000)
+    server.range_shift = -10
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_an_answer_of_unknown_length_is_taken_when_it_is_complete(
+    server: Behaviour, url: str, target: Path
+) -> None:
+    server.is_chunked = True
+    download(url, target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_an_answer_of_unknown_length_that_is_cut_off_is_not_taken(
+    server: Behaviour, url: str, target: Path
+) -> None:
+    server.is_chunked = True
+    server.sends_at_most = 200_000
+    with pytest.raises(NetworkError, match="IncompleteRead"):
+        download(url, target)
+    assert not target.exists()
+
+
+def test_an_http_error_is_named_with_the_address(server: Behaviour, target: Path) -> None:
+    with pytest.raises(NetworkError, match=rf"{server.address}/none: HTTP 404 Not Found"):
+        download(f"{server.address}/none", target)
+    assert not target.exists()
+
+
+def test_a_web_page_in_place_of_the_file_is_refused(
+    server: Behaviour, url: str, target: Path
+) -> None:
+    """Hotel and campus networks answer every request with their login page, status 200."""
+    server.content_type = "text/html; charset=utf-8"
+    with pytest.raises(NetworkError, match="a web page, not the file"):
+        download(url, target)
+    assert not target.exists()
+
+
+def test_nobody_at_the_address(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/file.bin"
+        with pytest.raises(NetworkError, match=f"{url}: Connection refused"):
+            download(url, target)
+
+
+def test_a_name_that_does_not_exist(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    with pytest.raises(NetworkError, match=r"http://no-such-host\.invalid/a: "):
+        download("http://no-such-host.invalid/a", target)
+
+
+def test_a_silent_server_is_given_up(
+    url: str, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data.download._TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/a"
+        with pytest.raises(NetworkError, match=f"{address}: timed out"):
+            download(address, target)
+
+
+def test_a_folder_that_cannot_be_made_is_a_user_error(url: str, tmp_path: Path) -> None:
+    (tmp_path / "a_file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        download(url, tmp_path / "a_file" / "file.bin")
+
+
+def test_a_full_disk_is_not_blamed_on_the_network(
+    url: str, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("data.download._receive", full)
+    with pytest.raises(UserError, match=r"file\.bin\.part: cannot write: No space left") as caught:
+        download(url, target)
+    assert not isinstance(caught.value, NetworkError)
+
+
+def test_without_a_terminal_there_is_no_bar(
+    url: str, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    download(url, target, show_progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_on_a_terminal_there_is_a_bar_on_stderr(
+    url: str,
+    target: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    download(url, target, show_progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "file.bin: 100%" in err
