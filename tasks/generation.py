@@ -16,8 +16,8 @@ from tasks.pairs import source_tensor
 # Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
 DEFAULT_BATCH_TOKENS = 3000
 
-ConstraintMaker = Callable[[Tensor], Constraint]
-"""From a batch of sources ``[S, B]`` to the rules that its outputs must keep."""
+ConstraintMaker = Callable[[Sequence[int]], Constraint]
+"""From the numbers of a batch's sources to the rules that their outputs must keep."""
 
 
 def generate(
@@ -45,7 +45,7 @@ def generate(
         src = source_tensor([sources[i] for i in indices]).to(device)
         # The last position that the model knows is taken by the token that predicts <eos>.
         limits = [min(max_lengths[i], model.config.max_len - 1) for i in indices]
-        constraint = None if make_constraint is None else make_constraint(src)
+        constraint = None if make_constraint is None else make_constraint(indices)
         found = search(model, src, options, torch.tensor(limits, device=device), constraint)
         for index, hypotheses in zip(indices, found, strict=True):
             results[index] = hypotheses

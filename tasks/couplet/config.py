@@ -1,0 +1,91 @@
+"""The configuration of a couplet run, and its presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoupletData:
+    """The corpus. One vocabulary of characters serves both lines.
+
+    ``extra`` names folders beside ``train`` whose pairs are trained on as well. Characters seen less than
+    ``min_freq`` times become ``<unk>``. Without a ``val`` folder, the ``val_share`` of the training
+    pairs that ``train.seed`` picks is held out.
+    """
+
+    extra: tuple[str, ...] = ()
+    min_freq: int = 1
+    val_share: float = 0.01
+
+    def __post_init__(self) -> None:
+        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
+        share = self.val_share
+        check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoupletConfig:
+    """Everything that decides a couplet run. ``generation``'s lengths are the form's own."""
+
+    model: TransformerConfig = field(default_factory=TransformerConfig)
+    data: CoupletData = field(default_factory=CoupletData)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+
+
+def tiny() -> CoupletConfig:
+    """Seconds on any machine: for tests and first steps."""
+    return CoupletConfig(
+        model=TransformerConfig(
+            d_model=32,
+            nhead=4,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
+            dim_feedforward=64,
+            max_len=64,
+        ),
+        train=TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0),
+        generation=GenerationConfig(beam_size=1),
+    )
+
+
+def laptop() -> CoupletConfig:
+    """The default: about an hour on two cores for a third of a million couplets."""
+    return CoupletConfig(
+        model=TransformerConfig(
+            d_model=256,
+            nhead=4,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            dim_feedforward=512,
+            dropout=0.1,
+            max_len=128,
+        ),
+        data=CoupletData(min_freq=2),
+        train=TrainConfig(
+            epochs=8, batch_tokens=4000, schedule="cosine", warmup_steps=1000, average=3
+        ),
+    )
+
+
+def paper() -> CoupletConfig:
+    """The base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
+    return CoupletConfig(
+        model=TransformerConfig(
+            d_model=512,
+            nhead=8,
+            num_encoder_layers=6,
+            num_decoder_layers=6,
+            dim_feedforward=2048,
+            dropout=0.1,
+            norm_first=False,
+        ),
+        train=TrainConfig(batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0),
+        generation=GenerationConfig(beam_size=4, length_penalty=0.6),
+    )
+
+
+PRESETS = {"default": laptop, "tiny": tiny, "paper": paper}

@@ -1,0 +1,69 @@
+"""Training a couplet model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from data.codec import TextCodec
+from tasks import runs
+from tasks.couplet.config import CoupletConfig
+from tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
+from tasks.couplet.evaluate import evaluate
+from tasks.couplet.model import CoupletModel
+from tasks.couplet.predict import CoupletWriter
+from tasks.pairs import measure_pairs, pair_loss
+
+
+def train(
+    config: CoupletConfig, *, data: Path, out: Path, device: torch.device, resume: bool = False
+) -> dict[str, Any]:
+    """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
+
+    Raises:
+        UserError: a corpus, a folder or a configuration that cannot be used.
+        Interrupted: SIGINT or SIGTERM came.
+    """
+
+    def prepare() -> runs.Prepared:
+        return _prepare(config, data, out, device, resume)
+
+    return runs.train("couplet", config, prepare, data=data, out=out, device=device, resume=resume)
+
+
+def _prepare(
+    config: CoupletConfig, folder: Path, out: Path, device: torch.device, resume: bool
+) -> runs.Prepared:
+    codec = TextCodec.load(out, tokenizer=TOKENIZER) if resume else None
+    dataset = LoadCoupletDataset(
+        folder, config.data, seed=config.train.seed, save_to=out, codec=codec
+    )
+    model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
+    writer = CoupletWriter(model, dataset.codec, config, device)
+    val_pairs = dataset.encoded("val")
+    batch_tokens = config.train.batch_tokens
+
+    def validate() -> dict[str, float]:
+        measured = measure_pairs(model, val_pairs, batch_tokens=batch_tokens, device=device)
+        return {
+            "val_loss": measured["loss"],
+            "val_accuracy": measured["accuracy"],
+            "val_perplexity": math.exp(measured["loss"]),
+        }
+
+    def test() -> dict[str, Any]:
+        return evaluate(writer, dataset, "test") if (folder / "test").is_dir() else {}
+
+    return runs.Prepared(
+        model=model,
+        data=dataset.training_data(
+            batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
+        ),
+        loss=pair_loss(model, config.train.label_smoothing),
+        validate=validate,
+        metric="val_loss",
+        evaluate=test,
+    )
