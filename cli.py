@@ -1,54 +1,387 @@
 #!/usr/bin/env python3
 """The command line of Transformer Suite: it parses, calls and prints.
 
-Exit codes: 0 done, 1 the work failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 the work failed (one line on
+stderr says why), 2 wrong usage, 130 interrupted. A reader of stdout that leaves early (``| head``)
+has what it wanted: that is 0.
+
+Nothing heavy is imported before it is needed, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.config import override
+from core.errors import ConfigError, UserError
+from tasks import lines, registry
+from tasks.console import (
+    PATH,
+    STDIO,
+    Program,
+    given,
+    machine_options,
+    model_option,
+    print_results,
+    progress_bar,
+    results_to,
+    search_options,
+    table,
+    text_options,
+    use_threads,
+)
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+if TYPE_CHECKING:
+    from data.fetching import CorpusReport
+
+__version__ = "1.0.0"
+
+task_argument = click.argument("task", type=click.Choice(registry.TASKS))
+data_option = click.option(
+    "--data", type=PATH, metavar="FOLDER", help="The corpus; else the one from `data fetch`."
+)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """One Transformer, three applications: translation, classification, couplets."""
 
 
 @main.command()
-@click.argument("task", type=click.Choice(["translation", "classification", "couplet"]))
-@click.option("--preset", default="default", show_default=True, help="tiny, default or paper.")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TOML file.")
-@click.option("--data", type=click.Path(path_type=Path), help="The corpus folder.")
-@click.option("--out", type=click.Path(path_type=Path), help="The new checkpoint folder.")
+@text_options
+@search_options
+def translate(beam_size: int | None, length_penalty: float | None, **options: Any) -> None:
+    """Translate each TEXT, from German into English with the model that ships.
+
+    Without TEXT, or with "-", every line of standard input is a text. The results come one a line,
+    in the order of the input; an empty line stays empty. "--" goes before a text that begins with a
+    dash.
+
+    \b
+        translate "Ein Hund rennt." "Zwei Kinder lachen."
+        translate --input german.txt --output english.txt
+    """
+
+    def load(model: Path | None, device: str) -> lines.Predict:
+        from tasks.translation.predict import Translator
+
+        translate_scored = Translator.load(model, device=device).translate_scored
+        return partial(
+            translate_scored, **given(beam_size=beam_size, length_penalty=length_penalty)
+        )
+
+    def record_of(found: Any) -> dict[str, Any]:
+        return {"translation": found.text, "score": found.score, "pieces": found.pieces}
+
+    answer(load, lambda found: found.text, record_of, **options)
+
+
+@main.command()
+@text_options
+@click.option("--top", type=click.IntRange(min=1), help="Show so many of the classes.")
+def classify(top: int | None, **options: Any) -> None:
+    """Say what each TEXT is about: the class, a tab, and its probability.
+
+    Without TEXT, or with "-", every line of standard input is a text. With --top K there are K such
+    pairs on the line, tabs between them. The results come in the order of the input; an empty line
+    stays empty.
+
+    \b
+        classify "Stocks fell on Monday after the bank raised its rates."
+        classify --top 3 --input headlines.txt
+    """
+
+    def load(model: Path | None, device: str) -> lines.Predict:
+        from tasks.classification.predict import Classifier
+
+        classifier = Classifier.load(model, device=device)
+        count = len(classifier.classes)
+        if top is not None and top > count:
+            raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {top}")
+        return classifier.classify_scored
+
+    def text_of(found: Any) -> str:
+        best = islice(found.probabilities.items(), top or 1)
+        return "\t".join(f"{label}\t{probability:.4f}" for label, probability in best)
+
+    def record_of(found: Any) -> dict[str, Any]:
+        best = dict(islice(found.probabilities.items(), top))
+        return {"label": found.label, "score": found.probability, "probabilities": best}
+
+    answer(load, text_of, record_of, **options)
+
+
+@main.command()
+@text_options
+@search_options
+def couplet(beam_size: int | None, length_penalty: float | None, **options: Any) -> None:
+    """Answer each TEXT, the first line of a Chinese couplet, with the second.
+
+    Without TEXT, or with "-", every line of standard input is a text. The results come one a line,
+    in the order of the input; an empty line stays empty.
+
+    \b
+        couplet 晚风摇树树还挺
+    """
+
+    def load(model: Path | None, device: str) -> lines.Predict:
+        from tasks.couplet.predict import CoupletWriter
+
+        answer_scored = CoupletWriter.load(model, device=device).answer_scored
+        return partial(answer_scored, **given(beam_size=beam_size, length_penalty=length_penalty))
+
+    answer(load, lambda found: found.second, asdict, **options)
+
+
+@main.command()
+@task_argument
+@click.option("--preset", metavar="NAME", help="tiny, default or paper.")
+@click.option("--config", "config_file", type=PATH, metavar="FILE", help="A TOML file.")
+@data_option
+@click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--seed", type=int, help="Fixes the run; short for --set train.seed=N.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
-@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE")
+@machine_options
+@click.option(
+    "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="May be repeated."
+)
 def train(
     task: str,
-    preset: str,
+    preset: str | None,
     config_file: Path | None,
     data: Path | None,
     out: Path | None,
     resume: bool,
     seed: int | None,
     device: str,
+    threads: int | None,
     assignments: tuple[str, ...],
 ) -> None:
-    """Train a model on a corpus and leave a checkpoint folder."""
-    from core.training import choose_device
-    from tasks import registry
+    """Train a model on a corpus and leave a checkpoint folder.
 
+    The configuration is a preset, then --config, then each --set. With --resume it is that of the
+    run that goes on.
+
+    \b
+        train translation --preset tiny --data corpus/ --set train.epochs=4
+    """
+    out = out or Path("runs") / task
     if seed is not None:
         assignments += (f"train.seed={seed}",)
-    config = registry.make_config(
-        task, preset=preset, config_file=config_file, assignments=assignments
+    if resume and (preset or config_file):
+        raise click.UsageError(
+            f"--resume goes on with the configuration in {out}: leave out --preset and --config."
+        )
+    if resume:
+        config = saved_config(task, out, assignments)
+    else:
+        config = registry.make_config(
+            task, preset=preset or "default", config_file=config_file, assignments=assignments
+        )
+    corpus = corpus_for(task, data)
+    use_threads(threads)
+    from core.training import choose_device
+    from tasks.runs import headline
+
+    metrics = registry.module(task, "train").train(
+        config, data=corpus, out=out, device=choose_device(device), resume=resume
     )
-    registry.module(task, "train").train(
-        config, data=data, out=out, device=choose_device(device), resume=resume
+    print_results(f"{out}: {headline(metrics)}\n")
+
+
+@main.command()
+@task_argument
+@model_option
+@data_option
+@click.option("--split", metavar="NAME", help="A part of the corpus; else the test split.")
+@machine_options
+@search_options
+@click.option("--json", "is_json", is_flag=True, help="The report as JSON.")
+def evaluate(
+    task: str,
+    model: Path | None,
+    data: Path | None,
+    split: str | None,
+    device: str,
+    threads: int | None,
+    beam_size: int | None,
+    length_penalty: float | None,
+    is_json: bool,
+) -> None:
+    """Measure a model on a split of a corpus."""
+    search = given(beam_size=beam_size, length_penalty=length_penalty)
+    if search and task == "classification":
+        raise click.UsageError("classification has no --beam and no --length-penalty.")
+    corpus = corpus_for(task, data)
+    use_threads(threads)
+    measure = registry.module(task, "evaluate")
+    report = measure.run(model, corpus, split=split, device=device, **search)
+    show = partial(json.dumps, ensure_ascii=False, indent=2) if is_json else measure.as_table
+    print_results(f"{show(report)}\n")
+
+
+@main.command()
+@click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
+def models(is_json: bool) -> None:
+    """List the models that ship."""
+    from tasks.folders import shipped_models
+
+    found = [about_model(folder) for folder in shipped_models()]
+    if is_json:
+        print_results("".join(f"{json.dumps(about, ensure_ascii=False)}\n" for about in found))
+        return
+    for about in found:
+        about["parameters"] = about["parameters"] and f"{about['parameters']:,}"
+        about["size"] = f"{about['size'] / 1e6:.1f} MB"
+    names = ("task", "parameters", "size", "trained", "headline", "folder")
+    print_results(table([names, *([about[name] or "?" for name in names] for about in found)]))
+
+
+@main.group()
+def data() -> None:
+    """Get the corpora and check them."""
+
+
+@data.command("list")
+def list_corpora() -> None:
+    """List the corpora this program knows, and whether they are here."""
+    from data.corpora import CORPORA, corpus_folder
+
+    for corpus in CORPORA.values():
+        folder = corpus_folder(corpus.name)
+        is_here = any((folder / file.name).is_file() for file in corpus.files)
+        facts = {
+            "task": corpus.task,
+            "size": "not known" if corpus.size is None else f"{corpus.size / 1e6:.1f} MB",
+            "licence": corpus.licence,
+            "address": corpus.homepage,
+            "citation": corpus.citation,
+            "remark": corpus.remark,
+            "folder": f"{folder} ({'here' if is_here else 'not here'})",
+        }
+        block = "".join(f"    {name:<10}{fact}\n" for name, fact in facts.items() if fact)
+        print_results(f"{corpus.name}: {corpus.title}\n{block}")
+
+
+@data.command()
+@click.argument("name")
+def fetch(name: str) -> None:
+    """Download the corpus NAME; go on with a download that broke off."""
+    from data import fetching
+
+    show_report(fetching.fetch(name, show_progress=True))
+
+
+@data.command("import")
+@click.argument("name")
+@click.option(
+    "--from", "source", type=PATH, required=True, metavar="FOLDER", help="Where its files are."
+)
+def import_corpus(name: str, source: Path) -> None:
+    """Copy the corpus NAME from files that are already here."""
+    from data import fetching
+
+    show_report(fetching.import_from(name, source))
+
+
+@data.command()
+@click.argument("name")
+def verify(name: str) -> None:
+    """Check that the corpus NAME is what it was."""
+    from data import fetching
+
+    show_report(fetching.verify(name))
+
+
+def answer(
+    load: Callable[[Path | None, str], lines.Predict],
+    text_of: Callable[[Any], str],
+    record_of: Callable[[Any], dict[str, Any]],
+    *,
+    texts: tuple[str, ...],
+    input_file: Path | None,
+    output_file: Path | None,
+    is_json: bool,
+    model: Path | None,
+    device: str,
+    threads: int | None,
+    batch_tokens: int | None,
+) -> None:
+    """Sends the texts that the options name through a predictor, and the results where they say."""
+    if texts and input_file is not None:
+        raise click.UsageError("texts come from the command line or from --input, not from both.")
+
+    def show(text: str, found: Any) -> str:
+        return lines.as_json(text, record_of(found)) if is_json else text_of(found)
+
+    source = lines.open_texts(
+        () if texts == (str(STDIO),) else texts, None if input_file == STDIO else input_file
     )
+    with results_to(output_file) as write, source as (chunks, total):
+        use_threads(threads)
+        predict = partial(load(model, device), **given(batch_tokens=batch_tokens))
+        with progress_bar(total, is_stdout_busy=write is print_results) as on_lines:
+            lines.answer(chunks, predict, show, write, on_lines=on_lines)
+
+
+def corpus_for(task: str, folder: Path | None) -> Path:
+    """``folder``, or where the task's corpus in the catalogue is kept."""
+    from data.corpora import corpus_folder
+
+    name = registry.DEFAULT_CORPUS[task]
+    chosen = folder or corpus_folder(name)
+    if folder is None and not chosen.is_dir():
+        raise UserError(
+            f"{chosen}: the corpus {name} is not here: get it with `cli.py data fetch {name}`, or "
+            f"from copies with `cli.py data import {name} --from DIR`, or name a folder with --data"
+        )
+    return chosen
+
+
+def saved_config(task: str, folder: Path, assignments: tuple[str, ...]) -> Any:
+    """The configuration of the run in ``folder``, with ``assignments`` applied."""
+    from tasks.folders import read_config
+
+    config_class = type(registry.module(task, "config").PRESETS["default"]())
+    return override(read_config(folder, task, config_class), assignments)
+
+
+def about_model(folder: Path) -> dict[str, Any]:
+    """What the list of models says of one."""
+    from tasks.folders import describe, read_metrics
+    from tasks.runs import headline
+
+    metrics = read_metrics(folder)
+    return {
+        "task": describe(folder)["task"],
+        "parameters": metrics.get("parameters"),
+        "size": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        "trained": metrics.get("trained"),
+        "headline": headline(metrics),
+        "folder": str(folder),
+    }
+
+
+def show_report(report: CorpusReport) -> None:
+    """Prints what became of a corpus.
+
+    Raises:
+        UserError: not all of it is as it should be.
+    """
+    rows = [("ok" if file.is_ok else "WRONG", file.name, file.note) for file in report.files]
+    print_results(f"{report.corpus.title}\n{report.folder}\n{table(rows)}")
+    wrong = sum(not file.is_ok for file in report.files)
+    if wrong:
+        raise UserError(f"{report.folder}: {wrong} of {len(rows)} files are not as they should be")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from hypothesis import settings
-
-import cli
 from tiny_corpora import WRITERS
+
+from data.corpora import DATA_FOLDER_VARIABLE
+from tasks.registry import TASKS
 
 _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -50,11 +51,29 @@ def tiny_models(
     def trained(task: str) -> Path:
         out = tmp_path_factory.mktemp("models") / task
         settings = [f"--set={setting}" for setting in (*_COMMON_SETTINGS, *_TINY_SETTINGS[task])]
-        done = CliRunner().invoke(
-            cli.main,
-            ["train", task, "--preset=tiny", f"--data={tiny_corpora[task]}", f"--out={out}", *settings],
+        done = run(
+            "train",
+            task,
+            "--preset=tiny",
+            f"--data={tiny_corpora[task]}",
+            f"--out={out}",
+            *settings,
         )
         assert done.exit_code == 0, done.stderr
         return out
 
     return trained
+
+
+@pytest.fixture(params=TASKS)
+def task(request: pytest.FixtureRequest) -> str:
+    """Each task's name in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder; corpora are looked for in ``corpora`` in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(tmp_path / "corpora"))
+    return tmp_path

@@ -1,0 +1,177 @@
+"""What the commands share: options, exit codes, and how results, errors and progress are shown."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+from click.exceptions import Exit
+
+from core.errors import ConfigError, Interrupted, UserError
+from core.files import reason_of
+from tasks.lines import ignore, one_line, open_output
+
+PATH = click.Path(path_type=Path)
+STDIO = Path("-")
+
+
+class Failure(click.ClickException):
+    """An error of the user's, said in one line."""
+
+    def __init__(self, error: UserError) -> None:
+        super().__init__(one_line(str(error)))
+        self.error = error
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]  # click has a constant here
+        return 2 if isinstance(self.error, ConfigError) else 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+
+
+class Program(click.Group):
+    """Commands whose errors become messages and exit codes."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            stream = getattr(sys, name)
+            if stream is None:  # closed by whoever started the program
+                setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # to the end
+            elif mode == "w" and isinstance(stream, io.TextIOWrapper):  # whatever the locale
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise Failure(error) from error
+        except (Interrupted, KeyboardInterrupt) as stop:
+            if str(stop):
+                click.echo(one_line(str(stop)), err=True)
+            raise Exit(130) from stop
+
+
+def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """One decorator that does what several do, the first on top."""
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def check_device(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
+    """Refuses a name that no device has; whether this machine has it is found out later."""
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", name):
+        raise click.BadParameter(f"{name!r} is not one of auto, cpu, cuda, cuda:N.")
+    return name
+
+
+def check_texts(
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuses texts that cannot be, or cannot stand together."""
+    if str(STDIO) in texts and len(texts) > 1:
+        raise click.BadParameter("'-' (standard input) cannot stand beside other texts.")
+    for number, text in enumerate(texts, start=1):
+        # How Python hands over bytes that it cannot decode.
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise click.BadParameter(f"text {number} is not valid in this locale's encoding.")
+    return texts
+
+
+machine_options = all_of(
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        callback=check_device,
+        help="auto, cpu, cuda or cuda:N.",
+    ),
+    click.option("--threads", type=click.IntRange(min=1), help="How many processor cores to use."),
+)
+model_option = click.option(
+    "--model", type=PATH, metavar="FOLDER", help="A checkpoint folder; else the model that ships."
+)
+search_options = all_of(
+    click.option(
+        "--beam", "beam_size", type=click.IntRange(min=1), help="Width of the beam; 1 is greedy."
+    ),
+    click.option("--length-penalty", type=click.FloatRange(min=0), help="0 favours short outputs."),
+)
+text_options = all_of(
+    click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),
+    click.option("--input", "input_file", type=PATH, help="Read texts from a file, one a line."),
+    click.option("--output", "output_file", type=PATH, help="Write the results to a file."),
+    click.option("--json", "is_json", is_flag=True, help="One JSON object a line, with scores."),
+    model_option,
+    machine_options,
+    click.option("--batch-tokens", type=click.IntRange(min=1), help="Tokens to work on at a time."),
+)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given; those that were not are for others to decide."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def use_threads(count: int | None) -> None:
+    """Bounds the threads of every computation from now on; None leaves it to torch."""
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
+
+
+def print_results(text: str) -> None:
+    """Writes to stdout, at once. When its reader has left, so does the program, in peace."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still in the buffer can go nowhere, and must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise Exit(0) from error
+        raise UserError(f"standard output: cannot write: {reason_of(error)}") from error
+
+
+@contextmanager
+def results_to(path: Path | None) -> Iterator[Callable[[str], object]]:
+    """What writes results: to ``path``, or to stdout where that is None or "-"."""
+    if path in (None, STDIO):
+        yield print_results
+    else:
+        with open_output(path) as write:
+            yield write
+
+
+@contextmanager
+def progress_bar(total: int | None, *, is_stdout_busy: bool) -> Iterator[Callable[[int], None]]:
+    """What hears of finished lines: a bar on stderr, where that is a terminal of its own."""
+    if total is None or not sys.stderr.isatty() or (is_stdout_busy and sys.stdout.isatty()):
+        yield ignore
+        return
+    from core.progress import Progress
+
+    with Progress(total, "lines", unit="line") as bar:
+        yield bar.advance
+
+
+def table(rows: Sequence[Sequence[object]]) -> str:
+    """Rows as lines, with columns of one width each."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
+    return "".join(f"{line.rstrip()}\n" for line in lines)

@@ -1,0 +1,202 @@
+"""Lines through a predictor: in their order, any number of them, in constant memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from core.errors import UserError
+from core.files import atomic_write, reason_of
+
+# Enough lines to fill batches of one length each, few enough to hold and to wait for.
+CHUNK_LINES = 2000
+
+# Input that pauses for so long has someone waiting for the answer at its other end.
+PAUSE_SECONDS = 0.1
+
+_BLOCK_BYTES = 1 << 16
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+# What JSON leaves as it is, though many readers take it for the end of a line.
+_ESCAPED_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+class Predict(Protocol):
+    """From texts to a result each; tells ``on_batch`` how many pieces of text it has finished."""
+
+    def __call__(
+        self, texts: Sequence[str], *, on_batch: Callable[[int], None]
+    ) -> Sequence[Any]: ...
+
+
+def ignore(count: int) -> None:
+    """What those do who need not hear how the work goes on."""
+
+
+def answer(
+    chunks: Iterable[Sequence[str]],
+    predict: Predict,
+    show: Callable[[str, Any], str],
+    write: Callable[[str], object],
+    *,
+    on_lines: Callable[[int], None] = ignore,
+) -> None:
+    """Writes one line for every text, chunk by chunk.
+
+    Args:
+        show: the line for a text and its result; a line break in it counts as a space.
+        write: gets whole lines.
+        on_lines: told how many texts have just been finished.
+    """
+    for chunk in chunks:
+        results = _predict_chunk(chunk, predict, on_lines)
+        lines = (one_line(show(text, result)) for text, result in zip(chunk, results, strict=True))
+        write("".join(f"{line}\n" for line in lines))
+
+
+def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
+    """The lines of ``stream``, ``CHUNK_LINES`` at a time, fewer where the input pauses.
+
+    Lines end in ``\\n`` or ``\\r\\n``; a byte order mark is dropped. A person at a terminal, or a
+    program that waits for the answer to its last line, gets it at once.
+
+    Args:
+        name: what error messages call the stream.
+
+    Raises:
+        UserError: reading fails, or a line is not UTF-8 (names the line).
+    """
+    chunk: list[str] = []
+    number, rest = 0, b""
+    while block := _read_block(stream, name):
+        *ended, rest = (rest + block).split(b"\n")
+        for line in ended:
+            number += 1
+            chunk.append(_decode(line.removesuffix(b"\r"), name, number))
+            if len(chunk) == CHUNK_LINES:
+                yield chunk
+                chunk = []
+        if chunk and not _has_more(stream):
+            yield chunk
+            chunk = []
+    if rest:
+        chunk.append(_decode(rest.removesuffix(b"\r"), name, number + 1))
+    if chunk:
+        yield chunk
+
+
+@contextmanager
+def open_texts(
+    texts: Sequence[str], path: Path | None
+) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
+    """The given texts, or else the lines at ``path``, or else those of standard input.
+
+    Yields them in chunks, and how many lines a file has.
+
+    Raises:
+        UserError: the file cannot be opened.
+    """
+    if texts:
+        yield [texts], None
+    elif path is None:
+        if sys.stdin.isatty():
+            print("one text a line; Ctrl-D ends", file=sys.stderr)
+        yield read_chunks(cast(BufferedReader, sys.stdin.buffer), "standard input"), None
+    else:
+        with _open(path) as stream:
+            yield read_chunks(stream, str(path)), count_lines(stream)
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[Callable[[str], object]]:
+    """A function that writes to ``path``, which is there, whole, only after a clean exit.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    with (
+        atomic_write(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        yield file.write
+
+
+def count_lines(stream: BufferedReader) -> int | None:
+    """How many lines are to come, if that can be known: of a file, not of a pipe."""
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return None
+    count, last = 0, b"\n"
+    while block := stream.read(_BLOCK_BYTES):
+        count, last = count + block.count(b"\n"), block[-1:]
+    stream.seek(0)
+    return count + (last != b"\n")
+
+
+def as_json(text: str, record: Mapping[str, Any]) -> str:
+    """One JSON object on one line: ``input``, then what ``record`` holds."""
+    line = json.dumps({"input": text, **record}, ensure_ascii=False)
+    return line.translate(_ESCAPED_BREAKS)
+
+
+def one_line(text: str) -> str:
+    """``text`` with a space for every line break, of whatever kind."""
+    return " ".join(text.splitlines())
+
+
+def _predict_chunk(
+    chunk: Sequence[str], predict: Predict, on_lines: Callable[[int], None]
+) -> Sequence[Any]:
+    """The results for one chunk; ``on_lines`` hears of every one of its lines exactly once."""
+    left = len(chunk)
+
+    def on_batch(pieces: int) -> None:
+        # Empty lines have no pieces, and long ones have several.
+        nonlocal left
+        count = min(pieces, left)
+        left -= count
+        on_lines(count)
+
+    results = predict([one_line(text) for text in chunk], on_batch=on_batch)
+    on_lines(left)
+    return results
+
+
+def _open(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
+
+
+def _read_block(stream: BufferedReader, name: str) -> bytes:
+    """What is there, after waiting for something to be; nothing at the end."""
+    try:
+        return stream.read1(_BLOCK_BYTES)
+    except OSError as error:
+        raise UserError(f"{name}: cannot read: {reason_of(error)}") from error
+
+
+def _has_more(stream: BufferedReader) -> bool:
+    """Whether more input, or its end, comes before the pause is too long."""
+    # read1 keeps nothing back in the stream's buffer, so the operating system knows.
+    return bool(select.select([stream], [], [], PAUSE_SECONDS)[0])
+
+
+def _decode(line: bytes, name: str, number: int) -> str:
+    if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        raise UserError(
+            f"{name}:{number}: not valid UTF-8 (byte 0x{byte:02x}): save the text as UTF-8"
+        ) from error
