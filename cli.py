@@ -150,6 +150,8 @@ def couplet(beam_size: int | None, length_penalty: float | None, **options: Any)
 @click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--seed", type=int, help="Fixes the run; short for --set train.seed=N.")
+@click.option("--src", metavar="LANG", help="Translation: the source files' extension; else de.")
+@click.option("--tgt", metavar="LANG", help="Translation: the target files' extension; else en.")
 @machine_options
 @click.option(
     "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="May be repeated."
@@ -162,6 +164,8 @@ def train(
     out: Path | None,
     resume: bool,
     seed: int | None,
+    src: str | None,
+    tgt: str | None,
     device: str,
     threads: int | None,
     assignments: tuple[str, ...],
@@ -172,11 +176,14 @@ def train(
     run that goes on.
 
     \b
-        train translation --preset tiny --data corpus/ --set train.epochs=4
+        train translation --data corpus/ --src fr --tgt en
+        train couplet --preset tiny --data corpus/ --set train.epochs=4
     """
+    if (src or tgt) and task != "translation":
+        raise click.UsageError(f"{task} has no --src and no --tgt.")
     out = out or Path("runs") / task
-    if seed is not None:
-        assignments += (f"train.seed={seed}",)
+    shorthands = given(**{"train.seed": seed, "data.src": src, "data.tgt": tgt})
+    assignments += tuple(f"{name}={value}" for name, value in shorthands.items())
     if resume and (preset or config_file):
         raise click.UsageError(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."

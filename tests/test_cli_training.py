@@ -49,6 +49,20 @@ def test_a_run_is_taken_up_with_its_own_configuration(tiny_corpora: Corpora, in_
     assert config["model"]["d_model"] == 32
 
 
+def test_any_two_languages_by_their_extensions(tiny_corpora: Corpora, in_tmp: Path) -> None:
+    folder = Path("corpus")
+    folder.mkdir()
+    for path in tiny_corpora["translation"].iterdir():
+        name = path.name.replace(".de", ".xx").replace(".en", ".yy")
+        (folder / name).write_bytes(path.read_bytes())
+    settings = ("--preset", "tiny", "--set", "train.epochs=1", "--set", "data.vocab_size=100")
+    command = ("--data", folder, "--out", "run", "--src", "xx", "--tgt", "yy", *settings)
+    assert run("train", "translation", *command).exit_code == 0
+    data = json.loads(Path("run/config.json").read_text())["data"]
+    assert (data["src"], data["tgt"]) == ("xx", "yy")
+    assert "--src" in error_of(2, "train", "couplet", *command)
+
+
 def test_nothing_can_be_resumed_where_nothing_is(in_tmp: Path) -> None:
     assert "none" in error_of(1, "train", "translation", "--resume", "--out", "none")
 
