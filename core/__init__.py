@@ -1,4 +1,4 @@
-"""The Transformer of Vaswani et al. (2017), by hand, and the machinery that knows no task and no text.
+"""The Transformer of Vaswani et al. (2017), by hand, and machinery that knows no task and no text.
 
 Shapes are written with one letter an axis, the same everywhere in this project:
 
@@ -10,5 +10,6 @@ Everything is sequence-first: token ids are ``[S, B]``, states ``[S, B, D]``, lo
 A boolean mask is True where attention is *blocked*; a float mask is added to the scores.
 
 Reading order: ``masks`` -> ``attention`` -> ``transformer`` -> ``embedding`` ->
-``sequence_to_sequence`` -> ``decoding`` -> ``schedule`` -> ``loss`` -> ``training`` -> ``checkpoint``.
+``sequence_to_sequence`` -> ``decoding`` -> ``schedule`` -> ``loss`` -> ``training`` -> ``run`` ->
+``checkpoint``.
 """

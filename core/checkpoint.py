@@ -1,31 +1,30 @@
 """Files of weights and of training state: whole, verified, and never executed.
 
-Everything is stored as safetensors: a JSON header and raw numbers. A checksum over names, types, shapes and
-bytes is kept in the header, so that a truncated or altered file is recognised and refused.
+Everything is stored as safetensors: a JSON header and raw numbers. A checksum over the tensors'
+names, types, shapes and bytes is kept in the header, so that a truncated or altered file is
+recognised and refused.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from .errors import CheckpointError
+from .errors import CheckpointError, UserError
 from .files import atomic_write
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Writes ``tensors`` and the JSON-able ``about`` in one atomic step.
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes ``tensors`` in one atomic step.
 
     Raises:
         UserError: the disk is full, the folder cannot be written...; what was there stays.
@@ -35,13 +34,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
         "format": "transformer-suite",
         "version": str(FORMAT_VERSION),
         "sha256": _digest(plain),
-        "about": json.dumps(about, ensure_ascii=False, allow_nan=False),
     }
     with atomic_write(path) as temporary:
-        save_file(plain, temporary, metadata=header)
+        try:
+            save_file(plain, temporary, metadata=header)
+        except SafetensorError as error:  # a full disk, among others
+            raise UserError(f"{path}: cannot write: {error}") from error
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: Path) -> dict[str, Tensor]:
     """What :func:`save_tensors` wrote.
 
     Raises:
@@ -63,25 +64,49 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
     if header.get("sha256") != _digest(tensors):
         raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
-    return tensors, json.loads(header["about"])
+    return tensors
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of ``model`` by name, a shared one once."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()} | {
-        name: buffer
-        for name, buffer in model.named_buffers()
-        if name in model.state_dict(keep_vars=True)
-    }
+    """The weights and the saved buffers of ``model`` by name, a shared one once."""
+    saved = model.state_dict(keep_vars=True)
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    return {name: tensor.detach() for name, tensor in model.named_parameters()} | buffers
 
 
-def save_weights(
-    path: Path, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
-) -> None:
-    """Saves weights, floating-point ones as ``dtype`` if one is given."""
+def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Copies ``tensors``, which came from ``source``, over the weights of ``model``, name by name.
+
+    They are converted to the model's precision. All of them are copied or none.
+
+    Raises:
+        CheckpointError: not the weights of this architecture; names what differs.
+    """
+    wanted = model_tensors(model)
+    missing = sorted(wanted.keys() - tensors.keys())
+    unknown = sorted(tensors.keys() - wanted.keys())
+    if missing or unknown:
+        raise CheckpointError(
+            f"{source}: not the weights of this model: "
+            f"missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}"
+        )
+    for name, weight in wanted.items():
+        if tensors[name].shape != weight.shape:
+            raise CheckpointError(
+                f"{source}: {name} has shape {list(tensors[name].shape)}, "
+                f"the configuration asks for {list(weight.shape)}"
+            )
+    with torch.no_grad():
+        for name, weight in wanted.items():
+            weight.copy_(tensors[name])
+
+
+def save_weights(path: Path, model: nn.Module, *, dtype: torch.dtype | None = None) -> None:
+    """Saves the weights of ``model``, floating-point ones as ``dtype`` if one is given."""
+    tensors = model_tensors(model)
     if dtype is not None:
         tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
-    save_tensors(path, tensors, {"kind": "weights"})
+    save_tensors(path, tensors)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -90,24 +115,27 @@ def load_weights(path: Path, model: nn.Module) -> None:
     Raises:
         CheckpointError: damaged, or not the weights of this architecture; names what differs.
     """
-    tensors, _ = load_tensors(path)
-    wanted = model_tensors(model)
-    missing = sorted(wanted.keys() - tensors.keys())
-    unknown = sorted(tensors.keys() - wanted.keys())
-    if missing or unknown:
-        raise CheckpointError(
-            f"{path}: not the weights of this model: "
-            f"missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}"
-        )
-    for name, tensor in tensors.items():
-        if tensor.shape != wanted[name].shape:
-            raise CheckpointError(
-                f"{path}: {name} has shape {list(tensor.shape)}, "
-                f"the configuration asks for {list(wanted[name].shape)}"
-            )
-    with torch.no_grad():
+    copy_into(model, load_tensors(path), path)
+
+
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights in several files (Vaswani et al. 2017, section 6.1), in float32.
+
+    Raises:
+        CheckpointError: a damaged file, or one whose weights have other names or shapes.
+    """
+    total: dict[str, Tensor] = {}
+    for path in paths:
+        tensors = load_tensors(path)
+        if total and _shapes(tensors) != _shapes(total):
+            raise CheckpointError(f"{path}: not the weights of the same model as {paths[0]}")
         for name, tensor in tensors.items():
-            wanted[name].copy_(tensor)
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -116,5 +144,5 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         if tensor.numel():
-            digest.update(tensor.view(-1).view(torch.uint8).numpy())
+            digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -1,13 +1,14 @@
 """Configuration is data: frozen, keyword-only dataclasses, validated when they are made.
 
-A configuration file is a mapping of sections (``model``, ``train``, ``data``...), each a dataclass of
-plain values. Unknown names and values of a wrong type are refused with the nearest right name.
+A configuration file is a mapping of sections (``model``, ``train``, ``data``...), each a dataclass
+of plain values. Unknown names and values of a wrong type are refused with the nearest right name.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -62,9 +63,10 @@ class TrainConfig:
     """How a model is trained; see :func:`core.training.fit`.
 
     ``batch_tokens`` is the most tokens (padding included) that one side of a batch holds;
-    ``accumulate`` batches make one step. ``learning_rate`` is the schedule's peak. ``average`` keeps
-    that many of the best epochs and tries the mean of their weights at the end. ``patience`` epochs
-    without a better ``metric`` end the run early (0: never).
+    ``accumulate`` batches make one step. ``learning_rate`` is the schedule's peak. Gradients beyond
+    the length ``clip_norm`` are cut to it (0: never). ``average`` keeps so many of the best epochs
+    and tries the mean of their weights at the end. ``patience`` epochs without a better metric end
+    the run early (0: never). The state is saved every ``save_every`` steps and after every epoch.
     """
 
     epochs: int = 20
@@ -87,13 +89,16 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
             check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
-        for name in ("patience", "average", "weight_decay", "clip_norm", "seed"):
+        for name in ("patience", "average", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+        check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")
         check(self.learning_rate > 0, "train.learning_rate", self.learning_rate, "above 0")
         for name in ("label_smoothing", "adam_beta2"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"train.{name}", value, "at least 0 and below 1")
-        check_choice("train.schedule", self.schedule, ("noam", "inverse_sqrt", "cosine", "constant"))
+        check_choice(
+            "train.schedule", self.schedule, ("noam", "inverse_sqrt", "cosine", "constant")
+        )
         check_choice("train.precision", self.precision, ("auto", "fp32", "bf16"))
         check_choice("train.weights_on_disk", self.weights_on_disk, ("fp32", "fp16"))
 
@@ -102,7 +107,7 @@ class TrainConfig:
 class GenerationConfig:
     """How outputs are searched for: greedily with one beam, else by beam search.
 
-    An output may have ``max_length_ratio`` times its source's tokens, and ``max_length_extra`` more.
+    An output may have ``max_length_ratio`` times its source's tokens and ``max_length_extra`` more.
     """
 
     beam_size: int = 5
@@ -151,7 +156,7 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
     for name, value in mapping.items():
         full_name = f"{where}.{name}" if where else name
         if name not in types_of:
-            raise ConfigError(f"unknown option {full_name!r}{nearest(name, types_of)}")
+            raise _unknown("option", full_name, types_of)
         values[name] = _convert(full_name, value, types_of[name])
     return cls(**values)
 
@@ -172,21 +177,58 @@ def override(config: C, assignments: Iterable[str]) -> C:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise ConfigError(f"expected section.key=value, not {assignment!r}")
-        section, key_type = mapping, type(config)
         *parents, key = name.strip().split(".")
-        for depth, parent in enumerate(parents):
-            hints = typing.get_type_hints(key_type)
-            if parent not in hints or not dataclasses.is_dataclass(hints[parent]):
-                full = ".".join(parents[: depth + 1])
-                raise ConfigError(f"unknown section {full!r}{nearest(parent, hints)}")
-            section, key_type = section[parent], hints[parent]
-        hints = typing.get_type_hints(key_type)
-        if key not in hints:
-            raise ConfigError(f"unknown option {name!r}{nearest(key, hints)}")
-        if dataclasses.is_dataclass(hints[key]):
-            raise ConfigError(f"{name} is a section; set one of {', '.join(section[key])} in it")
-        section[key] = _parse(name, text.strip(), hints[key])
+        section, section_type = _section(mapping, type(config), parents)
+        types_of = typing.get_type_hints(section_type)
+        full_name = ".".join([*parents, key])
+        if key not in types_of:
+            raise _unknown("option", full_name, types_of, elsewhere=_full_names(type(config), key))
+        if dataclasses.is_dataclass(types_of[key]):
+            raise ConfigError(
+                f"{full_name} is a section; set one of {', '.join(section[key])} in it"
+            )
+        section[key] = _parse(full_name, text.strip(), types_of[key])
     return from_mapping(type(config), mapping)
+
+
+def _section(
+    mapping: dict[str, Any], config_type: Any, names: list[str]
+) -> tuple[dict[str, Any], Any]:
+    """The part of ``mapping`` that ``names`` lead to, and its dataclass."""
+    for depth, name in enumerate(names, start=1):
+        types_of = typing.get_type_hints(config_type)
+        sections = [n for n, wanted in types_of.items() if dataclasses.is_dataclass(wanted)]
+        if name not in sections:
+            raise _unknown("section", ".".join(names[:depth]), sections)
+        mapping, config_type = mapping[name], types_of[name]
+    return mapping, config_type
+
+
+def _full_names(config_type: Any, key: str) -> list[str]:
+    """Where ``config_type`` has an option called ``key``: the dotted names of all places."""
+    found = []
+    for name, wanted in typing.get_type_hints(config_type).items():
+        if dataclasses.is_dataclass(wanted):
+            found += [f"{name}.{rest}" for rest in _full_names(wanted, key)]
+        elif name == key:
+            found.append(name)
+    return found
+
+
+def _unknown(
+    kind: str, full_name: str, siblings: Iterable[str], *, elsewhere: Iterable[str] = ()
+) -> ConfigError:
+    """The error for a name that is not among its ``siblings``: it gives the nearest right one.
+
+    ``elsewhere`` are options of exactly that name in other sections.
+    """
+    parent, dot, name = full_name.rpartition(".")
+    close = [
+        *elsewhere,
+        *(parent + dot + n for n in difflib.get_close_matches(name, siblings, n=1)),
+    ]
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return ConfigError(f"unknown {kind} {full_name!r}{hint}")
 
 
 def _convert(name: str, value: Any, wanted: Any) -> Any:
@@ -203,8 +245,10 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
             if isinstance(value, list | tuple):
                 inner = typing.get_args(option)[0]
                 return tuple(_convert(f"{name}[{i}]", item, inner) for i, item in enumerate(value))
-        elif option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+        elif option is float and type(value) in (int, float):
+            # JSON has no other numbers, and no option has a use for them.
+            if math.isfinite(value):
+                return float(value)
         elif option in (int, str, bool) and type(value) is option:
             return value
     raise ConfigError(f"{name} must be {_describe(wanted)}, not {value!r}")
@@ -218,7 +262,9 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
     for option in options:
         if typing.get_origin(option) is tuple:
             inner = typing.get_args(option)[0]
-            return tuple(_parse(name, part.strip(), inner) for part in text.split(",") if part.strip())
+            return tuple(
+                _parse(name, part.strip(), inner) for part in text.split(",") if part.strip()
+            )
         if option is bool and text.lower() in ("true", "false"):
             return text.lower() == "true"
         if option in (int, float):
@@ -231,9 +277,11 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
     raise ConfigError(f"{name} must be {_describe(wanted)}, not {text!r}")
 
 
-def _options(wanted: Any) -> tuple[Any, ...]:
+def _options(wanted: Any) -> list[Any]:
+    """The types that ``wanted`` allows, ``str`` last: every text would pass for it."""
     is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
-    return typing.get_args(wanted) if is_union else (wanted,)
+    options = typing.get_args(wanted) if is_union else (wanted,)
+    return sorted(options, key=lambda option: option is str)
 
 
 def _describe(wanted: Any) -> str:

@@ -5,9 +5,9 @@ A search sees a ``step`` function and a state it can reorder, never a model:
     step(tokens [R], state) -> logits [R, V]       the state moves on by one position
     state.select(rows, sentences)                  keep these rows, drop these finished sentences
 
-All rows move in lock-step; a sentence leaves the batch as soon as it is finished. A sentence's search
-depends on nothing but its own rows, so its result is the same in any batch (floating-point noise
-aside).
+All rows move in lock-step; a sentence leaves the batch as soon as it is finished. A sentence's
+search depends on nothing but its own rows, so its result is the same in any batch (floating-point
+noise aside).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -30,18 +30,22 @@ class SearchState(Protocol):
 
 
 Step = Callable[[Tensor, Any], Tensor]
+"""From the newest token of each row ``[R]`` and the state to logits ``[R, V]``: a new tensor, which
+the search may write into."""
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
-"""Rules of a form: from the tokens so far ``[t, R]`` (without ``<bos>``) and each row's sentence number
-``[R]`` to a boolean ``[R, V]``, True where the next token is forbidden."""
+"""Rules of a form: from the tokens so far ``[t, R]`` (without ``<bos>``) and each row's sentence
+number ``[R]`` to a boolean ``[R, V]``, True where the next token is forbidden. A row of a beam that
+holds no output (early on there are fewer outputs than rows) may hold any ids; what is said about it
+does not matter."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     """One output: its tokens without ``<bos>`` and ``<eos>``.
 
-    ``log_prob`` is the natural logarithm of the probability of the whole output, ``<eos>`` included;
-    ``score`` is what the search ranked it by.
+    ``log_prob`` is the natural logarithm of the probability of the whole output, ``<eos>``
+    included, where forbidden tokens have none; ``score`` is what the search ranked it by.
     """
 
     tokens: list[int]
@@ -65,29 +69,30 @@ def greedy_search(
         constraint: what else is forbidden, besides the special tokens that no output contains.
 
     Returns:
-        One hypothesis a sentence. One that reaches its length limit ends there, and its probability
-        is that of its tokens alone.
+        One hypothesis a sentence. One that reaches its length limit, or that every token is
+        forbidden to follow, ends there, and its probability is that of its tokens alone.
     """
     count, device = len(max_lengths), max_lengths.device
     outputs: list[list[int]] = [[] for _ in range(count)]
     log_probs = torch.zeros(count, device=device)
     alive = torch.arange(count, device=device)
-    prefix = torch.empty(0, count, dtype=torch.long, device=device)
-    tokens = torch.full((count,), special.bos, device=device)
+    history = torch.full((1, count), special.bos, device=device)  # [1 + t, R], from <bos> on
     while len(alive) > 0:
-        is_full = max_lengths[alive] <= len(prefix)
+        is_full = max_lengths[alive] < len(history)
         if is_full.any():
-            _retire(outputs, prefix, alive, is_full)
-            alive, prefix, tokens = _keep(state, ~is_full, alive, prefix, tokens)
+            _retire(outputs, history, alive, is_full)
+            alive, history = _keep(state, ~is_full, alive, history)
             continue
-        logits = _allowed(step(tokens, state), prefix, alive, special, constraint)
+        logits = _allowed(step(history[-1], state), history[1:], alive, special, constraint)
         best, tokens = logits.max(dim=-1)
-        log_probs[alive] += best - logits.logsumexp(dim=-1)
-        is_done = tokens == special.eos
-        if is_done.any():
-            _retire(outputs, prefix, alive, is_done)
-            alive, prefix, tokens = _keep(state, ~is_done, alive, prefix, tokens)
-        prefix = torch.cat([prefix, tokens.unsqueeze(0)])
+        is_stuck = best == -math.inf
+        log_probs[alive] += (best - logits.logsumexp(dim=-1)).masked_fill(is_stuck, 0.0)
+        is_over = is_stuck | (tokens == special.eos)
+        if is_over.any():
+            _retire(outputs, history, alive, is_over)
+            alive, history = _keep(state, ~is_over, alive, history)
+            tokens = tokens[~is_over]
+        history = torch.cat([history, tokens.unsqueeze(0)])
     return [
         Hypothesis(output, log_prob, log_prob)
         for output, log_prob in zip(outputs, log_probs.tolist(), strict=True)
@@ -109,51 +114,31 @@ def beam_search(
     Hypotheses are ranked by log P / ((5 + length) / 6)^alpha with alpha = ``length_penalty`` (Wu et
     al. 2016, equation 14), ``<eos>`` counted in the length. A sentence is finished when it has
     ``beam_size`` ended hypotheses that no unfinished one can overtake: log P only falls, and the
-    penalty is at most that of the longest output allowed.
+    penalty is at most that of the longest output allowed. One beam without a length penalty is
+    :func:`greedy_search`, whose other arguments these are.
 
     Returns:
-        For each sentence up to ``beam_size`` hypotheses, the best first. Outputs that reach the
-        length limit end there and are ranked with the others.
+        For each sentence 1 to ``beam_size`` hypotheses, the best first. Outputs that reach the
+        length limit end there and are ranked with the others. Outputs that every token is forbidden
+        to follow are dropped, but end there if nothing else is left of their sentence.
     """
     if beam_size < 1:
         raise ValueError(f"beam_size is at least 1, not {beam_size}")
-    count, device = len(max_lengths), max_lengths.device
     ended = [_Ended(beam_size, length_penalty, limit) for limit in max_lengths.tolist()]
-    # B sentences of N rows each: one row at first, beam_size from the first expansion on.
-    sentences = torch.arange(count, device=device)
-    scores = torch.zeros(count, 1, device=device)
-    prefix = torch.empty(0, count, dtype=torch.long, device=device)
-    tokens = torch.full((count,), special.bos, device=device)
-    while len(sentences) > 0:
-        length = len(prefix)
-        keep = _close(ended, sentences, scores, prefix, max_lengths)
-        if not all(keep):
-            kept = torch.tensor([i for i, k in enumerate(keep) if k], dtype=torch.long, device=device)
-            rows = _rows_of(kept, scores.shape[1])
-            state.select(rows, kept)
-            sentences, scores = sentences[kept], scores[kept]
-            prefix, tokens = prefix[:, rows], tokens[rows]
+    beams = _Beams(len(ended), special.bos, max_lengths.device)
+    while len(beams.sentences) > 0:
+        goes_on = _close(ended, beams)
+        if not all(goes_on):
+            beams.keep(goes_on, state)
             continue
-        width = scores.shape[1]
-        logits = step(tokens, state)
-        logits = _allowed(logits, prefix, sentences.repeat_interleave(width), special, constraint)
-        vocabulary_size = logits.shape[-1]
-        log_probs = logits.log_softmax(dim=-1).view(len(sentences), width, vocabulary_size)
-        totals = (scores.unsqueeze(2) + log_probs).flatten(1)
+        logits = step(beams.history[-1], state)
+        logits = _allowed(logits, beams.history[1:], beams.sentence_of_rows(), special, constraint)
         # 2N candidates hold at least N that do not end: each of the N rows can end only once.
-        best, flat = totals.topk(min(2 * beam_size, totals.shape[1]), dim=1)
-        origin, token = flat // vocabulary_size, flat % vocabulary_size
-        is_end = token == special.eos
-        _collect(ended, sentences, best, origin, is_end, prefix, beam_size)
-        best = best.masked_fill(is_end, -math.inf)
-        scores, choice = best.topk(min(beam_size, best.shape[1]), dim=1)
-        origin, token = origin.gather(1, choice), token.gather(1, choice)
-        rows = (torch.arange(len(sentences), device=device).unsqueeze(1) * width + origin).flatten()
-        state.select(rows)
-        tokens = token.flatten()
-        prefix = torch.cat([prefix[:, rows], tokens.unsqueeze(0)])
-        assert len(prefix) == length + 1
-    return [one.best() for one in ended]
+        candidates = beams.candidates(logits, 2 * beam_size)
+        is_end = candidates.tokens == special.eos
+        _collect(ended, beams, candidates, is_end[:, :beam_size])
+        beams.advance(candidates, is_end, beam_size, state)
+    return [one.hypotheses for one in ended]
 
 
 def greedy_decode(
@@ -162,6 +147,7 @@ def greedy_decode(
     """The most probable token at every step, for a batch ``src`` ``[S, B]``.
 
     Args:
+        model: in evaluation mode, or dropout falsifies the result.
         max_lengths: ``[B]``; without it an output may be twice as long as its source, plus ten.
 
     Returns:
@@ -188,71 +174,129 @@ class _Ended:
         self.size = size
         self.alpha = alpha
         self.max_length = max_length
-        self._hypotheses: list[Hypothesis] = []
+        self.hypotheses: list[Hypothesis] = []
 
     def add(self, tokens: list[int], log_prob: float, length: int) -> None:
         score = log_prob / length_normaliser(length, self.alpha)
-        self._hypotheses.append(Hypothesis(tokens, log_prob, score))
-        self._hypotheses.sort(key=lambda h: -h.score)
-        del self._hypotheses[self.size :]
+        self.hypotheses.append(Hypothesis(tokens, log_prob, score))
+        self.hypotheses.sort(key=lambda h: -h.score)
+        del self.hypotheses[self.size :]
 
     def can_be_overtaken_by(self, log_prob: float) -> bool:
         """Whether an unfinished hypothesis of this probability could still get among the best."""
         if log_prob == -math.inf:
             return False
-        if len(self._hypotheses) < self.size:
+        if len(self.hypotheses) < self.size:
             return True
         # Dividing a negative number by the largest normaliser to come gives the best it can get.
         normaliser = length_normaliser(self.max_length + 1, max(self.alpha, 0.0))
-        return log_prob / normaliser > self._hypotheses[-1].score
-
-    def best(self) -> list[Hypothesis]:
-        return self._hypotheses
+        return log_prob / normaliser > self.hypotheses[-1].score
 
 
-def _close(
-    ended: Sequence[_Ended],
-    sentences: Tensor,
-    scores: Tensor,
-    prefix: Tensor,
-    max_lengths: Tensor,
-) -> list[bool]:
-    """Which sentences go on; those at their length limit have their rows ended where they are."""
-    keep = []
-    width = scores.shape[1]
-    for i, (sentence, row_scores) in enumerate(zip(sentences.tolist(), scores.tolist(), strict=True)):
-        if ended[sentence].max_length <= len(prefix):
-            for row, log_prob in enumerate(row_scores):
-                if log_prob > -math.inf:
-                    tokens = prefix[:, i * width + row].tolist()
-                    ended[sentence].add(tokens, log_prob, len(tokens))
-            keep.append(False)
+class _Candidates(NamedTuple):
+    """Outputs one token longer, C for each of B sentences, the best first: ``[B, C]`` each.
+
+    A score of minus infinity stands for none.
+    """
+
+    scores: Tensor
+    rows: Tensor
+    """The row that the token follows."""
+    tokens: Tensor
+
+
+class _Beams:
+    """The unfinished outputs of B sentences, N rows each, sentence after sentence.
+
+    A row with the score minus infinity holds no output, and its tokens mean nothing.
+    """
+
+    def __init__(self, count: int, bos: int, device: torch.device) -> None:
+        # One row a sentence at first: the first expansion makes as many as there are beams.
+        self.sentences = torch.arange(count, device=device)  # [B], the sentences' numbers
+        self.scores = torch.zeros(count, 1, device=device)  # [B, N]
+        self.history = torch.full((1, count), bos, device=device)  # [1 + t, B*N], from <bos> on
+
+    def sentence_of_rows(self) -> Tensor:
+        """The sentence number of every row, ``[B*N]``."""
+        return self.sentences.repeat_interleave(self.scores.shape[1])
+
+    def output(self, row: int) -> list[int]:
+        """The tokens of a row, without ``<bos>``."""
+        return self.history[1:, row].tolist()
+
+    def candidates(self, logits: Tensor, count: int) -> _Candidates:
+        """The best ``count`` continuations (all, if there are fewer) by ``logits`` ``[B*N, V]``."""
+        width, vocabulary_size = self.scores.shape[1], logits.shape[1]
+        normaliser = logits.logsumexp(dim=1)
+        # Minus infinity minus itself is NaN: where every token is forbidden, all stay forbidden.
+        normaliser = normaliser.masked_fill(normaliser == -math.inf, 0.0)
+        totals = logits + (self.scores.flatten() - normaliser).unsqueeze(1)
+        totals = totals.view(-1, width * vocabulary_size)
+        scores, flat = totals.topk(min(count, totals.shape[1]), dim=1)
+        first_row = width * torch.arange(len(totals), device=totals.device).unsqueeze(1)
+        return _Candidates(scores, first_row + flat // vocabulary_size, flat % vocabulary_size)
+
+    def advance(
+        self, candidates: _Candidates, is_end: Tensor, size: int, state: SearchState
+    ) -> None:
+        """Goes on with the best ``size`` candidates of each sentence that do not end."""
+        scores = candidates.scores.masked_fill(is_end, -math.inf)
+        self.scores, choice = scores.topk(min(size, scores.shape[1]), dim=1)
+        rows = candidates.rows.gather(1, choice).flatten()
+        tokens = candidates.tokens.gather(1, choice).flatten()
+        state.select(rows)
+        self.history = torch.cat([self.history[:, rows], tokens.unsqueeze(0)])
+
+    def keep(self, goes_on: Sequence[bool], state: SearchState) -> None:
+        """Drops the sentences that do not go on."""
+        device, width = self.scores.device, self.scores.shape[1]
+        kept = torch.tensor(goes_on, device=device).nonzero().flatten()
+        rows = (width * kept.unsqueeze(1) + torch.arange(width, device=device)).flatten()
+        state.select(rows, kept)
+        self.sentences, self.scores = self.sentences[kept], self.scores[kept]
+        self.history = self.history[:, rows]
+
+
+def _close(ended: Sequence[_Ended], beams: _Beams) -> list[bool]:
+    """Which sentences go on; those at their length limit have their outputs ended as they are."""
+    goes_on = []
+    numbers, scores = beams.sentences.tolist(), beams.scores.tolist()
+    for i, (number, row_scores) in enumerate(zip(numbers, scores, strict=True)):
+        if ended[number].max_length < len(beams.history):
+            _end_here(ended[number], beams, i)
+            goes_on.append(False)
         else:
-            keep.append(ended[sentence].can_be_overtaken_by(max(row_scores)))
-    return keep
+            goes_on.append(ended[number].can_be_overtaken_by(max(row_scores)))
+    return goes_on
 
 
 def _collect(
-    ended: Sequence[_Ended],
-    sentences: Tensor,
-    scores: Tensor,
-    origin: Tensor,
-    is_end: Tensor,
-    prefix: Tensor,
-    beam_size: int,
+    ended: Sequence[_Ended], beams: _Beams, candidates: _Candidates, is_end: Tensor
 ) -> None:
-    """Stores the candidates that end here, of the ``beam_size`` best of each sentence."""
-    width = prefix.shape[1] // len(sentences)
-    numbers = sentences.tolist()
-    is_end = is_end[:, :beam_size] & (scores[:, :beam_size] > -math.inf)
-    for i, rank in is_end.nonzero().tolist():
-        tokens = prefix[:, i * width + int(origin[i, rank])].tolist()
-        ended[numbers[i]].add(tokens, scores[i, rank].item(), len(tokens) + 1)
+    """Stores the candidates that end, of the best ones: of as many as ``is_end`` tells about."""
+    numbers = beams.sentences.tolist()
+    is_stored = is_end & (candidates.scores[:, : is_end.shape[1]] > -math.inf)
+    for i, rank in is_stored.nonzero().tolist():
+        tokens = beams.output(int(candidates.rows[i, rank]))
+        ended[numbers[i]].add(tokens, candidates.scores[i, rank].item(), len(tokens) + 1)
+    is_stuck = candidates.scores[:, 0] == -math.inf
+    for i in is_stuck.nonzero().flatten().tolist():
+        if not ended[numbers[i]].hypotheses:
+            _end_here(ended[numbers[i]], beams, i)
+
+
+def _end_here(ended: _Ended, beams: _Beams, i: int) -> None:
+    """Stores the unfinished outputs of the ``i``-th sentence as they are, without ``<eos>``."""
+    for place, log_prob in enumerate(beams.scores[i].tolist()):
+        if log_prob > -math.inf:
+            tokens = beams.output(i * beams.scores.shape[1] + place)
+            ended.add(tokens, log_prob, len(tokens))
 
 
 def _allowed(
     logits: Tensor,
-    prefix: Tensor,
+    outputs: Tensor,
     sentences: Tensor,
     special: SpecialIds,
     constraint: Constraint | None,
@@ -261,24 +305,20 @@ def _allowed(
     logits = logits.float()
     logits[:, [special.unk, special.pad, special.bos]] = -math.inf
     if constraint is not None:
-        logits = logits.masked_fill(constraint(prefix, sentences), -math.inf)
+        logits.masked_fill_(constraint(outputs, sentences), -math.inf)
     return logits
 
 
-def _retire(outputs: list[list[int]], prefix: Tensor, alive: Tensor, is_done: Tensor) -> None:
-    columns = prefix[:, is_done].t().tolist()
-    for sentence, tokens in zip(alive[is_done].tolist(), columns, strict=True):
+def _retire(outputs: list[list[int]], history: Tensor, alive: Tensor, is_over: Tensor) -> None:
+    """Writes down the rows that are over, for their sentences."""
+    found = history[1:, is_over].t().tolist()
+    for sentence, tokens in zip(alive[is_over].tolist(), found, strict=True):
         outputs[sentence] = tokens
 
 
 def _keep(
-    state: SearchState, is_kept: Tensor, alive: Tensor, prefix: Tensor, tokens: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    state: SearchState, is_kept: Tensor, alive: Tensor, history: Tensor
+) -> tuple[Tensor, Tensor]:
     rows = is_kept.nonzero().flatten()
     state.select(rows, rows)
-    return alive[rows], prefix[:, rows], tokens[rows]
-
-
-def _rows_of(sentences: Tensor, width: int) -> Tensor:
-    within = torch.arange(width, device=sentences.device)
-    return (sentences.unsqueeze(1) * width + within).flatten()
+    return alive[rows], history[:, rows]

@@ -42,7 +42,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        os.replace(temporary, target)
+        temporary.replace(target)
         _sync(target.parent)
     except OSError as error:
         # The body may do other work, whose errors are not about this file.

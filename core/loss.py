@@ -1,7 +1,7 @@
 """Cross-entropy with label smoothing (Szegedy et al. 2016; Vaswani et al. 2017, section 5.4).
 
-With smoothing e the target distribution of a token y over V words is (1 - e) on y plus e / V on every
-word, and the loss of one token is
+With smoothing e the target distribution of a token y over V words is (1 - e) on y plus e / V on
+every word, and the loss of one token is
 
     -(1 - e) log p(y) - (e / V) * sum_v log p(v).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _CHUNK_ROWS = 256
 
@@ -18,7 +19,10 @@ _CHUNK_ROWS = 256
 def label_smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0, pad_id: int | None = None
 ) -> Tensor:
-    """The summed loss of ``logits`` ``[..., V]`` against ``targets`` ``[...]``; padding counts nothing."""
+    """The summed loss of ``logits`` ``[..., V]`` against ``targets`` ``[...]``, in float32.
+
+    Targets equal to ``pad_id`` count nothing.
+    """
     return F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]).float(),
         targets.reshape(-1),
@@ -46,7 +50,14 @@ def linear_cross_entropy(
         hidden: ``[N, D]``, one row a target. weight: ``[V, D]``. bias: ``[V]`` or None.
         targets: ``[N]``, with no padding among them.
         label_smoothing: e above.
+
+    Raises:
+        ValueError: sizes that do not belong together; the message names them.
     """
+    if hidden.shape != (len(targets), weight.shape[1]):
+        raise ValueError(
+            f"hidden must be [N, D] = {[len(targets), weight.shape[1]]}, not {list(hidden.shape)}"
+        )
     return _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing)
 
 
@@ -81,10 +92,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_loss):  # type: ignore[no-untyped-def]
         grad_x, grad_w, grad_b = ctx.saved_tensors
         grad_x = grad_x.to(ctx.hidden_dtype) * grad_loss
-        return grad_x, grad_w * grad_loss, None if grad_b is None else grad_b * grad_loss, None, None
+        grad_b = None if grad_b is None else grad_b * grad_loss
+        return grad_x, grad_w * grad_loss, grad_b, None, None
 
 
 def _chunk(logits: Tensor, targets: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:

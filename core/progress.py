@@ -27,9 +27,7 @@ class Progress:
         done: where the count starts, for work that is taken up again.
     """
 
-    def __init__(
-        self, total: int | None, label: str, *, unit: str = "it", done: int = 0
-    ) -> None:
+    def __init__(self, total: int | None, label: str, *, unit: str = "it", done: int = 0) -> None:
         self._label = label
         self._unit = unit
         self._total = total

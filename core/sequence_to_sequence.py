@@ -1,7 +1,7 @@
 """A whole encoder-decoder model over token ids (Vaswani et al. 2017, figure 1).
 
-Translation and couplets are this model with different vocabularies. It derives every mask from the ids
-themselves, so that a caller cannot forget one, in training and in decoding alike.
+Translation and couplets are this model with different vocabularies. It derives every mask from the
+ids themselves, so that a caller cannot forget one, in training and in decoding alike.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import TransformerConfig
@@ -50,7 +49,8 @@ class DecoderState:
         """
         if sentences is not None:
             states, is_pad = self.memory
-            self.memory = Memory(states.index_select(1, sentences), is_pad.index_select(0, sentences))
+            states, is_pad = states.index_select(1, sentences), is_pad.index_select(0, sentences)
+            self.memory = Memory(states, is_pad)
         for cache in self.caches:
             cache.past.select(rows)
             if sentences is not None:
@@ -58,7 +58,7 @@ class DecoderState:
 
 
 class SequenceToSequence(nn.Module):
-    """Embeddings, positions, :class:`MyTransformer` and the output layer over the target vocabulary.
+    """Embeddings, positions, :class:`MyTransformer` and the output layer over the target words.
 
     Args:
         src_vocab_size, tgt_vocab_size: the numbers of source and target words.
@@ -124,30 +124,27 @@ class SequenceToSequence(nn.Module):
     def decode(self, tgt: Tensor, memory: Memory) -> Tensor:
         """``[T, B]`` -> ``[T, B, D]``, every position at once, each blind to those after it.
 
-        Padding stands at the end of ``tgt``, where the causal mask already hides it from every real
-        position: it needs no mask of its own.
+        Padding stands at the end of ``tgt``, where the causal mask already hides it from every
+        real position: it needs no mask of its own.
         """
         return self.transformer.decoder(
             self.positional_encoding(self.tgt_embedding(tgt)),
             memory.states,
-            tgt_mask=generate_square_subsequent_mask(
-                len(tgt), device=tgt.device, dtype=torch.bool
-            ),
+            tgt_mask=generate_square_subsequent_mask(len(tgt), device=tgt.device, dtype=torch.bool),
             memory_key_padding_mask=memory.is_pad,
         )
 
     def start(self, src: Tensor) -> DecoderState:
         """Encodes ``src`` ``[S, B]`` for step-by-step decoding, with one row a sentence."""
-        return DecoderState(self.encode(src), [LayerCache() for _ in self.transformer.decoder.layers])
+        caches = [LayerCache() for _ in self.transformer.decoder.layers]
+        return DecoderState(self.encode(src), caches)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """The logits ``[R, V]`` of the words after ``tokens`` ``[R]``, the newest of each row.
 
         The state moves on by one position.
         """
-        x = self.positional_encoding(
-            self.tgt_embedding(tokens.unsqueeze(0)), start=state.length
-        )
+        x = self.positional_encoding(self.tgt_embedding(tokens.unsqueeze(0)), start=state.length)
         x = self.transformer.decoder(
             x,
             state.memory.states,
@@ -155,4 +152,4 @@ class SequenceToSequence(nn.Module):
             caches=state.caches,
         )
         state.length += 1
-        return F.linear(x.squeeze(0), self.generator.weight, self.generator.bias)
+        return self.generator(x.squeeze(0))

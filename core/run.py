@@ -1,0 +1,321 @@
+"""A training run: a model with all that decides how its training goes on, and the run's folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .checkpoint import (
+    WEIGHTS_FILE,
+    average_weights,
+    copy_into,
+    load_tensors,
+    model_tensors,
+    save_tensors,
+    save_weights,
+)
+from .config import TrainConfig
+from .device import autocast
+from .errors import CheckpointError, ConfigError, UserError
+from .files import write_text
+from .progress import say
+from .sequence_to_sequence import SpecialIds
+
+STATE_FOLDER = "training"
+STATE_FILE = "state.safetensors"
+HISTORY_FILE = "history.csv"
+
+Batch = tuple[Tensor, ...]
+"""The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
+and nothing else in a batch has two axes."""
+
+LossFunction = Callable[[Batch], tuple[Tensor, int]]
+"""From a batch to its summed loss and the number of things (words, sentences) summed over."""
+
+Metrics = dict[str, float]
+
+# A run cannot go on with others of these: its place in an epoch's batches would mean nothing.
+_FIXED_SETTINGS = ("seed", "batch_tokens")
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands, apart from its tensors. The sums are over the epoch so far."""
+
+    epoch: int = 1
+    position: int = 0
+    step: int = 0
+    epoch_steps: int = 0
+    learning_rate: float = 0.0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    norm_sum: float = 0.0
+    tokens: int = 0
+    positions: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int = 0
+    candidates: list[tuple[float, int]] = field(default_factory=list)
+    history: list[Metrics] = field(default_factory=list)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Source and target tokens, without padding."""
+        return self.tokens / max(self.seconds, 1e-9)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Moves on to the first batch of ``epoch``."""
+        self.epoch = epoch
+        self.position = self.epoch_steps = self.loss_count = self.tokens = self.positions = 0
+        self.loss_sum = self.norm_sum = self.seconds = 0.0
+
+
+class Run:
+    """A model in training with everything around it that changes, and the files it is kept in.
+
+    Args:
+        model: on ``device`` already.
+        metric: decides which epoch is best; see :func:`is_better`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainConfig,
+        folder: Path,
+        device: torch.device,
+        metric: str,
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.folder = folder
+        self.device = device
+        self.metric = metric
+        self.state = TrainingState()
+        model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(
+            self._parameters,
+            lr=0.0,
+            betas=(0.9, config.adam_beta2),
+            eps=1e-9,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+
+    def step(self, batches: Iterable[Batch], loss: LossFunction, learning_rate: float) -> float:
+        """One step of the optimizer over all of ``batches``, as if they were one.
+
+        The gradient is that of the summed loss divided by the number of things summed over, so
+        accumulating small batches equals one big batch. Returns that mean loss.
+
+        Raises:
+            UserError: the loss or its gradient is not finite; the weights are as they were.
+        """
+        total, count, size = torch.zeros((), device=self.device), 0, 0
+        for batch in batches:
+            self._count_tokens(batch)
+            batch = tuple(x.to(self.device, non_blocking=True) for x in batch)
+            with autocast(self.config.precision, self.device):
+                part, n = loss(batch)
+            part.backward()
+            total += part.detach()
+            count += n
+            size += 1
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        norm = torch.stack(torch._foreach_norm(gradients)).norm().item() / count
+        loss_sum = total.item()
+        if not (math.isfinite(loss_sum) and math.isfinite(norm)):
+            raise self._diverged(loss_sum / count, norm)
+        factor = 1.0 / count
+        if self.config.clip_norm > 0.0:
+            factor *= min(1.0, self.config.clip_norm / (norm + 1e-6))
+        torch._foreach_mul_(gradients, factor)
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        state = self.state
+        state.step += 1
+        state.epoch_steps += 1
+        state.position += size
+        state.learning_rate = learning_rate
+        state.loss_sum += loss_sum
+        state.loss_count += count
+        state.norm_sum += norm
+        return loss_sum / count
+
+    def finish_epoch(self, metrics: Metrics) -> None:
+        """Notes an epoch's result, keeps its weights if they are among the best, and saves."""
+        state = self.state
+        row = {
+            "epoch": state.epoch,
+            "step": state.step,
+            "train_loss": state.loss_sum / state.loss_count,
+            **metrics,
+            "learning_rate": state.learning_rate,
+            "gradient_norm": state.norm_sum / state.epoch_steps,
+            "tokens_per_second": state.tokens_per_second,
+            "padding_share": 1.0 - state.tokens / max(1, state.positions),
+            "seconds": state.seconds,
+        }
+        state.history.append(row)
+        shown = ", ".join(f"{name} {number:.4g}" for name, number in metrics.items())
+        say(
+            f"epoch {state.epoch}: train_loss {row['train_loss']:.4f}, {shown}, "
+            f"{row['tokens_per_second']:,.0f} tokens/s, {state.seconds:.0f} s"
+        )
+        value = metrics[self.metric]
+        if is_better(self.metric, value, state.best):
+            state.best, state.best_epoch = value, state.epoch
+            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=self._disk_dtype())
+        self._keep_candidate(value)
+        write_text(self.folder / HISTORY_FILE, _as_csv(state.history))
+        state.begin_epoch(state.epoch + 1)
+        self.save()
+        self._remove_old_candidates()
+
+    def is_over(self) -> bool:
+        """Whether every epoch is done, or ``patience`` of them came without a better one."""
+        done, patience = self.state.epoch - 1, self.config.patience
+        return done >= self.config.epochs or 0 < patience <= done - self.state.best_epoch
+
+    def keep_average(self, validate: Callable[[], Metrics]) -> None:
+        """Tries the mean of the best epochs' weights, and keeps it if it beats the best epoch."""
+        state = self.state
+        epochs = sorted(epoch for _, epoch in state.candidates)
+        if self.config.average < 2 or len(epochs) < 2:
+            return
+        paths = [self._candidate(epoch) for epoch in epochs]
+        copy_into(self.model, average_weights(paths), self.folder)
+        self.model.eval()
+        value = validate()[self.metric]
+        say(
+            f"average of epochs {', '.join(map(str, epochs))}: {self.metric} {value:.4g} "
+            f"(best epoch: {state.best:.4g})"
+        )
+        if is_better(self.metric, value, state.best):
+            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=self._disk_dtype())
+
+    def save(self) -> None:
+        """Writes everything that decides how the run goes on, atomically."""
+        tensors = {f"model.{name}": t for name, t in model_tensors(self.model).items()}
+        for name, parameter in self.model.named_parameters():
+            for slot, value in self._optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{name}.{slot}"] = value
+        tensors["random.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        # The numbers go as the bytes of their JSON, so that the file's checksum covers them too.
+        numbers = json.dumps({"state": asdict(self.state), "train": asdict(self.config)})
+        tensors["numbers"] = torch.frombuffer(bytearray(numbers.encode()), dtype=torch.uint8)
+        save_tensors(self.folder / STATE_FOLDER / STATE_FILE, tensors)
+
+    def load(self) -> None:
+        """Takes up the run that :meth:`save` wrote.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged or of another model.
+            ConfigError: it was made with settings that cannot change on the way.
+        """
+        path = self.folder / STATE_FOLDER / STATE_FILE
+        if not path.is_file():
+            raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
+        tensors = load_tensors(path)
+        if "numbers" not in tensors:
+            raise CheckpointError(f"{path}: not a training state")
+        numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
+        self._check_settings(path, numbers["train"])
+        copy_into(self.model, _below("model", tensors), path)
+        for name, parameter in self.model.named_parameters():
+            slots = _below(f"optimizer.{name}", tensors)
+            if slots:
+                # Copies, because the loaded ones are windows on the file.
+                self._optimizer.state[parameter] = {
+                    slot: value.to(self.device, copy=True) for slot, value in slots.items()
+                }
+        torch.set_rng_state(tensors["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        state = numbers["state"]
+        state["candidates"] = [(value, epoch) for value, epoch in state["candidates"]]
+        self.state = TrainingState(**state)
+
+    def _count_tokens(self, batch: Batch) -> None:
+        for ids in batch:
+            if ids.dim() == 2:
+                self.state.positions += ids.numel()
+                self.state.tokens += int((ids != SpecialIds().pad).sum())
+
+    def _diverged(self, loss: float, norm: float) -> UserError:
+        state = self.state
+        return UserError(
+            f"the loss is {loss:.4g} and its gradient's norm {norm:.4g} at step {state.step + 1} "
+            f"(epoch {state.epoch}, batch {state.position + 1}); the last good checkpoint is kept. "
+            "Lower train.learning_rate or raise train.warmup_steps"
+        )
+
+    def _check_settings(self, path: Path, saved: dict[str, object]) -> None:
+        for name in _FIXED_SETTINGS:
+            old, new = saved[name], getattr(self.config, name)
+            if old != new:
+                raise ConfigError(
+                    f"{path}: the run to resume has train.{name}={old}, which cannot become {new} "
+                    f"on the way; resume it with --set train.{name}={old}"
+                )
+
+    def _candidate(self, epoch: int) -> Path:
+        return self.folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
+
+    def _keep_candidate(self, value: float) -> None:
+        if self.config.average < 2 or math.isnan(value):
+            return
+        state = self.state
+        state.candidates.append((value, state.epoch))
+        state.candidates.sort(key=lambda c: c[0], reverse=not _falls(self.metric))
+        del state.candidates[self.config.average :]
+        if (value, state.epoch) in state.candidates:
+            save_weights(self._candidate(state.epoch), self.model)
+
+    def _remove_old_candidates(self) -> None:
+        """After the state that no longer names them is safe on disk, not before."""
+        kept = {self._candidate(epoch) for _, epoch in self.state.candidates}
+        for path in (self.folder / STATE_FOLDER).glob("epoch-*.safetensors"):
+            if path not in kept:
+                path.unlink()
+
+    def _disk_dtype(self) -> torch.dtype | None:
+        return torch.float16 if self.config.weights_on_disk == "fp16" else None
+
+
+def is_better(metric: str, new: float, old: float | None) -> bool:
+    """Whether ``new`` beats ``old``: losses and perplexities fall, everything else rises."""
+    if old is None:
+        return not math.isnan(new)
+    return new < old if _falls(metric) else new > old
+
+
+def _falls(metric: str) -> bool:
+    return metric.endswith(("loss", "perplexity"))
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
+
+
+def _as_csv(rows: Sequence[Metrics]) -> str:
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

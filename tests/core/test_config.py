@@ -1,0 +1,337 @@
+"""Configurations from plain values, and every value that cannot be one."""
+
+import dataclasses
+import json
+import tomllib
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from core.config import (
+    EncoderConfig,
+    GenerationConfig,
+    TrainConfig,
+    TransformerConfig,
+    check_choice,
+    from_mapping,
+    nearest,
+    override,
+    to_mapping,
+)
+from core.errors import ConfigError, UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    depth: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One option of every type that configurations use."""
+
+    count: int = 3
+    rate: float = 0.5
+    is_on: bool = False
+    name: str = "plain"
+    size: int | None = None
+    length: int | str | None = None
+    length_text_first: str | int | None = None
+    columns: tuple[str, ...] = ("title",)
+    sizes: tuple[int, ...] = ()
+    inner: Inner = field(default_factory=Inner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    section: Section = field(default_factory=Section)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def section(**values: Any) -> Section:
+    return from_mapping(Config, {"section": values}).section
+
+
+# From mappings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("count", 7, 7),
+        ("count", -1, -1),
+        ("rate", 0.25, 0.25),
+        ("rate", 2, 2.0),
+        ("is_on", True, True),
+        ("name", "", ""),
+        ("size", None, None),
+        ("size", 5, 5),
+        ("length", None, None),
+        ("length", 5, 5),
+        ("length", "same", "same"),
+        ("length_text_first", 5, 5),
+        ("columns", ["title", "text"], ("title", "text")),
+        ("columns", ("title",), ("title",)),
+        ("columns", [], ()),
+        ("sizes", [1, 2], (1, 2)),
+        ("inner", {"depth": 4}, Inner(depth=4)),
+        ("inner", {}, Inner()),
+    ],
+)
+def test_values_of_the_right_type(name: str, value: object, expected: object) -> None:
+    found = getattr(section(**{name: value}), name)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("count", 7.0, "section.count must be a whole number, not 7.0"),
+        ("count", "7", "section.count must be a whole number, not '7'"),
+        ("count", True, "section.count must be a whole number, not True"),
+        ("count", None, "section.count must be a whole number, not None"),
+        ("rate", "fast", "section.rate must be a number, not 'fast'"),
+        ("rate", True, "section.rate must be a number, not True"),
+        ("rate", float("nan"), "section.rate must be a number, not nan"),
+        ("rate", float("inf"), "section.rate must be a number, not inf"),
+        ("is_on", 1, "section.is_on must be true or false, not 1"),
+        ("is_on", "true", "section.is_on must be true or false, not 'true'"),
+        ("name", 3, "section.name must be a text, not 3"),
+        ("size", 1.5, "section.size must be a whole number or none, not 1.5"),
+        ("length", 1.5, "section.length must be a whole number or none or a text, not 1.5"),
+        ("columns", "title", "section.columns must be a list, not 'title'"),
+        ("columns", ["a", 3], "section.columns[1] must be a text, not 3"),
+        ("inner", 3, "section.inner is a section, not 3"),
+        ("inner", {"depth": "x"}, "section.inner.depth must be a whole number, not 'x'"),
+    ],
+)
+def test_values_of_a_wrong_type(name: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        section(**{name: value})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"sectoin": {}}, "unknown option 'sectoin'; did you mean 'section'?"),
+        (
+            {"section": {"cuont": 1}},
+            "unknown option 'section.cuont'; did you mean 'section.count'?",
+        ),
+        (
+            {"section": {"inner": {"dept": 1}}},
+            "unknown option 'section.inner.dept'; did you mean 'section.inner.depth'?",
+        ),
+        ({"section": {"zzz": 1}}, "unknown option 'section.zzz'"),
+        ({"section": 3}, "section is a section, not 3"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest_right_one(
+    mapping: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_mapping(Config, mapping)
+    assert str(caught.value) == message
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    assert from_mapping(Config, {}) == Config()
+    assert section(count=9) == Section(count=9)
+
+
+def test_there_and_back_through_json_and_toml() -> None:
+    config = Config(
+        section=Section(count=9, size=4, length="same", columns=("a", "b"), inner=Inner(depth=2)),
+        train=TrainConfig(epochs=3, learning_rate=1e-4),
+    )
+    assert from_mapping(Config, json.loads(json.dumps(to_mapping(config)))) == config
+    toml = '[section]\ncount = 9\ncolumns = ["a"]\nrate = 1\n[section.inner]\ndepth = 2\n'
+    expected = Section(count=9, columns=("a",), rate=1.0, inner=Inner(depth=2))
+    assert from_mapping(Config, tomllib.loads(toml)).section == expected
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().train.epochs = 3  # type: ignore[misc]
+
+
+# Assignments
+
+
+@pytest.mark.parametrize(
+    ("assignment", "name", "expected"),
+    [
+        ("section.count=7", "count", 7),
+        ("section.count=-7", "count", -7),
+        (" section.count = 7 ", "count", 7),
+        ("section.rate=1e-3", "rate", 0.001),
+        ("section.rate=2", "rate", 2.0),
+        ("section.is_on=true", "is_on", True),
+        ("section.is_on=False", "is_on", False),
+        ("section.name=a=b", "name", "a=b"),
+        ("section.name=", "name", ""),
+        ("section.name=none", "name", "none"),
+        ("section.name=3", "name", "3"),
+        ("section.size=none", "size", None),
+        ("section.size=None", "size", None),
+        ("section.size=", "size", None),
+        ("section.size=5", "size", 5),
+        ("section.length=5", "length", 5),
+        ("section.length=same", "length", "same"),
+        ("section.length=none", "length", None),
+        ("section.length_text_first=5", "length_text_first", 5),
+        ("section.columns=title", "columns", ("title",)),
+        ("section.columns=title, text", "columns", ("title", "text")),
+        ("section.columns=", "columns", ()),
+        ("section.sizes=1,2,3", "sizes", (1, 2, 3)),
+        ("section.inner.depth=4", "inner", Inner(depth=4)),
+    ],
+)
+def test_assignments_are_read_as_their_options_type(
+    assignment: str, name: str, expected: object
+) -> None:
+    found = getattr(override(Config(), [assignment]).section, name)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("section.count=7.5", "section.count must be a whole number, not '7.5'"),
+        ("section.count=", "section.count must be a whole number, not ''"),
+        ("section.rate=fast", "section.rate must be a number, not 'fast'"),
+        ("section.rate=inf", "section.rate must be a number, not inf"),
+        ("section.is_on=yes", "section.is_on must be true or false, not 'yes'"),
+        ("section.size=big", "section.size must be a whole number or none, not 'big'"),
+        ("section.sizes=1,x", "section.sizes must be a whole number, not 'x'"),
+        ("section.count", "expected section.key=value, not 'section.count'"),
+        ("section.cuont=1", "unknown option 'section.cuont'; did you mean 'section.count'?"),
+        ("sectoin.count=1", "unknown section 'sectoin'; did you mean 'section'?"),
+        ("section.iner.depth=1", "unknown section 'section.iner'; did you mean 'section.inner'?"),
+        ("section.count.x=1", "unknown section 'section.count'"),
+        ("=3", "unknown option ''"),
+        ("section.inner=3", "section.inner is a section; set one of depth in it"),
+        ("train.epochs=0", "train.epochs must be at least 1, not 0"),
+    ],
+)
+def test_assignments_that_cannot_be(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override(Config(), [assignment])
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["epochs", "section.epochs"])
+def test_an_option_without_its_section_is_pointed_to_it(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown option '{name}'; did you mean 'train.epochs'"):
+        override(Config(), [f"{name}=4"])
+
+
+def test_several_assignments_the_last_one_wins() -> None:
+    before = Config()
+    config = override(before, ["train.epochs=3", "section.count=8", "train.epochs=5"])
+    assert (config.train.epochs, config.section.count) == (5, 8)
+    assert config.train.batch_tokens == before.train.batch_tokens
+    assert before == Config()
+    assert override(before, []) == before
+
+
+# What the core's own configurations refuse
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"d_model": 0}, "model.d_model must be at least 1, not 0"),
+        ({"nhead": 0}, "model.nhead must be at least 1, not 0"),
+        ({"nhead": 7}, "model.nhead must be a divisor of model.d_model (256), not 7"),
+        ({"num_encoder_layers": 0}, "model.num_encoder_layers must be at least 1, not 0"),
+        ({"num_decoder_layers": 0}, "model.num_decoder_layers must be at least 1, not 0"),
+        ({"dim_feedforward": -5}, "model.dim_feedforward must be at least 1, not -5"),
+        ({"max_len": 0}, "model.max_len must be at least 1, not 0"),
+        ({"dropout": 1.0}, "model.dropout must be at least 0 and below 1, not 1.0"),
+        ({"dropout": -0.1}, "model.dropout must be at least 0 and below 1, not -0.1"),
+        (
+            {"activation": "rleu"},
+            "model.activation must be one of relu, gelu, not 'rleu'; did you mean 'relu'?",
+        ),
+    ],
+)
+def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TransformerConfig(**values)
+    assert str(caught.value) == message
+    if "num_decoder_layers" not in values:
+        with pytest.raises(ConfigError):
+            EncoderConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "allowed"),
+    [
+        *((name, 0, "at least 1") for name in ("epochs", "batch_tokens", "accumulate")),
+        *((name, 0, "at least 1") for name in ("warmup_steps", "save_every")),
+        *((name, -1, "0 or more") for name in ("patience", "average")),
+        *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm")),
+        ("seed", -1, "from 0 to 2^32 - 1"),
+        ("seed", 2**32, "from 0 to 2^32 - 1"),
+        ("learning_rate", 0.0, "above 0"),
+        ("label_smoothing", 1.0, "at least 0 and below 1"),
+        ("adam_beta2", 1.0, "at least 0 and below 1"),
+        ("adam_beta2", -0.1, "at least 0 and below 1"),
+        ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
+        ("precision", "fp16", "one of auto, fp32, bf16"),
+        ("weights_on_disk", "bf16", "one of fp32, fp16"),
+    ],
+)
+def test_what_no_training_can_use(name: str, wrong: object, allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TrainConfig(**{name: wrong})  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert message.startswith(f"train.{name} must be {allowed}, not {wrong!r}")
+
+
+@pytest.mark.parametrize("value", [0, 2**32 - 1])
+def test_the_smallest_and_the_largest_seed(value: int) -> None:
+    assert TrainConfig(seed=value).seed == value
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "allowed"),
+    [
+        ("beam_size", 0, "at least 1"),
+        ("length_penalty", -0.5, "0 or more"),
+        ("max_length_ratio", -1.0, "0 or more"),
+        ("max_length_extra", -1, "0 or more"),
+    ],
+)
+def test_what_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        GenerationConfig(**{name: wrong})  # type: ignore[arg-type]
+    assert str(caught.value) == f"generation.{name} must be {allowed}, not {wrong!r}"
+
+
+def test_how_long_an_output_may_be() -> None:
+    config = GenerationConfig(max_length_ratio=1.5, max_length_extra=3)
+    assert [config.max_length(n) for n in (0, 1, 4)] == [3, 4, 9]
+
+
+# Choices
+
+
+def test_choices_and_hints() -> None:
+    check_choice("colour", "red", ["red", "green"])
+    with pytest.raises(ConfigError) as caught:
+        check_choice("colour", "gren", ["red", "green"])
+    assert (
+        str(caught.value) == "colour must be one of red, green, not 'gren'; did you mean 'green'?"
+    )
+    assert nearest("xyz", ["red", "green"]) == ""
+
+
+def test_a_config_error_is_both_the_users_and_a_value_error() -> None:
+    assert issubclass(ConfigError, UserError)
+    assert issubclass(ConfigError, ValueError)

@@ -1,0 +1,90 @@
+"""Progress on stderr: lines in a log, a bar on a terminal, nothing on stdout."""
+
+import io
+import sys
+
+import pytest
+
+from core import progress
+from core.progress import Progress, say
+
+
+class Clock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_said_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a line")
+    assert capsys.readouterr() == ("", "a line\n")
+
+
+def test_a_log_gets_a_line_every_half_minute(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """300 units at one a second: 29 s are too few for a line, and 30 s are enough."""
+    with Progress(300, "epoch 1/2", unit="batch") as bar:
+        for second in range(1, 62):
+            clock.now += 1.0
+            bar.advance(note=f"loss {second}")
+    assert capsys.readouterr() == (
+        "",
+        "epoch 1/2: 30/300 batch, 30 s, 270 s left, loss 30\n"
+        "epoch 1/2: 60/300 batch, 60 s, 240 s left, loss 60\n",
+    )
+
+
+def test_the_time_left_is_reckoned_from_where_the_work_was_taken_up(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """50 of 100 were done before; 10 more took 40 s, so the last 40 take 160."""
+    with Progress(100, "epoch 1/2", unit="batch", done=50) as bar:
+        clock.now += 40.0
+        bar.advance(10)
+    assert capsys.readouterr().err == "epoch 1/2: 60/100 batch, 40 s, 160 s left\n"
+
+
+def test_work_without_a_known_end(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(None, "reading", unit="lines") as bar:
+        clock.now += 31.0
+        bar.advance(7)
+    assert capsys.readouterr().err == "reading: 7 lines, 31 s\n"
+
+
+def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress(4, "epoch 1/2", unit="batch", done=1) as bar:
+        assert "epoch 1/2:  25%" in terminal.getvalue()
+        bar.advance(3, "loss 2.5")
+        say("a line")
+    shown = terminal.getvalue()
+    assert "a line\n" in shown
+    *_, last_line, rest = shown.split("\r")
+    assert last_line.strip() == rest == ""
+
+
+def test_the_bar_is_closed_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with pytest.raises(ZeroDivisionError), Progress(4, "work") as bar:
+        bar.advance(1 // 0)
+    assert bar._bar is not None
+    assert bar._bar.disable
