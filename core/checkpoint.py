@@ -36,8 +36,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         "sha256": _digest(plain),
     }
     with atomic_write(path) as temporary:
+        mode = temporary.stat().st_mode
         try:
             save_file(plain, temporary, metadata=header)
+            temporary.chmod(mode)  # safetensors makes files that nobody else may read
         except SafetensorError as error:  # a full disk, among others
             raise UserError(f"{path}: cannot write: {error}") from error
 

@@ -66,6 +66,14 @@ def test_tensors_come_back_bit_by_bit(path: Path) -> None:
         assert torch.equal(loaded[name], tensor), name
 
 
+def test_a_file_is_as_readable_as_any_other(path: Path) -> None:
+    """Regression: weights were left with the mode 600, so a shipped model was its owner's alone."""
+    save_tensors(path, some_tensors())
+    ordinary = path.with_name("ordinary")
+    ordinary.touch()
+    assert path.stat().st_mode == ordinary.stat().st_mode
+
+
 def test_weights_come_back_into_another_model(path: Path) -> None:
     torch.manual_seed(1)
     model, other = small_model(), small_model()
