@@ -237,6 +237,31 @@ def evaluate(
 
 
 @main.command()
+@model_option
+@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The new folder.")
+@click.option(
+    "--format",
+    "_format",
+    type=click.Choice(["ctranslate2"]),
+    default="ctranslate2",
+    show_default=True,
+)
+@click.option(
+    "--quantization",
+    type=click.Choice(["float32", "float16", "int16", "int8"]),
+    default="float32",
+    show_default=True,
+    help="How the weights are stored.",
+)
+def export(model: Path | None, out: Path, _format: str, quantization: str) -> None:
+    """Write a translation model in the format of another engine."""
+    from tasks.translation.export import to_ctranslate2
+
+    to_ctranslate2(model, out, quantization=quantization)
+    print_results(f"{out}\n")
+
+
+@main.command()
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
 def models(is_json: bool) -> None:
     """List the models that ship."""

@@ -1,23 +1,52 @@
 """Text to ids and back: a tokeniser and the vocabulary that goes with it, kept in a folder."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from core.config import check, check_choice
+from core.errors import CheckpointError, ConfigError
 from data.tokenizers import (
+    TOKENIZER_NAMES,
     SentencePieceBPE,
     Tokenizer,
     get_tokenizer,
     sentencepiece_vocabulary,
     train_sentencepiece,
 )
-from data.vocabulary import Vocabulary
+from data.vocabulary import SPECIALS, Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecConfig:
+    """How text becomes ids.
+
+    `vocab_size` counts SentencePiece's pieces; of another tokeniser's words those seen `min_freq`
+    times are kept, the `vocab_size` most frequent of them (None: all). `bpe_dropout`, which
+    SentencePiece alone has, cuts the training texts into other pieces every epoch.
+    """
+
+    tokenizer: str = SentencePieceBPE.name
+    vocab_size: int | None = 8000
+    min_freq: int = 2
+    bpe_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("data.tokenizer", self.tokenizer, TOKENIZER_NAMES)
+        size = self.vocab_size
+        if self.tokenizer == SentencePieceBPE.name:
+            check(size is not None, "data.vocab_size", size, "a number for sentencepiece")
+        check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
+        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
+        value = self.bpe_dropout
+        check(0.0 <= value < 1.0, "data.bpe_dropout", value, "at least 0 and below 1")
 
 
 class TextCodec:
     """Encodes texts as ids and decodes ids to text.
 
-    In a checkpoint folder it is `vocabulary.txt` and, for SentencePiece, `sentencepiece.model`; with a
-    `side` ("src", "tgt") these are `vocabulary.src.txt` and `sentencepiece.src.model`.
+    In a checkpoint folder it is `vocabulary.txt` and, for SentencePiece, `sentencepiece.model`;
+    with a `side` ("src", "tgt") these are `vocabulary.src.txt` and `sentencepiece.src.model`.
     """
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
@@ -26,45 +55,51 @@ class TextCodec:
 
     @classmethod
     def build(
-        cls,
-        texts: Iterable[str],
-        folder: Path,
-        *,
-        tokenizer: str,
-        vocab_size: int | None = None,
-        min_freq: int = 1,
-        side: str = "",
+        cls, texts: Iterable[str], folder: Path, config: CodecConfig, *, side: str = ""
     ) -> "TextCodec":
         """Learns a vocabulary from `texts` and saves the codec in `folder`.
 
-        Args:
-            vocab_size: the number of SentencePiece pieces, or the most words of another tokeniser's
-                vocabulary (None: all of them).
-            min_freq: words seen less often become `<unk>`; SentencePiece knows no such thing.
+        Raises:
+            ConfigError: no vocabulary comes of these texts and this configuration.
         """
-        if tokenizer == SentencePieceBPE.name:
+        if config.tokenizer == SentencePieceBPE.name:
+            assert config.vocab_size is not None
             model_file = _model_file(folder, side)
-            train_sentencepiece(texts, model_file, vocab_size=vocab_size or 8000)
+            train_sentencepiece(texts, model_file, vocab_size=config.vocab_size)
+            tokenizer = get_tokenizer(config.tokenizer, model_file=model_file)
             vocabulary = sentencepiece_vocabulary(model_file)
-            codec = cls(get_tokenizer(tokenizer, model_file=model_file), vocabulary)
         else:
-            splitter = get_tokenizer(tokenizer)
+            tokenizer = get_tokenizer(config.tokenizer)
             vocabulary = Vocabulary.build(
-                (splitter.tokenize(text) for text in texts), min_freq=min_freq, max_size=vocab_size
+                map(tokenizer.tokenize, texts),
+                min_freq=config.min_freq,
+                max_size=config.vocab_size,
             )
-            codec = cls(splitter, vocabulary)
+            if len(vocabulary) == len(SPECIALS):
+                raise ConfigError(
+                    f"the vocabulary is empty: no word of the {config.tokenizer} tokenizer is "
+                    f"seen data.min_freq = {config.min_freq} times"
+                )
         vocabulary.save(_vocabulary_file(folder, side))
-        return codec
+        return cls(tokenizer, vocabulary)
 
     @classmethod
     def load(cls, folder: Path, *, tokenizer: str, side: str = "") -> "TextCodec":
         """Reads what `build` left in `folder`.
 
         Raises:
-            CheckpointError: a file is missing or damaged.
+            CheckpointError: a file is missing, damaged, or does not belong to the other.
         """
-        splitter = get_tokenizer(tokenizer, model_file=_model_file(folder, side))
-        return cls(splitter, Vocabulary.load(_vocabulary_file(folder, side)))
+        model_file = _model_file(folder, side)
+        splitter = get_tokenizer(tokenizer, model_file=model_file)
+        vocabulary_file = _vocabulary_file(folder, side)
+        vocabulary = Vocabulary.load(vocabulary_file)
+        if isinstance(splitter, SentencePieceBPE) and vocabulary.itos != tuple(splitter.pieces):
+            raise CheckpointError(
+                f"{model_file}: its pieces are not the tokens in {vocabulary_file.name}: "
+                "the two come from different models"
+            )
+        return cls(splitter, vocabulary)
 
     def encode(self, text: str, *, dropout: float = 0.0) -> list[int]:
         """The ids of `text`, without `<bos>` and `<eos>`; `dropout` is SentencePiece's alone."""

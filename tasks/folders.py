@@ -1,11 +1,11 @@
 """Checkpoint folders: what a trained model is on disk, and where the models that ship are.
 
-    config.json          the task, its configuration, and how big the vocabularies are
-    vocabulary.txt       (and sentencepiece.model): text to ids
-    model.safetensors    the weights
-    metrics.json         what was measured, and how
-    history.csv          the training curve
-    README.md            the model card, for models that ship
+* ``config.json``: the task and its configuration
+* ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: text to ids and back
+* ``model.safetensors``: the weights
+* ``metrics.json``: what was measured, and how
+* ``history.csv``: the training curve
+* ``README.md``: the model card, for models that ship
 """
 
 from __future__ import annotations
@@ -57,10 +57,7 @@ def describe(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
-    try:
-        about = read_json(path)
-    except UserError as error:
-        raise CheckpointError(str(error)) from error
+    about = _read_json(path)
     if not isinstance(about, dict) or "task" not in about or "version" not in about:
         raise CheckpointError(f"{path}: not the configuration of a checkpoint")
     if about["version"] != FORMAT_VERSION:
@@ -71,12 +68,18 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:
-    """``metrics.json``, or nothing if there is none."""
+    """``metrics.json``, or nothing if there is none.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
     path = folder / METRICS_FILE
     if not path.is_file():
         return {}
-    metrics = read_json(path)
-    return metrics if isinstance(metrics, dict) else {}
+    metrics = _read_json(path)
+    if not isinstance(metrics, dict):
+        raise CheckpointError(f"{path}: not the metrics of a checkpoint")
+    return metrics
 
 
 def model_folder(task: str, folder: str | Path | None) -> Path:
@@ -85,12 +88,22 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     Raises:
         CheckpointError: there is no such folder.
     """
-    chosen = PRETRAINED / task if folder is None else Path(folder)
-    if not chosen.is_dir():
-        raise CheckpointError(f"{chosen}: there is no such folder; train a model or name another")
-    return chosen
+    if folder is None:
+        folder = PRETRAINED / task
+        if not folder.is_dir():
+            raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
+    elif not Path(folder).is_dir():
+        raise CheckpointError(f"{folder}: there is no such folder; train a model or name another")
+    return Path(folder)
 
 
 def shipped_models() -> list[Path]:
     """The folders of the models that ship, one a task."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return read_json(path)
+    except UserError as error:
+        raise CheckpointError(str(error)) from error

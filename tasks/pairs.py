@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from core.errors import CorpusError
 from core.loss import label_smoothed_cross_entropy, linear_cross_entropy
+from core.progress import say
 from core.sequence_to_sequence import SequenceToSequence
-from core.training import LossFunction, autocast
+from core.training import LossFunction
 from data.batching import bucket_by_length, pad_sequence
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
@@ -47,6 +50,31 @@ class PairData:
     def batch(self, item: PairBatch) -> tuple[Tensor, Tensor]:
         """``src`` ``[S, B]``, ``tgt`` ``[T+1, B]``."""
         return as_tensors(item)
+
+
+def is_short(pair: Pair, max_tokens: int) -> bool:
+    """Whether neither side of ``pair`` has more than ``max_tokens`` ids."""
+    return max(map(len, pair)) <= max_tokens
+
+
+def short_pairs(pairs: Sequence[Pair], max_tokens: int, path: Path) -> list[int]:
+    """The numbers of the pairs with no side of more than ``max_tokens`` ids; others are counted.
+
+    Args:
+        path: where the pairs come from, for messages.
+
+    Raises:
+        CorpusError: there is no such pair.
+    """
+    short = [i for i, pair in enumerate(pairs) if is_short(pair, max_tokens)]
+    if not short:
+        raise CorpusError(path, f"no pair here has at most {max_tokens} tokens on either side")
+    if len(short) < len(pairs):
+        say(
+            f"{path}: {len(pairs) - len(short)} of {len(pairs)} pairs have more than "
+            f"{max_tokens} tokens on a side and are left out"
+        )
+    return short
 
 
 def source_tensor(sources: Sequence[Sequence[int]]) -> Tensor:
@@ -87,12 +115,14 @@ def measure_pairs(
     *,
     batch_tokens: int,
     device: torch.device,
-    precision: str = "fp32",
 ) -> dict[str, float]:
-    """The mean loss (nats a token, no smoothing) and the token accuracy, the true past given."""
+    """The mean loss (nats a token, no smoothing) and the token accuracy, the true past given.
+
+    ``<eos>`` counts as a token. ``model`` is in evaluation mode, and can take every pair.
+    """
     lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
     loss, right, count = 0.0, 0, 0
-    with torch.inference_mode(), autocast(precision, device):
+    with torch.inference_mode():
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
             logits, following = model(src, tgt[:-1]), tgt[1:]

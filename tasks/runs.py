@@ -6,7 +6,6 @@ import platform
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,16 +15,22 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from core.config import TrainConfig
-from core.errors import UserError
+from core.config import TrainConfig, to_mapping
+from core.errors import ConfigError, UserError
 from core.files import write_json
 from core.progress import say
 from core.training import STATE_FILE, STATE_FOLDER, LossFunction, Metrics, TrainingData, fit
-from tasks.folders import CONFIG_FILE, METRICS_FILE, write_config
+from tasks.folders import CONFIG_FILE, METRICS_FILE, read_config, read_metrics, write_config
 
 
 class TaskConfig(Protocol):
     """What the configurations of all tasks have."""
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def data(self) -> Any: ...
 
     @property
     def train(self) -> TrainConfig: ...
@@ -56,19 +61,27 @@ def train(
 ) -> dict[str, Any]:
     """Trains, measures the best model on the test split, and returns what ``metrics.json`` says.
 
+    A run that is resumed after its end is measured again, and stays as it is.
+
     Raises:
-        UserError: ``out`` already holds a run that is not to be resumed.
+        UserError: ``out`` already holds a run that is not to be resumed, or none that is.
+        ConfigError: ``config`` is not that of the run to be resumed.
     """
-    if resume and not (out / CONFIG_FILE).is_file():
-        raise UserError(f"{out}: nothing to resume: there is no {CONFIG_FILE} in it")
-    if not resume and (out / CONFIG_FILE).exists():
+    if resume:
+        check_resumable(task, config, out)
+    elif (out / CONFIG_FILE).exists():
         raise UserError(
-            f"{out}: there is a run in this folder; go on with it by --resume, or name another --out"
+            f"{out}: there is a run in this folder; go on with it by --resume, "
+            "or name another --out"
         )
-    started = time.monotonic()
+    how = _how(task, config, data, device)
+    if resume:
+        # The command that began the run says how to have it again, the one that resumes does not.
+        how["command"] = read_metrics(out).get("command", how["command"])
     torch.manual_seed(config.train.seed)
     prepared = prepare()
     write_config(out, task, config)
+    write_json(out / METRICS_FILE, how)
     parameters = sum(p.numel() for p in prepared.model.parameters())
     say(f"{task}: {parameters:,} parameters on {device}, seed {config.train.seed}, into {out}")
     state = fit(
@@ -82,8 +95,8 @@ def train(
         device=device,
         resume=resume and (out / STATE_FOLDER / STATE_FILE).is_file(),
     )
-    metrics: dict[str, Any] = {
-        "task": task,
+    metrics = {
+        **how,
         "validation": prepared.validate(),
         "test": prepared.evaluate(),
         "best_epoch": state.best_epoch,
@@ -91,19 +104,37 @@ def train(
         "steps": state.step,
         "parameters": parameters,
         "training_seconds": round(sum(row["seconds"] for row in state.history)),
-        "run_seconds": round(time.monotonic() - started),
         "trained": datetime.now(UTC).date().isoformat(),
-        "command": shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "data": data.name,
-        "seed": config.train.seed,
-        "commit": _commit(),
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
     }
     write_json(out / METRICS_FILE, metrics)
     return metrics
+
+
+def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
+    """Makes sure that the run in ``out`` can go on with ``config``.
+
+    How long and how fast it learns may change, and how outputs are searched for; the model, the
+    corpus and what the batches are made of may not.
+
+    Raises:
+        UserError: there is no run of ``task`` in ``out``.
+        ConfigError: names the options that have changed.
+    """
+    if not (out / CONFIG_FILE).is_file():
+        raise UserError(f"{out}: nothing to resume: there is no {CONFIG_FILE} in it")
+    before, now = to_mapping(read_config(out, task, type(config))), to_mapping(config)
+    fixed = {"model": now["model"], "data": now["data"], "train": ("seed", "batch_tokens")}
+    changed = [
+        f"{section}.{key}"
+        for section, keys in fixed.items()
+        for key in keys
+        if now[section][key] != before[section][key]
+    ]
+    if changed:
+        raise ConfigError(
+            f"{out}: {', '.join(changed)} cannot change in the middle of a run; "
+            "leave it as it was, or begin a new run in another --out"
+        )
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
@@ -112,9 +143,11 @@ def headline(metrics: Mapping[str, Any]) -> str:
     return str(test.get("headline", "not measured"))
 
 
-def _commit() -> str | None:
-    """The commit of the code that runs, "+" if it has changed since; None outside a checkout."""
-    folder = Path(__file__).resolve().parent
+def commit_of(folder: Path) -> str | None:
+    """The commit checked out in ``folder``, "+" if files have changed since; None without one."""
+    # Without this, an installed copy would name the commit of whatever project surrounds it.
+    if not (folder / ".git").exists():
+        return None
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
@@ -126,3 +159,20 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return described.stdout.strip()
+
+
+def _how(task: str, config: TaskConfig, data: Path, device: torch.device) -> dict[str, Any]:
+    """What it takes to have the run again."""
+    program = Path(sys.argv[0]).name
+    command = ["python", program] if program.endswith(".py") else [program]
+    return {
+        "task": task,
+        "command": shlex.join([*command, *sys.argv[1:]]),
+        "data": data.name,
+        "seed": config.train.seed,
+        "commit": commit_of(Path(__file__).resolve().parents[1]),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }

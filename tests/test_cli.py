@@ -77,7 +77,7 @@ def test_wrong_usage_is_2(arguments: str, tiny_models: Models, in_tmp: Path) -> 
 
 def test_a_wrong_name_is_answered_with_the_nearest_right_one(in_tmp: Path) -> None:
     assert "did you mean 'tiny'?" in error_of(2, "train", "couplet", "--preset", "tinny")
-    assert "'epochs'" in error_of(2, "train", "couplet", "--set", "train.epoch=3")
+    assert "'train.epochs'" in error_of(2, "train", "couplet", "--set", "train.epoch=3")
     assert "'multi30k'" in error_of(2, "data", "fetch", "multi30")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from core.config import EncoderConfig, TrainConfig, check, check_choice
-from data.tokenizers import TOKENIZER_NAMES
+from data.codec import CodecConfig
 
 CONCAT_TYPES = ("sum", "avg", "last")
 TEXT_COLUMNS = ("title", "description")
@@ -23,35 +23,30 @@ class ClassifierConfig(EncoderConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationData:
-    """The corpus and how its text becomes ids.
+class ClassificationData(CodecConfig):
+    """The corpus: what is read of it, and how the text becomes ids.
 
-    ``columns`` are the parts of a row that are read, joined by a space. ``max_sen_len`` is the length
-    batches are padded to: None, the longest of the batch; "same", the longest of the training
-    split, for every batch; a number, that many tokens, and longer texts are cut there in training
-    (their count is reported). In training every token becomes ``<unk>`` with probability
-    ``token_dropout`` (Iyyer et al. 2015). Without a ``val.csv``, the ``val_share`` of the training rows
-    that ``train.seed`` picks is held out.
+    ``columns`` are the parts of a row that are read, joined by a space. ``max_sen_len`` is the
+    length training batches are padded to: None, the longest of the batch; "same", the longest of
+    the training split, for every batch; a number, that many tokens, and longer texts are cut there
+    (their count is reported; other splits and prediction take them in pieces). In training every
+    token becomes ``<unk>`` with probability ``token_dropout`` (Iyyer et al. 2015). Without a
+    ``val.csv``, the ``val_share`` of the training rows that ``train.seed`` picks is held out.
     """
 
     columns: tuple[str, ...] = TEXT_COLUMNS
-    tokenizer: str = "sentencepiece"
     vocab_size: int | None = 16000
-    min_freq: int = 2
-    bpe_dropout: float = 0.0
     token_dropout: float = 0.0
     max_sen_len: int | str | None = None
     val_share: float = 0.03
 
     def __post_init__(self) -> None:
-        check(len(self.columns) > 0, "data.columns", list(self.columns), "at least one column")
+        super().__post_init__()
+        is_right = 0 < len(self.columns) == len(set(self.columns))
+        check(is_right, "data.columns", list(self.columns), "one column or more, each once")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
-        check_choice("data.tokenizer", self.tokenizer, TOKENIZER_NAMES)
-        size = self.vocab_size
-        check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
-        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
-        for name in ("bpe_dropout", "token_dropout", "val_share"):
+        for name in ("token_dropout", "val_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")
         length = self.max_sen_len

@@ -1,9 +1,8 @@
-"""Labelled texts: a folder of ``train.csv``, ``test.csv``, ``classes.txt`` and, if there is one, ``val.csv``."""
+"""Labelled texts: a folder of ``train.csv``, ``test.csv``, ``classes.txt``, perhaps ``val.csv``."""
 
 from __future__ import annotations
 
 import html
-import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,15 +16,24 @@ from data.batching import bucket_by_length, pad_sequence
 from data.codec import TextCodec
 from data.readers import Row, read_labelled_csv, read_lines
 from data.tokenizers import seed_dropout
-from data.vocabulary import PAD_ID
+from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.config import ClassificationData
+from tasks.holdout import hold_out
 
 CLASSES_FILE = "classes.txt"
 
-# What web scraping left of HTML in the published corpus: entities that lost their ampersand, and
-# tags. Order matters: entities are mended before they are read, tags go last.
-_LOST_AMPERSAND = re.compile(r"(?<!&)(#\d{2,4}|\b(?:quot|amp|lt|gt|nbsp));")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+# What web scraping left of HTML in the published corpus. Each pattern takes what occurs there and
+# no more, for "#1;", "Q&copy", "<MSFT.O>" and "<3" are text. Entities lost their ampersands:
+_LOST_AMPERSAND = re.compile(
+    r"(?<![&\w])(?<!&amp;)"
+    r"(#0?(?:3[46-9]|1[3-9]\d|2[0-5]\d|8\d{3})|quot|amp|lt|gt|nbsp|rsquo|mdash|eacute);"
+)
+_ENTITY = re.compile(r"&(?:#\d{1,6}|#[xX][0-9a-fA-F]{1,5}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+_TAG = re.compile(
+    r"</?(?:a|b|blockquote|br|center|cite|div|em|font|h[1-6]|hr|i|img|li|meta|nobr|ol|p|small|span"
+    r"|strong|sub|sup|table|td|th|tr|tt|u|ul)(?:\s[^<>]*=[^<>]*)?\s*/?>",
+    re.IGNORECASE,
+)
 _WHITE_SPACE = re.compile(r"\s+")
 
 Example = tuple[list[int], int]
@@ -37,7 +45,8 @@ def clean(text: str) -> str:
     Texts without them pass unchanged, but for runs of white space, which become one space.
     """
     text = _LOST_AMPERSAND.sub(r"&\1;", text.replace("\\", " "))
-    text = html.unescape(html.unescape(text))
+    for _ in range(2):  # some were escaped twice: &amp;lt;
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
     return _WHITE_SPACE.sub(" ", _TAG.sub(" ", text)).strip()
 
 
@@ -48,8 +57,11 @@ class LoadSentenceClassificationDataset:
         folder: see above; ``classes.txt`` has the name of a class a line.
         config: which columns are read and how they become ids.
         seed: picks the validation rows where there is no ``val.csv``.
-        codec: of a model that exists already; without one it is learnt from the training rows alone
-            and saved in ``save_to``, with the names of the classes.
+        codec, classes: of a model that exists already; without them the codec is learnt from the
+            training rows alone and saved in ``save_to``, with the names of the classes.
+
+    Raises:
+        CorpusError: no such folder, no good ``classes.txt``, or other classes than the model's.
     """
 
     def __init__(
@@ -60,12 +72,18 @@ class LoadSentenceClassificationDataset:
         seed: int,
         save_to: Path | None = None,
         codec: TextCodec | None = None,
+        classes: Sequence[str] | None = None,
     ) -> None:
         if not folder.is_dir():
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
         self.classes = read_classes(folder)
+        if classes is not None and self.classes != list(classes):
+            raise CorpusError(
+                folder / CLASSES_FILE,
+                f"the classes are {', '.join(self.classes)}, the model's are {', '.join(classes)}",
+            )
         self._seed = seed
         if codec is None:
             if save_to is None:
@@ -73,9 +91,7 @@ class LoadSentenceClassificationDataset:
             codec = TextCodec.build(
                 [self.text_of(row) for row in self.read("train")],
                 save_to,
-                tokenizer=config.tokenizer,
-                vocab_size=config.vocab_size,
-                min_freq=config.min_freq,
+                config,
             )
             write_text(save_to / CLASSES_FILE, "".join(f"{name}\n" for name in self.classes))
         self.codec = codec
@@ -86,9 +102,15 @@ class LoadSentenceClassificationDataset:
         Raises:
             CorpusError: a file that is missing or not such a CSV.
         """
-        if split in ("train", "val") and not (self.folder / "val.csv").is_file():
-            return self._part_of_training_file(split)
-        return read_labelled_csv(self.folder / f"{split}.csv", num_classes=len(self.classes))
+        if split not in ("train", "val") or (self.folder / "val.csv").is_file():
+            return self._file(split)
+        kept, held = hold_out(
+            self._file("train"),
+            share=self.config.val_share,
+            seed=self._seed,
+            path=self.folder / "train.csv",
+        )
+        return kept if split == "train" else held
 
     def text_of(self, row: Row) -> str:
         """The text of the columns that the configuration selects."""
@@ -111,17 +133,8 @@ class LoadSentenceClassificationDataset:
             max_len=max_len,
         )
 
-    def _part_of_training_file(self, split: str) -> list[Row]:
-        rows = read_labelled_csv(self.folder / "train.csv", num_classes=len(self.classes))
-        count = round(self.config.val_share * len(rows))
-        if not 0 < count < len(rows):
-            raise CorpusError(
-                self.folder / "train.csv",
-                f"{len(rows)} rows cannot spare data.val_share = {self.config.val_share} of them for "
-                "validation: give a val.csv, or another share",
-            )
-        held_out = set(random.Random(self._seed).sample(range(len(rows)), count))
-        return [row for i, row in enumerate(rows) if (i in held_out) == (split == "val")]
+    def _file(self, name: str) -> list[Row]:
+        return read_labelled_csv(self.folder / f"{name}.csv", num_classes=len(self.classes))
 
 
 class TextData:
@@ -182,7 +195,7 @@ class TextData:
 
 def encode(codec: TextCodec, text: str, *, dropout: float = 0.0) -> list[int]:
     """The ids of a cleaned text; one ``<unk>`` for a text in which the tokeniser finds nothing."""
-    return codec.encode(text, dropout=dropout) or codec.vocabulary.encode([""])
+    return codec.encode(text, dropout=dropout) or [UNK_ID]
 
 
 def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor, Tensor]:
@@ -209,5 +222,5 @@ def read_classes(folder: Path) -> list[str]:
         if "\t" in name:
             raise CorpusError(path, "a class name cannot hold a tab", number)
     if len(names) < 2:
-        raise CorpusError(path, f"{len(names)} class: there must be at least two")
+        raise CorpusError(path, f"there must be at least two classes, not {len(names)}")
     return names

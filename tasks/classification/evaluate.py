@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.errors import UserError
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
 
@@ -14,14 +13,14 @@ from tasks.classification.predict import Classifier
 def evaluate(
     classifier: Classifier, dataset: LoadSentenceClassificationDataset, split: str, **options: Any
 ) -> dict[str, Any]:
-    """The report on one split; ``options`` are those of :meth:`Classifier.classify_scored`."""
-    rows = dataset.read(split)
-    results = classifier.classify_scored([dataset.text_of(row) for row in rows], **options)
-    truth = [dataset.classes[row.label] for row in rows]
-    report = score([result.label for result in results], truth, dataset.classes)
+    """The report on one split; ``options`` are those of :meth:`Classifier.probabilities`."""
+    examples = dataset.encoded(split)
+    given = classifier.probabilities([ids for ids, _ in examples], **options).argmax(dim=1)
+    names = dataset.classes
+    report = score([names[i] for i in given.tolist()], [names[i] for _, i in examples], names)
     return {
         "split": split,
-        "texts": len(rows),
+        "texts": len(examples),
         **report,
         "headline": f"accuracy {100 * report['accuracy']:.2f}% on {split}",
     }
@@ -56,27 +55,31 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
 
 
 def run(
-    model: Path | None, data: Path, *, split: str | None = None, device: str = "auto", **options: Any
+    model: Path | None,
+    data: Path,
+    *,
+    split: str | None = None,
+    device: str = "auto",
+    **options: Any,
 ) -> dict[str, Any]:
     """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
 
     Args:
         split: test (the default), val or train.
-        options: those of :meth:`Classifier.classify_scored`.
+        options: those of :meth:`Classifier.probabilities`.
 
     Raises:
-        UserError: the corpus has other classes than the model.
+        CorpusError: among others, the corpus has other classes than the model.
     """
     classifier = Classifier.load(model, device=device)
     config = classifier.config
     dataset = LoadSentenceClassificationDataset(
-        data, config.data, seed=config.train.seed, codec=classifier.codec
+        data,
+        config.data,
+        seed=config.train.seed,
+        codec=classifier.codec,
+        classes=classifier.classes,
     )
-    if dataset.classes != classifier.classes:
-        raise UserError(
-            f"{data}: its classes are {', '.join(dataset.classes)}, "
-            f"the model's are {', '.join(classifier.classes)}"
-        )
     return evaluate(classifier, dataset, split or "test", **options)
 
 

@@ -70,7 +70,9 @@ def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
         ``[B, D]``; zeros for a text without any real position.
     """
     if concat_type not in CONCAT_TYPES:
-        raise ValueError(f"concat_type must be one of {', '.join(CONCAT_TYPES)}, not {concat_type!r}")
+        raise ValueError(
+            f"concat_type must be one of {', '.join(CONCAT_TYPES)}, not {concat_type!r}"
+        )
     is_word = ~is_pad.t().unsqueeze(2)
     words = states.masked_fill(~is_word, 0.0)
     if concat_type == "sum":

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from core.checkpoint import WEIGHTS_FILE, load_weights
+from core.errors import CheckpointError, CorpusError
 from core.training import choose_device
 from data.batching import bucket_by_length, pad_sequence
 from data.codec import TextCodec
@@ -31,10 +32,7 @@ class Classification:
 
 
 class Classifier:
-    """A trained model, ready to classify.
-
-        Classifier.load().classify(["Stocks fell on Monday."])
-    """
+    """A trained model, ready to classify: ``Classifier.load().classify(["Stocks fell."])``."""
 
     def __init__(
         self,
@@ -61,7 +59,10 @@ class Classifier:
         chosen = choose_device(device)
         config = read_config(path, "classification", ClassificationConfig)
         codec = TextCodec.load(path, tokenizer=config.data.tokenizer)
-        classes = read_classes(path)
+        try:
+            classes = read_classes(path)
+        except CorpusError as error:
+            raise CheckpointError(str(error)) from error
         model = ClassificationModel(len(codec.vocabulary), len(classes), config.model)
         load_weights(path / WEIGHTS_FILE, model)
         return cls(model.to(chosen).eval(), codec, classes, config, chosen)
@@ -79,11 +80,16 @@ class Classifier:
     ) -> list[Classification]:
         """As :meth:`classify`, with probabilities.
 
-        A text that is longer than the model can take is classified piece by piece, and the pieces'
-        probabilities are averaged, weighted by their lengths.
+        Args:
+            batch_tokens: the most tokens that are classified at a time.
+            on_batch: told how many pieces of text have just been finished.
         """
         cleaned = [clean(text) for text in texts]
-        probabilities = self._probabilities(cleaned, batch_tokens, on_batch)
+        probabilities = self.probabilities(
+            [encode(self.codec, text) if text else [] for text in cleaned],
+            batch_tokens=batch_tokens,
+            on_batch=on_batch,
+        )
         results = []
         for text, row in zip(cleaned, probabilities.tolist(), strict=True):
             if not text:
@@ -94,20 +100,24 @@ class Classifier:
             results.append(Classification(label, by_class[label], by_class))
         return results
 
-    def _probabilities(
-        self, texts: Sequence[str], batch_tokens: int, on_batch: Callable[[int], None]
+    def probabilities(
+        self,
+        texts: Sequence[Sequence[int]],
+        *,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        on_batch: Callable[[int], None] = lambda pieces: None,
     ) -> Tensor:
-        """``[len(texts), C]``; zeros for an empty text."""
+        """``[len(texts), C]`` for texts as ids; a row of zeros for one without any.
+
+        A text that is longer than the model can take is classified piece by piece, and the pieces'
+        probabilities are averaged, weighted by their lengths.
+        """
         size = self.config.model.max_len
         if isinstance(self.config.data.max_sen_len, int):
             size = min(size, self.config.data.max_sen_len)
-        pieces: list[list[int]] = []
-        text_of: list[int] = []
-        for number, text in enumerate(texts):
-            ids = encode(self.codec, text) if text else []
-            for start in range(0, len(ids), size):
-                pieces.append(ids[start : start + size])
-                text_of.append(number)
+        starts = [(n, start) for n, ids in enumerate(texts) for start in range(0, len(ids), size)]
+        pieces = [texts[n][start : start + size] for n, start in starts]
+        text_of = [n for n, _ in starts]
         total = torch.zeros(len(texts), len(self.classes))
         lengths = [(len(piece),) for piece in pieces]
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.training import LossFunction
-from data.batching import bucket_by_length
 from data.codec import TextCodec
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks import runs
 from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import Example, LoadSentenceClassificationDataset, as_tensors
+from tasks.classification.dataset import Example, LoadSentenceClassificationDataset, read_classes
 from tasks.classification.evaluate import evaluate
 from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier
@@ -36,10 +36,7 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-
-    def prepare() -> runs.Prepared:
-        return _prepare(config, data, out, device, resume)
-
+    prepare = partial(_prepare, config, data, out, device, resume)
     return runs.train(
         "classification", config, prepare, data=data, out=out, device=device, resume=resume
     )
@@ -48,16 +45,19 @@ def train(
 def _prepare(
     config: ClassificationConfig, folder: Path, out: Path, device: torch.device, resume: bool
 ) -> runs.Prepared:
-    codec = TextCodec.load(out, tokenizer=config.data.tokenizer) if resume else None
     dataset = LoadSentenceClassificationDataset(
-        folder, config.data, seed=config.train.seed, save_to=out, codec=codec
+        folder,
+        config.data,
+        seed=config.train.seed,
+        save_to=out,
+        codec=TextCodec.load(out, tokenizer=config.data.tokenizer) if resume else None,
+        classes=read_classes(out) if resume else None,
     )
     model = ClassificationModel(
         len(dataset.codec.vocabulary), len(dataset.classes), config.model
     ).to(device)
     classifier = Classifier(model, dataset.codec, dataset.classes, config, device)
-    max_len = config.model.max_len
-    val_examples = [(ids[:max_len], label) for ids, label in dataset.encoded("val")]
+    val_examples = dataset.encoded("val")
     batch_tokens = config.train.batch_tokens
 
     def test() -> dict[str, Any]:
@@ -66,12 +66,10 @@ def _prepare(
     return runs.Prepared(
         model=model,
         data=dataset.training_data(
-            batch_tokens=batch_tokens, seed=config.train.seed, max_len=max_len
+            batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
         ),
         loss=text_loss(model, config.train.label_smoothing, config.data.token_dropout),
-        validate=lambda: measure_texts(
-            model, val_examples, batch_tokens=batch_tokens, device=device
-        ),
+        validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",
         evaluate=test,
     )
@@ -95,19 +93,15 @@ def text_loss(
 
 
 def measure_texts(
-    model: ClassificationModel,
-    examples: Sequence[Example],
-    *,
-    batch_tokens: int,
-    device: torch.device,
+    classifier: Classifier, examples: Sequence[Example], *, batch_tokens: int
 ) -> dict[str, float]:
     """The mean loss (nats a text, no smoothing) and the accuracy."""
-    loss, right = 0.0, 0
-    lengths = [(len(ids),) for ids, _ in examples]
-    with torch.inference_mode():
-        for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
-            src, labels = (x.to(device) for x in as_tensors([examples[i] for i in indices]))
-            scores = model(src).float()
-            loss += F.cross_entropy(scores, labels, reduction="sum").item()
-            right += int((scores.argmax(dim=-1) == labels).sum())
-    return {"val_loss": loss / len(examples), "val_accuracy": right / len(examples)}
+    labels = torch.tensor([label for _, label in examples])
+    texts = [ids for ids, _ in examples]
+    probabilities = classifier.probabilities(texts, batch_tokens=batch_tokens)
+    # A class held to be impossible costs as much as float32 can tell from that, not infinity.
+    log_probs = probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()
+    return {
+        "val_loss": F.nll_loss(log_probs, labels).item(),
+        "val_accuracy": (probabilities.argmax(dim=1) == labels).float().mean().item(),
+    }

@@ -11,9 +11,9 @@ from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
 class CoupletData:
     """The corpus. One vocabulary of characters serves both lines.
 
-    ``extra`` names folders beside ``train`` whose pairs are trained on as well. Characters seen less than
-    ``min_freq`` times become ``<unk>``. Without a ``val`` folder, the ``val_share`` of the training
-    pairs that ``train.seed`` picks is held out.
+    ``extra`` names folders beside ``train`` whose pairs are trained on as well. Characters seen
+    less than ``min_freq`` times become ``<unk>``. Without a ``val`` folder, ``val_share`` of the
+    training pairs that ``train.seed`` picks is held out.
     """
 
     extra: tuple[str, ...] = ()

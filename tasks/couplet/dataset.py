@@ -1,16 +1,16 @@
-"""Couplets: folders ``train``, ``val``, ``test`` of ``in.txt`` (first lines) and ``out.txt`` (second lines)."""
+"""Couplets: folders ``train``, ``val``, ``test`` of ``in.txt`` and ``out.txt``, their two lines."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 from core.errors import CorpusError
 from core.progress import say
-from data.codec import TextCodec
+from data.codec import CodecConfig, TextCodec
 from data.readers import read_parallel
 from tasks.couplet.config import CoupletData
-from tasks.pairs import Pair, PairData
+from tasks.holdout import hold_out
+from tasks.pairs import Pair, PairData, short_pairs
 
 TOKENIZER = "characters"
 
@@ -22,8 +22,8 @@ class LoadCoupletDataset:
         folder: see above; other folders like ``train`` can be added by ``config.extra``.
         config: what is trained on.
         seed: picks the validation pairs where there is no ``val`` folder.
-        codec: of a model that exists already; without one it is learnt from the training pairs alone
-            and saved in ``save_to``.
+        codec: of a model that exists already; without one it is learnt from the training pairs
+            alone and saved in ``save_to``.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class LoadCoupletDataset:
                 raise ValueError("without a codec, save_to must say where to keep the new one")
             lines = [line for pair in self.read("train") for line in pair]
             codec = TextCodec.build(
-                lines, save_to, tokenizer=TOKENIZER, min_freq=config.min_freq
+                lines,
+                save_to,
+                CodecConfig(tokenizer=TOKENIZER, vocab_size=None, min_freq=config.min_freq),
             )
         self.codec = codec
 
@@ -55,25 +57,31 @@ class LoadCoupletDataset:
         Raises:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
         """
-        if split == "train":
-            pairs = self._split_training_folder()[0]
-            return [*pairs, *(pair for name in self.config.extra for pair in self._folder(name))]
-        if split == "val" and not (self.folder / "val").is_dir():
-            return self._split_training_folder()[1]
-        return self._folder(split)
+        if split not in ("train", "val"):
+            return self._folder(split)
+        if (self.folder / "val").is_dir():
+            pairs = self._folder(split)
+        else:
+            kept, held = hold_out(
+                self._folder("train"),
+                share=self.config.val_share,
+                seed=self._seed,
+                path=self.folder / "train",
+            )
+            pairs = kept if split == "train" else held
+        extra = self.config.extra if split == "train" else ()
+        return [*pairs, *(pair for name in extra for pair in self._folder(name))]
 
-    def encoded(self, split: str) -> list[Pair]:
-        """The couplets of a split as ids."""
+    def encoded(self, split: str, *, max_len: int) -> list[Pair]:
+        """The couplets of a split as ids, but for those too long for a model of ``max_len``."""
         encode = self.codec.encode
-        return [(encode(first), encode(second)) for first, second in self.read(split)]
+        pairs = [(encode(first), encode(second)) for first, second in self.read(split)]
+        return [pairs[i] for i in short_pairs(pairs, max_len - 1, self.folder / split)]
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """The training couplets in batches; those too long for the model are left out, and counted."""
-        pairs = self.encoded("train")
-        kept = [pair for pair in pairs if len(pair[0]) < max_len]
-        if len(kept) < len(pairs):
-            say(f"{len(pairs) - len(kept)} of {len(pairs)} couplets are too long and are left out")
-        return PairData(lambda epoch: kept, batch_tokens=batch_tokens, seed=seed)
+        """The training couplets in batches, but for those too long for a model of ``max_len``."""
+        pairs = self.encoded("train", max_len=max_len)
+        return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
 
     def _folder(self, name: str) -> list[tuple[str, str]]:
         folder = self.folder / name
@@ -93,21 +101,3 @@ class LoadCoupletDataset:
         if not pairs:
             raise CorpusError(folder, "no couplet here has two lines of one length")
         return pairs
-
-    def _split_training_folder(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """Training and validation couplets; the latter none where there is a ``val`` folder."""
-        pairs = self._folder("train")
-        if (self.folder / "val").is_dir():
-            return pairs, []
-        count = round(self.config.val_share * len(pairs))
-        if not 0 < count < len(pairs):
-            raise CorpusError(
-                self.folder / "train",
-                f"{len(pairs)} couplets cannot spare data.val_share = {self.config.val_share} of "
-                "them for validation: add a val folder, or give another share",
-            )
-        held_out = set(random.Random(self._seed).sample(range(len(pairs)), count))
-        return (
-            [pair for i, pair in enumerate(pairs) if i not in held_out],
-            [pair for i, pair in enumerate(pairs) if i in held_out],
-        )

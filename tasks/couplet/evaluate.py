@@ -18,12 +18,12 @@ from tasks.pairs import measure_pairs
 def evaluate(
     writer: CoupletWriter, dataset: LoadCoupletDataset, split: str, **options: Any
 ) -> dict[str, Any]:
-    """The report on one split; ``options`` are those of :meth:`CoupletWriter.answer`."""
+    """The report on one split; ``options`` are those of ``answer_scored``."""
     pairs = dataset.read(split)
     answers = writer.answer_scored([first for first, _ in pairs], **options)
     measured = measure_pairs(
         writer.model,
-        dataset.encoded(split),
+        dataset.encoded(split, max_len=writer.config.model.max_len),
         batch_tokens=writer.config.train.batch_tokens,
         device=writer.device,
     )
@@ -53,13 +53,18 @@ def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
 
 
 def run(
-    model: Path | None, data: Path, *, split: str | None = None, device: str = "auto", **options: Any
+    model: Path | None,
+    data: Path,
+    *,
+    split: str | None = None,
+    device: str = "auto",
+    **options: Any,
 ) -> dict[str, Any]:
     """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
 
     Args:
         split: test (the default), val or train.
-        options: those of :meth:`CoupletWriter.answer`.
+        options: those of ``answer_scored``.
     """
     writer = CoupletWriter.load(model, device=device)
     config = writer.config

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -31,10 +32,7 @@ class Couplet:
 
 
 class CoupletWriter:
-    """A trained model, ready to answer.
-
-        CoupletWriter.load().answer(["晚风摇树树还挺"])
-    """
+    """A trained model, ready to answer: ``CoupletWriter.load().answer(["晚风摇树树还挺"])``."""
 
     def __init__(
         self, model: CoupletModel, codec: TextCodec, config: CoupletConfig, device: torch.device
@@ -59,11 +57,10 @@ class CoupletWriter:
         load_weights(path / WEIGHTS_FILE, model)
         return cls(model.to(chosen).eval(), codec, config, chosen)
 
-    def answer(self, lines: Sequence[str], **options: float) -> list[str]:
+    def answer(self, lines: Sequence[str], **options: Any) -> list[str]:
         """The second lines for ``lines``, in their order; an empty line stays empty.
 
-        ``options`` replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for greedy
-        search.
+        ``options`` are those of :meth:`answer_scored`.
         """
         return [couplet.second for couplet in self.answer_scored(lines, **options)]
 
@@ -73,11 +70,18 @@ class CoupletWriter:
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: Callable[[int], None] = lambda pieces: None,
-        **options: float,
+        **options: Any,
     ) -> list[Couplet]:
         """As :meth:`answer`, with scores and what became of the rules.
 
-        White space is dropped. A line longer than the model can take is answered in pieces.
+        White space is dropped. A line longer than the model can take is answered in pieces, each
+        of which keeps the rules for itself.
+
+        Args:
+            batch_tokens: the most characters that are answered at a time.
+            on_batch: told how many pieces have just been finished.
+            options: replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for
+                greedy search.
         """
         generation = dataclasses.replace(self.config.generation, **options)
         firsts = [[c for c in line if not c.isspace()] for line in lines]
@@ -104,7 +108,7 @@ class CoupletWriter:
             ids = [index for i in numbers for index in found[i][0].tokens]
             second = [self.codec.vocabulary.itos[index] for index in ids]
             second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
-            score = sum(found[i][0].score for i in numbers)
+            score = sum((found[i][0].score for i in numbers), start=0.0)
             couplets.append(Couplet("".join(second), score, check(first, second)))
         return couplets
 

@@ -6,21 +6,21 @@
     repetition   where the first line repeats a character, the second repeats one, and nowhere else
     tones        仄起平收: a first line that ends in an oblique tone is answered by a level one
 
-Tones are those of modern Mandarin (the first and second are level 平, the third and fourth oblique 仄);
-a character of several readings may take any of them. The first four rules and, where the first line
-calls for it, the last can be kept by force: see :class:`CoupletConstraint`.
+Tones are those of modern Mandarin (the first and second are level 平, the third and fourth oblique
+仄); a character of several readings may take any of them. The first four rules and, where the first
+line calls for it, the last can be kept by force: see :class:`CoupletConstraint`.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from data.vocabulary import EOS_ID, Vocabulary
+from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
 
 RULES = ("length", "punctuation", "characters", "repetition", "tones")
 LEVEL, OBLIQUE = "level", "oblique"
@@ -31,7 +31,7 @@ def is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-@lru_cache(maxsize=None)
+@cache
 def tones(character: str) -> frozenset[str]:
     """The tones that ``character`` can have: level, oblique, both, or none that is known."""
     from pypinyin import Style, pinyin
@@ -74,6 +74,9 @@ def _marks(characters: Sequence[str]) -> list[tuple[int, str]]:
 class CoupletConstraint:
     """Forbids every next character that would break a rule; see ``core.decoding.Constraint``.
 
+    There is always a character left. Where the vocabulary is too small to keep all rules, the tones
+    go first, then ``characters``, then ``repetition``; length and punctuation stay.
+
     Args:
         lines: the first lines of the batch, as characters.
         table: the facts about the vocabulary's characters.
@@ -81,61 +84,83 @@ class CoupletConstraint:
 
     def __init__(self, lines: Sequence[Sequence[str]], table: CharacterTable) -> None:
         self._table = table
-        device = table.is_mark.device
+        device = table.is_word.device
         longest = max(map(len, lines))
 
-        def tensor(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
-            filled = [[*row, *[filler] * (longest - len(row))] for row in rows]
+        def tensor(rows: Sequence[Sequence[int]]) -> Tensor:
+            filled = [[*row, *[-1] * (longest - len(row))] for row in rows]
             return torch.tensor(filled, dtype=torch.long, device=device)
 
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
         # [B, L] each: the place where a character stands first, and the marks by their ids.
-        self._first_places = tensor([first_places(line) for line in lines], 0)
-        self._marks = tensor([[table.mark_id(c) for c in line] for line in lines], -1)
+        self._first_places = tensor([first_places(line) for line in lines])
+        self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
         self._level_places = torch.tensor([_level_place(line) for line in lines], device=device)
-        # [B, V]: the characters of the first line itself.
-        self._taken = torch.zeros(len(lines), len(table.is_mark), dtype=torch.bool, device=device)
+        # [B, V]: the words, but for those of the first line itself.
+        self._words = table.is_word.repeat(len(lines), 1)
         for row, line in enumerate(lines):
-            self._taken[row, [i for c in set(line) if (i := table.id_of(c)) is not None]] = True
+            self._words[row, [i for c in set(line) if (i := table.id_of(c)) is not None]] = False
+        self._level_counts = (self._words & table.is_level).sum(dim=1)
 
     def __call__(self, prefix: Tensor, sentences: Tensor) -> Tensor:
         """``[t, R]`` and ``[R]`` -> ``[R, V]``, True where a character may not come next."""
-        place, rows = len(prefix), torch.arange(len(sentences), device=sentences.device)
-        is_over = place >= self._lengths[sentences]
+        allowed = self._choices(prefix, sentences)
+        forced = self._forced(prefix, sentences)
+        rows = (forced >= 0).nonzero().flatten()
+        allowed[rows] = False
+        allowed[rows, forced[rows]] = True
+        return ~allowed
+
+    def _forced(self, prefix: Tensor, sentences: Tensor) -> Tensor:
+        """``[R]``: the one right token where there is only one, else -1."""
+        place = len(prefix)
         column = min(place, self._marks.shape[1] - 1)
-        marks = self._marks[sentences, column]
-        first = self._first_places[sentences, column]
-
-        forbidden = self._taken[sentences] | self._table.is_mark
-        forbidden.scatter_(1, prefix.t(), True)
-        wants_level = self._level_places[sentences] == place
-        forbidden |= wants_level.unsqueeze(1) & ~self._table.is_level
-        forbidden[:, EOS_ID] = True
-
-        # Where there is only one right token, everything else is forbidden.
-        only = torch.where(marks >= 0, marks, torch.full_like(marks, -1))
+        forced = self._marks[sentences, column]
         if place > 0:
-            is_repeated = (marks < 0) & (first < place)
-            repeated = prefix[first.clamp(max=place - 1), rows]
-            only = torch.where(is_repeated, repeated, only)
-        only = torch.where(is_over, torch.full_like(only, EOS_ID), only)
-        is_forced = only >= 0
-        forced = torch.ones_like(forbidden).scatter_(1, only.clamp(min=0).unsqueeze(1), False)
-        return torch.where(is_forced.unsqueeze(1), forced, forbidden)
+            first = self._first_places[sentences, column]
+            rows = torch.arange(len(sentences), device=sentences.device)
+            repeated = prefix[first.clamp(0, place - 1), rows]
+            # A beam that fell out of the running may have a special token there, which cannot come.
+            is_repeated = (forced < 0) & (first < place) & (repeated >= len(SPECIALS))
+            forced = torch.where(is_repeated, repeated, forced)
+        return forced.masked_fill(place >= self._lengths[sentences], EOS_ID)
+
+    def _choices(self, prefix: Tensor, sentences: Tensor) -> Tensor:
+        """``[R, V]``: the words that keep the rules, or most of them, where none is repeated."""
+        place, is_level = len(prefix), self._table.is_level
+        marks = self._marks[sentences, :place]
+        # What holds the place of a mark may be a word, but it is not said.
+        said = prefix[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
+        words = self._words[sentences].scatter_(1, said, False)
+        allowed, level_place = words.clone(), self._level_places[sentences]
+        allowed[level_place == place] &= is_level
+        # The last level word there is must not be spent before the place that needs it.
+        is_short = (level_place > place) & (self._level_counts[sentences] <= place + 1)
+        level = words[is_short] & is_level
+        allowed[is_short] &= ~(level & (level.sum(dim=1, keepdim=True) == 1))
+        if allowed.any(dim=1).all():
+            return allowed
+        every = self._table.is_word.expand_as(words)
+        for more in (words, every.clone().scatter_(1, said, False), every):
+            allowed = torch.where(allowed.any(dim=1, keepdim=True), allowed, more)
+        return allowed
 
 
 class CharacterTable:
-    """What the rules need to know of a vocabulary's characters, as tensors ``[V]`` on ``device``."""
+    """What the rules need to know of a vocabulary's tokens, as tensors ``[V]`` on ``device``."""
 
     def __init__(self, vocabulary: Vocabulary, device: torch.device) -> None:
         self._vocabulary = vocabulary
-        marks = [len(t) == 1 and is_punctuation(t) for t in vocabulary.itos]
-        level = [len(t) == 1 and LEVEL in tones(t) for t in vocabulary.itos]
-        self.is_mark = torch.tensor(marks, device=device)
+        characters = vocabulary.itos[len(SPECIALS) :]
+        marks = [is_punctuation(c) for c in characters]
+        # Where all are marks, there is nothing better than a mark to put in a word's place.
+        words = [*[False] * len(SPECIALS), *[all(marks) or not mark for mark in marks]]
+        level = [*[False] * len(SPECIALS), *[LEVEL in tones(c) for c in characters]]
+        self.is_word = torch.tensor(words, device=device)
         self.is_level = torch.tensor(level, device=device)
         # A mark that the vocabulary does not know is held by any token; the predictor, which
         # copies marks from the first line, puts the right one there.
-        self._any_mark = next((i for i, is_mark in enumerate(marks) if is_mark), len(marks) - 1)
+        self._any_mark = len(SPECIALS) + (marks.index(True) if any(marks) else 0)
 
     def id_of(self, character: str) -> int | None:
         """The id of a character, if the vocabulary knows it."""
@@ -150,7 +175,10 @@ class CharacterTable:
 
 
 def _level_place(line: Sequence[str]) -> int:
-    """The place of the answer that must have a level tone, or -1."""
+    """The place of the answer where its last word, which must be level, is chosen; or -1.
+
+    That is not the last place if the first line ends in a character it has had before.
+    """
     if not wants_level_end(line):
         return -1
-    return max(i for i, c in enumerate(line) if not is_punctuation(c))
+    return line.index([c for c in line if not is_punctuation(c)][-1])

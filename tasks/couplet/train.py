@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,7 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-
-    def prepare() -> runs.Prepared:
-        return _prepare(config, data, out, device, resume)
-
+    prepare = partial(_prepare, config, data, out, device, resume)
     return runs.train("couplet", config, prepare, data=data, out=out, device=device, resume=resume)
 
 
@@ -43,7 +41,7 @@ def _prepare(
     )
     model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
     writer = CoupletWriter(model, dataset.codec, config, device)
-    val_pairs = dataset.encoded("val")
+    val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
 
     def validate() -> dict[str, float]:

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from core.config import GenerationConfig, TrainConfig, TransformerConfig, check, check_choice
-from data.tokenizers import TOKENIZER_NAMES
+from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
+from data.codec import CodecConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationData:
-    """The corpus and how its text becomes ids.
+class TranslationData(CodecConfig):
+    """The corpus: its languages, and how their text becomes ids.
 
-    ``vocab_size`` counts SentencePiece's pieces; other tokenisers keep the words seen ``min_freq``
-    times, ``vocab_size`` of them at most. ``share_vocabulary`` makes one vocabulary, and one embedding
-    table, for both languages. ``bpe_dropout`` cuts the training sentences into other pieces
-    every epoch. Training pairs with a side of more than ``max_tokens`` are left out, and counted.
+    ``share_vocabulary`` makes one vocabulary, and one embedding table, for both languages. Training
+    pairs with a side of more than ``max_tokens``, or more than the model can take, are left out,
+    and counted; texts of more are translated in pieces.
     """
 
     src: str = "de"
     tgt: str = "en"
-    tokenizer: str = "sentencepiece"
     vocab_size: int | None = 6000
-    min_freq: int = 2
     share_vocabulary: bool = True
-    bpe_dropout: float = 0.0
     max_tokens: int = 250
 
     def __post_init__(self) -> None:
-        check_choice("data.tokenizer", self.tokenizer, TOKENIZER_NAMES)
-        size = self.vocab_size
-        check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
-        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
+        super().__post_init__()
         check(self.max_tokens >= 1, "data.max_tokens", self.max_tokens, "at least 1")
-        value = self.bpe_dropout
-        check(0.0 <= value < 1.0, "data.bpe_dropout", value, "at least 0 and below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +77,9 @@ def paper() -> TranslationConfig:
         ),
         data=TranslationData(vocab_size=37000),
         train=TrainConfig(batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0),
-        generation=GenerationConfig(beam_size=4, length_penalty=0.6, max_length_ratio=1.0, max_length_extra=50),
+        generation=GenerationConfig(
+            beam_size=4, length_penalty=0.6, max_length_ratio=1.0, max_length_extra=50
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Parallel corpora: a folder of ``train``, ``val`` and ``test*`` with a language each as extension."""
+"""Parallel corpora: ``train``, ``val`` and ``test*`` in a folder, a language each as extension."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import CorpusError
-from core.progress import say
 from data.codec import TextCodec
 from data.readers import read_parallel
 from data.tokenizers import seed_dropout
-from tasks.pairs import Pair, PairData
+from tasks.pairs import Pair, PairData, is_short, short_pairs
 from tasks.translation.config import TranslationData
 
 
@@ -18,7 +17,7 @@ class LoadEnglishGermanDataset:
     """German to English (Multi30k), or any two languages that ``config`` names.
 
     Args:
-        folder: holds ``train.de`` and ``train.en``, ``val.*`` and ``test*.*`` (de, en: the languages).
+        folder: holds ``train.de`` and ``train.en`` (for languages de, en), ``val.*``, ``test*.*``.
         config: languages, tokeniser and vocabulary.
         source, target: codecs of a model that exists already; without them they are learnt from
             the training split alone and saved in ``save_to``.
@@ -62,59 +61,54 @@ class LoadEnglishGermanDataset:
             self.folder / f"{split}.{self.config.src}", self.folder / f"{split}.{self.config.tgt}"
         )
 
-    def encoded(self, split: str) -> list[Pair]:
-        """The pairs of a split as ids."""
-        sources, targets = self.read(split)
-        return self._encode(sources, targets)
+    def encoded(self, split: str, *, max_len: int) -> list[Pair]:
+        """The pairs of a split as ids, but for those too long for a model of ``max_len``."""
+        pairs = [self._encode(*sentences) for sentences in zip(*self.read(split), strict=True)]
+        return [pairs[i] for i in short_pairs(pairs, max_len - 1, self.folder / split)]
 
-    def training_data(self, *, batch_tokens: int, seed: int) -> PairData:
-        """The training split in batches, cut into other pieces every epoch with BPE-dropout."""
-        sources, targets = self.read("train")
-        plain = self._encode(sources, targets)
-        fits = [i for i, pair in enumerate(plain) if max(map(len, pair)) <= self.config.max_tokens]
-        if len(fits) < len(plain):
-            say(
-                f"{len(plain) - len(fits)} of {len(plain)} training pairs are longer than "
-                f"data.max_tokens = {self.config.max_tokens} and are left out"
-            )
-        kept = [plain[i] for i in fits]
+    def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
+        """The training split in batches, cut into other pieces every epoch with BPE-dropout.
+
+        Pairs of more than ``data.max_tokens``, or too long for a model of ``max_len``, are left
+        out.
+        """
+        sentences = list(zip(*self.read("train"), strict=True))
+        pairs = [self._encode(source, target) for source, target in sentences]
+        max_tokens = min(self.config.max_tokens, max_len - 1)
+        kept = short_pairs(pairs, max_tokens, self.folder / "train")
+        pairs, sentences = [pairs[i] for i in kept], [sentences[i] for i in kept]
+        dropout = self.config.bpe_dropout
 
         def encode(epoch: int) -> list[Pair]:
-            if self.config.bpe_dropout == 0.0:
-                return kept
+            if dropout == 0.0:
+                return pairs
             seed_dropout(seed * 100_003 + epoch)
-            return self._encode(
-                [sources[i] for i in fits],
-                [targets[i] for i in fits],
-                dropout=self.config.bpe_dropout,
-            )
+            others = [self._encode(source, target, dropout) for source, target in sentences]
+            # Dropout makes more pieces of a sentence, which may be too many.
+            return [
+                other if is_short(other, max_tokens) else pair
+                for other, pair in zip(others, pairs, strict=True)
+            ]
 
         return PairData(encode, batch_tokens=batch_tokens, seed=seed)
 
-    def _encode(
-        self, sources: Sequence[str], targets: Sequence[str], dropout: float = 0.0
-    ) -> list[Pair]:
-        return [
-            (self.source.encode(source, dropout=dropout), self.target.encode(target, dropout=dropout))
-            for source, target in zip(sources, targets, strict=True)
-        ]
+    def _encode(self, source: str, target: str, dropout: float = 0.0) -> Pair:
+        return (
+            self.source.encode(source, dropout=dropout),
+            self.target.encode(target, dropout=dropout),
+        )
 
 
 def build_codecs(
     sources: Sequence[str], targets: Sequence[str], config: TranslationData, folder: Path
 ) -> tuple[TextCodec, TextCodec]:
     """Learns the vocabularies of both languages, one for both if ``config`` says so."""
-    how = {
-        "tokenizer": config.tokenizer,
-        "vocab_size": config.vocab_size,
-        "min_freq": config.min_freq,
-    }
     if config.share_vocabulary:
-        shared = TextCodec.build([*sources, *targets], folder, **how)
+        shared = TextCodec.build([*sources, *targets], folder, config)
         return shared, shared
     return (
-        TextCodec.build(sources, folder, side="src", **how),
-        TextCodec.build(targets, folder, side="tgt", **how),
+        TextCodec.build(sources, folder, config, side="src"),
+        TextCodec.build(targets, folder, config, side="tgt"),
     )
 
 
@@ -123,7 +117,7 @@ def load_codecs(folder: Path, config: TranslationData) -> tuple[TextCodec, TextC
     if config.share_vocabulary:
         shared = TextCodec.load(folder, tokenizer=config.tokenizer)
         return shared, shared
-    source, target = (
-        TextCodec.load(folder, tokenizer=config.tokenizer, side=side) for side in ("src", "tgt")
+    return (
+        TextCodec.load(folder, tokenizer=config.tokenizer, side="src"),
+        TextCodec.load(folder, tokenizer=config.tokenizer, side="tgt"),
     )
-    return source, target

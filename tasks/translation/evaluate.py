@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sacrebleu
-from sacrebleu.metrics.bleu import BLEUScore
 
 from core.errors import UserError
 from tasks.pairs import measure_pairs
@@ -19,41 +18,53 @@ if TYPE_CHECKING:
 
 def bleu(
     translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False
-) -> BLEUScore:
-    """Corpus BLEU as sacreBLEU computes it (Papineni et al. 2002; Post 2018), 0 to 100."""
-    return sacrebleu.BLEU(lowercase=lowercase).corpus_score(list(translations), [list(references)])
+) -> tuple[float, str]:
+    """Corpus BLEU (Papineni et al. 2002), 0 to 100, and sacreBLEU's signature of it (Post 2018)."""
+    metric = sacrebleu.BLEU(lowercase=lowercase)
+    score = metric.corpus_score(translations, [references]).score
+    return score, str(metric.get_signature())
 
 
 def evaluate(
     translator: Translator, dataset: LoadEnglishGermanDataset, split: str, **options: Any
 ) -> dict[str, Any]:
-    """The report on one split; ``options`` are those of :meth:`Translator.translate`."""
+    """The report on one split; ``options`` are those of ``translate_scored``."""
     sources, references = dataset.read(split)
     translations = translator.translate(sources, **options)
     measured = measure_pairs(
         translator.model,
-        dataset.encoded(split),
+        dataset.encoded(split, max_len=translator.config.model.max_len),
         batch_tokens=translator.config.train.batch_tokens,
         device=translator.device,
     )
-    report: dict[str, Any] = {"split": split, "sentences": len(sources)}
-    for name, lowercase in (("bleu", False), ("bleu_lowercase", True)):
-        metric = sacrebleu.BLEU(lowercase=lowercase)
-        report[name] = metric.corpus_score(translations, [references]).score
-        report[f"{name}_signature"] = str(metric.get_signature())
-    report |= {"token_accuracy": measured["accuracy"], "loss": measured["loss"]}
-    report["headline"] = f"BLEU {report['bleu']:.2f} on {split}"
-    return report
+    cased, cased_signature = bleu(translations, references)
+    lowercase, lowercase_signature = bleu(translations, references, lowercase=True)
+    return {
+        "split": split,
+        "sentences": len(sources),
+        "bleu": cased,
+        "bleu_signature": cased_signature,
+        "bleu_lowercase": lowercase,
+        "bleu_lowercase_signature": lowercase_signature,
+        "token_accuracy": measured["accuracy"],
+        "loss": measured["loss"],
+        "headline": f"BLEU {cased:.2f} on {split}",
+    }
 
 
 def run(
-    model: Path | None, data: Path, *, split: str | None = None, device: str = "auto", **options: Any
+    model: Path | None,
+    data: Path,
+    *,
+    split: str | None = None,
+    device: str = "auto",
+    **options: Any,
 ) -> dict[str, Any]:
     """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
 
     Args:
         split: by default the first that is called ``test*``.
-        options: those of :meth:`Translator.translate`.
+        options: those of ``translate_scored``.
     """
     from tasks.translation.predict import Translator
 
@@ -69,11 +80,12 @@ def run(
 
 def as_table(report: Mapping[str, Any]) -> str:
     """The report for people."""
+    lowercase, signature = report["bleu_lowercase"], report["bleu_lowercase_signature"]
     return "\n".join(
         (
             f"split            {report['split']} ({report['sentences']:,} sentences)",
             f"BLEU             {report['bleu']:.2f}   {report['bleu_signature']}",
-            f"BLEU, lower case {report['bleu_lowercase']:.2f}   {report['bleu_lowercase_signature']}",
+            f"BLEU, lower case {lowercase:.2f}   {signature}",
             f"token accuracy   {100 * report['token_accuracy']:.2f}%",
             f"loss             {report['loss']:.4f} nats a token",
         )

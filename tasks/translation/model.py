@@ -21,6 +21,4 @@ class TranslationModel(SequenceToSequence):
         *,
         share_embeddings: bool = True,
     ) -> None:
-        super().__init__(
-            src_vocab_size, tgt_vocab_size, config, share_embeddings=share_embeddings
-        )
+        super().__init__(src_vocab_size, tgt_vocab_size, config, share_embeddings=share_embeddings)

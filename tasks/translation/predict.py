@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,9 +18,7 @@ from tasks.generation import DEFAULT_BATCH_TOKENS, generate
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import load_codecs
 from tasks.translation.model import TranslationModel
-
-# Where a text that is too long for the model is cut, the best place first.
-_BREAKS = (re.compile(r"(?<=[.!?…])\s+"), re.compile(r"(?<=[,;:\u2013\u2014])\s+"), re.compile(r"\s+"))
+from tasks.translation.pieces import encoded_pieces
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Translation:
     """A translated text.
 
     ``score`` is the search's score (log-probability over the length normaliser), summed over
-    ``pieces``, the number of pieces that a long text was cut into.
+    ``pieces``, the number of sentences, or parts of long ones, that were translated one by one.
     """
 
     text: str
@@ -37,10 +35,7 @@ class Translation:
 
 
 class Translator:
-    """A trained model, ready to translate.
-
-        Translator.load().translate(["Ein Hund rennt."])
-    """
+    """A trained model, ready to translate: ``Translator.load().translate(["Ein Hund rennt."])``."""
 
     def __init__(
         self,
@@ -76,11 +71,10 @@ class Translator:
         load_weights(path / WEIGHTS_FILE, model)
         return cls(model.to(chosen).eval(), source, target, config, chosen)
 
-    def translate(self, texts: Sequence[str], **options: float) -> list[str]:
+    def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The translations of ``texts``, in their order; an empty text stays empty.
 
-        ``options`` replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for greedy
-        search, ``length_penalty=...``.
+        ``options`` are those of :meth:`translate_scored`.
         """
         return [translation.text for translation in self.translate_scored(texts, **options)]
 
@@ -90,15 +84,25 @@ class Translator:
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: Callable[[int], None] = lambda pieces: None,
-        **options: float,
+        **options: Any,
     ) -> list[Translation]:
-        """As :meth:`translate`, with scores."""
+        """As :meth:`translate`, with scores.
+
+        A text is translated sentence by sentence, and a sentence that is longer than the model can
+        take in pieces; see :mod:`tasks.translation.pieces`.
+
+        Args:
+            batch_tokens: the most source tokens that are translated at a time.
+            on_batch: told how many pieces have just been finished.
+            options: replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for
+                greedy search, ``length_penalty=...``.
+        """
         generation = dataclasses.replace(self.config.generation, **options)
         pieces: list[list[int]] = []
         pieces_of: list[range] = []
         for text in texts:
             start = len(pieces)
-            pieces.extend(self._encode(text))
+            pieces.extend(encoded_pieces(text, self.source.encode, self.max_source_tokens))
             pieces_of.append(range(start, len(pieces)))
         found = generate(
             self.model,
@@ -110,8 +114,8 @@ class Translator:
         )
         return [
             Translation(
-                text=" ".join(self.target.decode(found[i][0].tokens) for i in numbers),
-                score=sum(found[i][0].score for i in numbers),
+                text=self.target.decode([token for i in numbers for token in found[i][0].tokens]),
+                score=sum((found[i][0].score for i in numbers), start=0.0),
                 pieces=len(numbers),
             )
             for numbers in pieces_of
@@ -121,31 +125,3 @@ class Translator:
     def max_source_tokens(self) -> int:
         """The most source tokens that are translated in one piece."""
         return min(self.config.data.max_tokens, self.config.model.max_len - 1)
-
-    def _encode(self, text: str) -> list[list[int]]:
-        """The ids of ``text``, in as many pieces as its length needs; none for an empty text."""
-        ids = self.source.encode(text)
-        if not ids:
-            return []
-        if len(ids) <= self.max_source_tokens:
-            return [ids]
-        for at in _BREAKS:
-            parts = [part for part in at.split(text) if part]
-            if len(parts) > 1:
-                return [ids for part in self._join(parts) for ids in self._encode(part)]
-        size = self.max_source_tokens
-        return [ids[start : start + size] for start in range(0, len(ids), size)]
-
-    def _join(self, parts: Sequence[str]) -> list[str]:
-        """Neighbouring ``parts`` joined again as far as they fit into one piece."""
-        joined: list[str] = []
-        room = 0
-        for part in parts:
-            length = len(self.source.encode(part))
-            if joined and length <= room:
-                joined[-1] += f" {part}"
-                room -= length
-            else:
-                joined.append(part)
-                room = self.max_source_tokens - length
-        return joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,7 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-
-    def prepare() -> runs.Prepared:
-        return _prepare(config, data, out, device, resume)
-
+    prepare = partial(_prepare, config, data, out, device, resume)
     return runs.train(
         "translation", config, prepare, data=data, out=out, device=device, resume=resume
     )
@@ -49,16 +47,16 @@ def _prepare(
     ).to(device)
     translator = Translator(model, dataset.source, dataset.target, config, device)
     val_sources, val_targets = dataset.read("val")
-    val_pairs = dataset.encoded("val")
+    val_pairs = dataset.encoded("val", max_len=config.model.max_len)
+    batch_tokens = config.train.batch_tokens
 
     def validate() -> dict[str, float]:
-        batch_tokens = config.train.batch_tokens
         measured = measure_pairs(model, val_pairs, batch_tokens=batch_tokens, device=device)
         translations = translator.translate(val_sources, beam_size=1)
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
-            "val_bleu": bleu(translations, val_targets).score,
+            "val_bleu": bleu(translations, val_targets)[0],
         }
 
     def test() -> dict[str, Any]:
@@ -67,7 +65,9 @@ def _prepare(
 
     return runs.Prepared(
         model=model,
-        data=dataset.training_data(batch_tokens=config.train.batch_tokens, seed=config.train.seed),
+        data=dataset.training_data(
+            batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
+        ),
         loss=pair_loss(model, config.train.label_smoothing),
         validate=validate,
         metric="val_bleu",

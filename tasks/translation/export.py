@@ -1,0 +1,117 @@
+"""A trained translation model in the format of CTranslate2, an inference engine in C++.
+
+The folder that comes out is read by ``ctranslate2.Translator``; it takes the tokens of
+``sentencepiece.model`` (copied along) or of the tokeniser the model was trained with. The numbers
+are the same, so the outputs are too; CTranslate2 must be told not to produce ``<unk>``, ``<pad>``
+and ``<bos>``: ``disable_unk=True, suppress_sequences=[["<pad>"], ["<bos>"]]``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from core.attention import MyMultiheadAttention
+from core.errors import UserError
+from data.vocabulary import BOS, EOS, UNK
+from tasks.folders import model_folder
+from tasks.translation.predict import Translator
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+
+
+def to_ctranslate2(model: Path | None, out: Path, *, quantization: str = "float32") -> None:
+    """Writes the model in the folder ``model`` (None: the one that ships) into the new ``out``.
+
+    Args:
+        quantization: how CTranslate2 stores the weights: float32, float16, int16 or int8.
+
+    Raises:
+        UserError: the package ctranslate2 is not installed, or ``out`` is there already.
+    """
+    if out.exists():
+        raise UserError(f"{out}: is there already; name another folder")
+    if importlib.util.find_spec("ctranslate2") is None:
+        raise UserError(
+            "the package ctranslate2 is needed: pip install 'transformer-suite[export]'"
+        )
+    translator = Translator.load(model, device="cpu")
+    spec = _specification(translator)
+    spec.register_source_vocabulary(list(translator.source.vocabulary.itos))
+    spec.register_target_vocabulary(list(translator.target.vocabulary.itos))
+    spec.config.unk_token = UNK
+    spec.config.bos_token = spec.config.decoder_start_token = BOS
+    spec.config.eos_token = EOS
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    out.mkdir(parents=True)
+    spec.save(str(out))
+    for path in model_folder("translation", model).glob("sentencepiece*.model"):
+        shutil.copy(path, out)
+
+
+def _specification(translator: Translator) -> TransformerSpec:
+    """The weights of the model under CTranslate2's names."""
+    from ctranslate2.specs import TransformerSpec, common_spec
+
+    model, config = translator.model, translator.config.model
+    activations = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
+    spec = TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.nhead,
+        pre_norm=True,
+        activation=activations[config.activation],
+    )
+    positions = _numbers(model.positional_encoding.table.squeeze(1))
+    transformer = model.transformer
+    for side, stack in ((spec.encoder, transformer.encoder), (spec.decoder, transformer.decoder)):
+        side.position_encodings.encodings = positions
+        # Only now: theirs have a last norm in the pre-norm order alone, ours in either.
+        side.pre_norm = config.norm_first
+        _copy_norm(side.layer_norm, stack.norm)
+        for ours, theirs in zip(stack.layers, side.layer, strict=True):
+            _copy_self_attention(theirs.self_attention, ours.self_attn, ours.norm1)
+            last_norm = ours.norm2
+            if stack is transformer.decoder:
+                _copy_memory_attention(theirs.attention, ours.multihead_attn, ours.norm2)
+                last_norm = ours.norm3
+            _copy_norm(theirs.ffn.layer_norm, last_norm)
+            _copy_linear(theirs.ffn.linear_0, ours.linear1.weight, ours.linear1.bias)
+            _copy_linear(theirs.ffn.linear_1, ours.linear2.weight, ours.linear2.bias)
+    spec.encoder.embeddings[0].weight = _numbers(model.src_embedding.weight)
+    spec.decoder.embeddings.weight = _numbers(model.tgt_embedding.weight)
+    _copy_linear(spec.decoder.projection, model.generator.weight, model.generator.bias)
+    return spec
+
+
+def _copy_self_attention(theirs: Any, ours: MyMultiheadAttention, norm: nn.LayerNorm) -> None:
+    _copy_norm(theirs.layer_norm, norm)
+    _copy_linear(theirs.linear[0], ours.in_proj_weight, ours.in_proj_bias)
+    _copy_linear(theirs.linear[1], ours.out_proj.weight, ours.out_proj.bias)
+
+
+def _copy_memory_attention(theirs: Any, ours: MyMultiheadAttention, norm: nn.LayerNorm) -> None:
+    width = ours.embed_dim
+    _copy_norm(theirs.layer_norm, norm)
+    _copy_linear(theirs.linear[0], ours.in_proj_weight[:width], ours.in_proj_bias[:width])
+    _copy_linear(theirs.linear[1], ours.in_proj_weight[width:], ours.in_proj_bias[width:])
+    _copy_linear(theirs.linear[2], ours.out_proj.weight, ours.out_proj.bias)
+
+
+def _copy_norm(theirs: Any, ours: nn.LayerNorm) -> None:
+    theirs.gamma, theirs.beta = _numbers(ours.weight), _numbers(ours.bias)
+
+
+def _copy_linear(theirs: Any, weight: Tensor, bias: Tensor) -> None:
+    theirs.weight, theirs.bias = _numbers(weight), _numbers(bias)
+
+
+def _numbers(tensor: Tensor) -> np.ndarray[Any, Any]:
+    return tensor.detach().float().cpu().numpy()

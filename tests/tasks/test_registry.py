@@ -1,0 +1,123 @@
+"""The tasks by name, and the configuration of a run from preset, file and command line."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.errors import ConfigError
+from tasks import registry
+from tasks.classification.model import ClassificationModel
+from tasks.couplet.model import CoupletModel
+from tasks.translation.model import TranslationModel
+
+
+def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None):  # type: ignore[no-untyped-def]
+    return registry.make_config(task, preset=preset, config_file=file, assignments=assignments)
+
+
+def test_every_task_has_every_module(task: str) -> None:
+    for name, member in (
+        ("config", "PRESETS"),
+        ("train", "train"),
+        ("evaluate", "run"),
+        ("evaluate", "as_table"),
+    ):
+        assert hasattr(registry.module(task, name), member)
+    assert task in registry.DEFAULT_CORPUS
+
+
+@pytest.mark.parametrize("preset", ["default", "tiny", "paper"])
+def test_every_preset_makes_a_model(task: str, preset: str) -> None:
+    config = make(task, preset=preset)
+    with torch.device("meta"):  # sizes without memory
+        if task == "translation":
+            model = TranslationModel(50, 50, config.model)
+        elif task == "classification":
+            model = ClassificationModel(50, 4, config.model)
+        else:
+            model = CoupletModel(50, config.model)
+    layers = [name for name, _ in model.named_parameters() if "linear1.weight" in name]
+    assert len(layers) == config.model.num_encoder_layers + getattr(
+        config.model, "num_decoder_layers", 0
+    )
+
+
+def test_the_papers_preset_is_the_papers_base_model(task: str) -> None:
+    model = make(task, preset="paper").model
+    assert (model.d_model, model.nhead, model.dim_feedforward) == (512, 8, 2048)
+    assert (model.num_encoder_layers, model.dropout, model.norm_first) == (6, 0.1, False)
+
+
+def test_presets_file_and_assignments_come_in_that_order(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text('[train]\nepochs = 7\nseed = 9\n[data]\nsrc = "fr"\n')
+    config = make("translation", "train.seed=11", "data.tgt=cs", file=file)
+    assert (config.train.epochs, config.train.seed) == (7, 11)
+    assert (config.data.src, config.data.tgt) == ("fr", "cs")
+    tiny = make("translation")
+    assert config.model == tiny.model
+    assert config.train.batch_tokens == tiny.train.batch_tokens
+
+
+def test_values_of_every_kind_can_be_set() -> None:
+    config = make("classification", "data.columns=description", "data.max_sen_len=same")
+    assert config.data.columns == ("description",)
+    assert config.data.max_sen_len == "same"
+    assert make("classification", "data.max_sen_len=64").data.max_sen_len == 64
+    assert make("classification", "data.max_sen_len=none").data.max_sen_len is None
+    assert make("translation", "data.share_vocabulary=false").data.share_vocabulary is False
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[trian]\nepochs = 7\n", "unknown option 'trian'; did you mean 'train'"),
+        (b"[train]\nepoch = 7\n", r"'train\.epoch'; did you mean .*epochs"),
+        (b"[train]\nepochs = 'many'\n", r"train\.epochs must be a whole number"),
+        (b"train = 7\n", "train is a section"),
+        (b"[train\n", "not valid TOML"),
+        (b"\xff", "not valid TOML"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_fault(content: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"my\.toml: .*{message}"):
+        make("translation", file=file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"my\.toml: cannot read: No such file"):
+        make("translation", file=tmp_path / "my.toml")
+
+
+def test_unknown_names_are_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'translation'"):
+        registry.module("translate", "config")
+    with pytest.raises(ConfigError, match=r"one of default, tiny, paper, not 'papr'.*'paper'"):
+        make("couplet", preset="papr")
+    with pytest.raises(ConfigError, match=r"did you mean 'data\.extra'"):
+        make("couplet", "data.extras=verse")
+
+
+@pytest.mark.parametrize(
+    ("task", "assignment", "message"),
+    [
+        ("translation", "data.max_tokens=0", r"data\.max_tokens must be at least 1"),
+        ("translation", "data.bpe_dropout=1", r"data\.bpe_dropout must be"),
+        ("classification", "data.columns=", r"data\.columns must be one column or more"),
+        ("classification", "data.columns=title,title", r"data\.columns must be .*each once"),
+        ("classification", "data.columns=titel", "did you mean 'title'"),
+        ("classification", "data.max_sen_len=0", r"data\.max_sen_len must be"),
+        ("classification", "data.max_sen_len=longest", r"data\.max_sen_len must be"),
+        ("classification", "data.val_share=1", r"data\.val_share must be"),
+        ("classification", "data.token_dropout=-0.5", r"data\.token_dropout must be"),
+        ("classification", "model.concat_type=mean", r"model\.concat_type must be one of"),
+        ("couplet", "data.min_freq=0", r"data\.min_freq must be"),
+        ("couplet", "data.val_share=-1", r"data\.val_share must be"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(task: str, assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(task, assignment)

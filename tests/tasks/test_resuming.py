@@ -1,0 +1,71 @@
+"""Real runs of all tasks, stopped and taken up again."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_networks import CPU
+
+from core.errors import CorpusError
+from tasks import registry
+
+SETTINGS = {
+    "translation": ("data.vocab_size=100", "data.bpe_dropout=0.1"),
+    "classification": ("data.vocab_size=100", "data.token_dropout=0.2"),
+    "couplet": (),
+}
+ADDED = {
+    "translation": {"train.de": "Zebras zaudern zärtlich\n", "train.en": "zebras zigzag\n"},
+    "classification": {"train.csv": '"1","zebras","zigzag"\n'},
+    "couplet": {"train/in.txt": "鹤\n", "train/out.txt": "龙\n"},
+}
+
+
+def train(task: str, data: Path, out: Path, epochs: int, *, resume: bool = False) -> dict[str, Any]:
+    settings = (*SETTINGS[task], f"train.epochs={epochs}")
+    config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
+    result: dict[str, Any] = registry.module(task, "train").train(
+        config, data=data, out=out, device=CPU, resume=resume
+    )
+    return result
+
+
+def test_a_run_in_two_parts_ends_as_one_in_one(
+    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    corpus = tiny_corpora[task]
+    straight = train(task, corpus, tmp_path / "straight", 2)
+    train(task, corpus, tmp_path / "parts", 1)
+    parts = train(task, corpus, tmp_path / "parts", 2, resume=True)
+    for name in ("validation", "test", "steps", "best_epoch"):
+        assert parts[name] == straight[name]
+
+
+def test_a_resumed_run_keeps_its_vocabulary(
+    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """Even if the corpus has grown: the weights know no other."""
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_corpora[task], data)
+    train(task, data, out, 1)
+    names = {"vocabulary.txt", "sentencepiece.model", "classes.txt"}
+    before = {path: path.read_bytes() for path in out.iterdir() if path.name in names}
+    assert before
+    for name, text in ADDED[task].items():
+        with (data / name).open("a", encoding="utf-8") as file:
+            file.write(text * 20)
+    train(task, data, out, 2, resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_is_not_resumed_with_other_classes(
+    tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """In another order, say: every label would have meant another class."""
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_corpora["classification"], data)
+    train("classification", data, out, 1)
+    (data / "classes.txt").write_text("Sports\nWorld\nBusiness\n")
+    with pytest.raises(CorpusError, match=r"classes\.txt: the classes are Sports, World"):
+        train("classification", data, out, 2, resume=True)
