@@ -196,8 +196,8 @@ def train(
         )
     corpus = corpus_for(task, data)
     use_threads(threads)
-    from core.training import choose_device
-    from tasks.runs import headline
+    from core.device import choose_device
+    from tasks.folders import headline
 
     metrics = registry.module(task, "train").train(
         config, data=corpus, out=out, device=choose_device(device), resume=resume
@@ -389,8 +389,7 @@ def saved_config(task: str, folder: Path, assignments: tuple[str, ...]) -> Any:
 
 def about_model(folder: Path) -> dict[str, Any]:
     """What the list of models says of one."""
-    from tasks.folders import describe, read_metrics
-    from tasks.runs import headline
+    from tasks.folders import describe, headline, read_metrics
 
     metrics = read_metrics(folder)
     return {

@@ -168,7 +168,7 @@ def _schedule_of(run: Run, batches: int) -> schedule.Schedule:
 
 def _interrupted(run: Run) -> Interrupted:
     return Interrupted(
-        f"stopped at step {run.state.step}; the same command with --resume goes on from there"
+        f"stopped at step {run.state.step}; --resume, with the same folders, goes on from there"
     )
 
 

@@ -1,7 +1,6 @@
 """One file over HTTP, resumed where an earlier attempt ended, in place only when it is complete."""
 
 import http.client
-import os
 import re
 import urllib.error
 import urllib.request
@@ -74,7 +73,7 @@ def download(url: str, target: Path, *, show_progress: bool = False) -> None:
     if total is not None and received < total:
         raise NetworkError(f"{url}: the connection ended after {received:,} of {total:,} bytes")
     with writing(target):
-        os.replace(part, target)
+        part.replace(target)
         tag_file.unlink()
 
 

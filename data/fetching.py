@@ -2,7 +2,6 @@
 are what they were. A file reaches its place only whole and checked."""
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -272,7 +271,7 @@ def _place(corpus: Corpus, folder: Path, staged: Iterable[_Staged]) -> None:
         for item in staged:
             target = folder / item.file.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(item.path, target)
+            item.path.replace(target)
             records[item.file.name] = item.record
     files = {name: asdict(record) for name, record in sorted(records.items())}
     write_json(folder / RECORD_NAME, {"corpus": corpus.name, "files": files})

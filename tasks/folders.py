@@ -82,6 +82,12 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
     return metrics
 
 
+def headline(metrics: Mapping[str, Any]) -> str:
+    """The one number of a model, as its task's report names it."""
+    test = metrics.get("test") or {}
+    return str(test.get("headline", "not measured"))
+
+
 def model_folder(task: str, folder: str | Path | None) -> Path:
     """``folder``, or that of the model that ships for ``task``.
 

@@ -6,7 +6,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,6 +105,7 @@ def train(
         "parameters": parameters,
         "training_seconds": round(sum(row["seconds"] for row in state.history)),
         "trained": datetime.now(UTC).date().isoformat(),
+        "history": state.history,
     }
     write_json(out / METRICS_FILE, metrics)
     return metrics
@@ -135,12 +136,6 @@ def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
             f"{out}: {', '.join(changed)} cannot change in the middle of a run; "
             "leave it as it was, or begin a new run in another --out"
         )
-
-
-def headline(metrics: Mapping[str, Any]) -> str:
-    """The one number of a model, as its task's report names it."""
-    test = metrics.get("test") or {}
-    return str(test.get("headline", "not measured"))
 
 
 def commit_of(folder: Path) -> str | None:

@@ -85,20 +85,21 @@ def run(
 
 def as_table(report: Mapping[str, Any]) -> str:
     """The report for people."""
-    classes = report["classes"]
-    width = max(len(name) for name in (*classes, "precision"))
-    lines = [
-        f"split     {report['split']} ({report['texts']:,} texts)",
-        f"accuracy  {100 * report['accuracy']:.2f}%",
-        f"macro F1  {100 * report['macro_f1']:.2f}%",
-        "",
-        f"{'class':<{width}}  precision  recall      F1   texts",
-    ]
-    for name, figures in classes.items():
-        numbers = "  ".join(f"{100 * figures[key]:6.2f}%" for key in ("precision", "recall", "f1"))
-        lines.append(f"{name:<{width}}    {numbers}  {figures['texts']:6,}")
-    lines += ["", "confusion (rows: true, columns: given)"]
-    lines.append(" " * width + "".join(f"  {name:>{width}}" for name in classes))
-    for name, row in zip(classes, report["confusion"], strict=True):
-        lines.append(f"{name:<{width}}" + "".join(f"  {count:>{width},}" for count in row))
-    return "\n".join(lines)
+    from pandas import DataFrame
+
+    names = list(report["classes"])
+    figures = DataFrame.from_dict(report["classes"], orient="index")
+    figures[["precision", "recall", "f1"]] *= 100.0
+    confusion = DataFrame(report["confusion"], index=names, columns=names)
+    return "\n".join(
+        (
+            f"split     {report['split']} ({report['texts']:,} texts)",
+            f"accuracy  {100 * report['accuracy']:.2f}%",
+            f"macro F1  {100 * report['macro_f1']:.2f}%",
+            "",
+            figures.to_string(float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}),
+            "",
+            "confusion (rows: true, columns: given)",
+            confusion.to_string(),
+        )
+    )

@@ -104,7 +104,8 @@ def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "parameters": 1,
     }
     assert {name: metrics[name] for name in expected} == expected
-    assert set(metrics) - set(expected) == {"commit", "training_seconds", "trained"}
+    assert set(metrics) - set(expected) == {"commit", "training_seconds", "trained", "history"}
+    assert [row["epoch"] for row in metrics["history"]] == [1, 2]
     assert metrics["commit"] == runs.commit_of(Path(runs.__file__).parents[1])
     assert folders.read_config(tmp_path / "run", "translation", TranslationConfig) == CONFIG
     monkeypatch.setattr(sys, "argv", ["/usr/bin/transformer-suite", "train", "translation"])
@@ -220,13 +221,13 @@ def test_an_interrupted_run_has_no_numbers_yet(tmp_path: Path) -> None:
         train(tmp_path, prepare=lambda: dataclasses.replace(prepare(), validate=fails))
     metrics = folders.read_metrics(tmp_path)
     assert metrics["command"]
-    assert runs.headline(metrics) == "not measured"
+    assert folders.headline(metrics) == "not measured"
 
 
 def test_the_headline_is_the_reports_own() -> None:
-    assert runs.headline({"test": {"headline": "BLEU 40.00 on test"}}) == "BLEU 40.00 on test"
+    assert folders.headline({"test": {"headline": "BLEU 40.00 on test"}}) == "BLEU 40.00 on test"
     for metrics in ({}, {"test": {}}, {"test": None}):
-        assert runs.headline(metrics) == "not measured"
+        assert folders.headline(metrics) == "not measured"
 
 
 def git(folder: Path, *arguments: str) -> None:
