@@ -34,8 +34,9 @@ class EncoderConfig:
     max_len: int = 512
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "nhead", "num_encoder_layers", "dim_feedforward", "max_len"):
+        for name in ("d_model", "nhead", "num_encoder_layers", "dim_feedforward"):
             check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
+        check(self.max_len >= 2, "model.max_len", self.max_len, "at least 2")
         check(
             self.d_model % self.nhead == 0,
             "model.nhead",
@@ -238,7 +239,8 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
             raise ConfigError(f"{name} is a section, not {value!r}")
         return from_mapping(wanted, value, where=name)
     options = _options(wanted)
-    if value is None and type(None) in options:
+    # TOML has no null: there, none is the text that says so.
+    if type(None) in options and value in (None, "none"):
         return None
     for option in options:
         if typing.get_origin(option) is tuple:

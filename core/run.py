@@ -65,6 +65,8 @@ class TrainingState:
     best_epoch: int = 0
     candidates: list[tuple[float, int]] = field(default_factory=list)
     history: list[Metrics] = field(default_factory=list)
+    averaged: list[int] = field(default_factory=list)
+    """The epochs whose mean is the model that was kept; none where it is the best epoch's own."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -204,6 +206,7 @@ class Run:
         )
         if is_better(self.metric, value, state.best):
             save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=self._disk_dtype())
+            state.averaged = epochs
 
     def save(self) -> None:
         """Writes everything that decides how the run goes on, atomically."""

@@ -100,6 +100,7 @@ def train(
         "validation": prepared.validate(),
         "test": prepared.evaluate(),
         "best_epoch": state.best_epoch,
+        "averaged_epochs": state.averaged,
         "epochs": state.epoch - 1,
         "steps": state.step,
         "parameters": parameters,

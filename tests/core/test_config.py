@@ -251,7 +251,7 @@ def test_several_assignments_the_last_one_wins() -> None:
         ({"num_encoder_layers": 0}, "model.num_encoder_layers must be at least 1, not 0"),
         ({"num_decoder_layers": 0}, "model.num_decoder_layers must be at least 1, not 0"),
         ({"dim_feedforward": -5}, "model.dim_feedforward must be at least 1, not -5"),
-        ({"max_len": 0}, "model.max_len must be at least 1, not 0"),
+        ({"max_len": 1}, "model.max_len must be at least 2, not 1"),
         ({"dropout": 1.0}, "model.dropout must be at least 0 and below 1, not 1.0"),
         ({"dropout": -0.1}, "model.dropout must be at least 0 and below 1, not -0.1"),
         (

@@ -145,6 +145,7 @@ def test_the_average_of_the_best_is_kept_only_if_it_is_better(
     for name, tensor in average.items():
         mean = torch.stack([epochs[e - 1][name] for e in averaged]).double().mean(dim=0)
         torch.testing.assert_close(tensor, mean.float(), atol=1e-6, rtol=1e-6)
+    assert state.averaged == (averaged if is_kept else [])
     assert same(weights_of(model), average if is_kept else epochs[state.best_epoch - 1])
     kept = {path.name for path in (tmp_path / STATE_FOLDER).iterdir()}
     assert kept == {STATE_FILE, *(f"epoch-{e:03d}.safetensors" for e in averaged)}

@@ -57,6 +57,8 @@ def test_presets_file_and_assignments_come_in_that_order(tmp_path: Path) -> None
     assert (config.data.src, config.data.tgt) == ("fr", "cs")
     tiny = make("translation")
     assert config.model == tiny.model
+    file.write_text('[data]\ntokenizer = "whitespace"\nvocab_size = "none"\n')
+    assert make("translation", file=file).data.vocab_size is None
     assert config.train.batch_tokens == tiny.train.batch_tokens
 
 

@@ -99,6 +99,7 @@ def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "validation": {"val_loss": abs(slope - 3.0)},
         "test": {"slope": slope, "headline": "a line"},
         "best_epoch": 2,
+        "averaged_epochs": [],
         "epochs": 2,
         "steps": 6,
         "parameters": 1,
