@@ -71,7 +71,11 @@ def _specification(translator: Translator) -> TransformerSpec:
     )
     positions = _numbers(model.positional_encoding.table.squeeze(1))
     transformer = model.transformer
-    for side, stack in ((spec.encoder, transformer.encoder), (spec.decoder, transformer.decoder)):
+    sides: tuple[tuple[Any, Any], ...] = (
+        (spec.encoder, transformer.encoder),
+        (spec.decoder, transformer.decoder),
+    )
+    for side, stack in sides:
         side.position_encodings.encodings = positions
         # Only now: theirs have a last norm in the pre-norm order alone, ours in either.
         side.pre_norm = config.norm_first
