@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,7 @@ def translate(beam_size: int | None, length_penalty: float | None, **options: An
             translate_scored, **given(beam_size=beam_size, length_penalty=length_penalty)
         )
 
-    def record_of(found: Any) -> dict[str, Any]:
-        return {"translation": found.text, "score": found.score, "pieces": found.pieces}
-
-    answer(load, lambda found: found.text, record_of, **options)
+    answer(load, lambda found: found.text, **options)
 
 
 @main.command()
@@ -115,7 +113,7 @@ def classify(top: int | None, **options: Any) -> None:
 
     def record_of(found: Any) -> dict[str, Any]:
         best = dict(islice(found.probabilities.items(), top))
-        return {"label": found.label, "score": found.probability, "probabilities": best}
+        return {**found.record(), "probabilities": best}
 
     answer(load, text_of, record_of, **options)
 
@@ -139,7 +137,7 @@ def couplet(beam_size: int | None, length_penalty: float | None, **options: Any)
         answer_scored = CoupletWriter.load(model, device=device).answer_scored
         return partial(answer_scored, **given(beam_size=beam_size, length_penalty=length_penalty))
 
-    answer(load, lambda found: found.second, asdict, **options)
+    answer(load, lambda found: found.second, **options)
 
 
 @main.command()
@@ -262,6 +260,24 @@ def export(model: Path | None, out: Path, _format: str, quantization: str) -> No
 
 
 @main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for everyone.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
+@click.option("--translation", type=PATH, metavar="FOLDER", help="Another translation model.")
+@click.option("--classification", type=PATH, metavar="FOLDER", help="Another classifier.")
+@click.option("--couplet", type=PATH, metavar="FOLDER", help="Another couplet model.")
+@machine_options
+def serve(host: str, port: int, device: str, threads: int | None, **models: Path | None) -> None:
+    """Offer the three applications on a web page, and as JSON at /api/TASK."""
+    use_threads(threads)
+    if find_spec("flask") is None or find_spec("waitress") is None:
+        raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
+    from tasks.web import server
+
+    click.echo(f"http://{host}:{port}/  (Ctrl-C ends it)", err=True)
+    server.serve(models, host=host, port=port, device=device)
+
+
+@main.command()
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
 def models(is_json: bool) -> None:
     """List the models that ship."""
@@ -337,7 +353,7 @@ def verify(name: str) -> None:
 def answer(
     load: Callable[[Path | None, str], lines.Predict],
     text_of: Callable[[Any], str],
-    record_of: Callable[[Any], dict[str, Any]],
+    record_of: Callable[[Any], dict[str, Any]] = methodcaller("record"),
     *,
     texts: tuple[str, ...],
     input_file: Path | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,12 @@ from core.files import reason_of
 
 TASKS = ("translation", "classification", "couplet")
 
+PREDICTORS = {
+    "translation": ("Translator", "translate_scored"),
+    "classification": ("Classifier", "classify_scored"),
+    "couplet": ("CoupletWriter", "answer_scored"),
+}
+
 DEFAULT_CORPUS = {"translation": "multi30k", "classification": "ag_news", "couplet": "couplet"}
 
 
@@ -22,6 +28,16 @@ def module(task: str, name: str) -> ModuleType:
     """The module ``name`` (config, train, predict, evaluate...) of ``task``."""
     check_choice("task", task, TASKS)
     return importlib.import_module(f"tasks.{task}.{name}")
+
+
+def load_predictor(task: str, folder: Path | None, *, device: str) -> Callable[..., Sequence[Any]]:
+    """From texts to results with scores, by the model in ``folder`` (None: the one that ships).
+
+    Each result has a ``record()`` for JSON.
+    """
+    class_name, method = PREDICTORS[task]
+    predictor = getattr(module(task, "predict"), class_name).load(folder, device=device)
+    return getattr(predictor, method)
 
 
 def make_config(

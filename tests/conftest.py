@@ -1,5 +1,6 @@
 """What tests of every room share."""
 
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,10 @@ _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 # The first example of a test may pay for an import, and a busy machine is slow: time is no verdict.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+
+# Whoever starts the tests in the background has SIGINT ignored, by them and all that they start; some
+# of them are about Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Enough training to tell one input from another, in seconds.
 _COMMON_SETTINGS = ("train.learning_rate=0.005", "train.label_smoothing=0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +30,14 @@ class Classification:
     label: str
     probability: float
     probabilities: dict[str, float]
+
+    def record(self) -> dict[str, Any]:
+        """What JSON says of it."""
+        return {
+            "label": self.label,
+            "score": self.probability,
+            "probabilities": self.probabilities,
+        }
 
 
 class Classifier:

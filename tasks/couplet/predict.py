@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ class Couplet:
     second: str
     score: float
     rules: dict[str, bool]
+
+    def record(self) -> dict[str, Any]:
+        """What JSON says of it."""
+        return asdict(self)
 
 
 class CoupletWriter:

@@ -33,6 +33,10 @@ class Translation:
     score: float
     pieces: int
 
+    def record(self) -> dict[str, Any]:
+        """What JSON says of it."""
+        return {"translation": self.text, "score": self.score, "pieces": self.pieces}
+
 
 class Translator:
     """A trained model, ready to translate: ``Translator.load().translate(["Ein Hund rennt."])``."""

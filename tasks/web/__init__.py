@@ -1,0 +1,1 @@
+"""The three applications over HTTP: a page for people and a JSON interface for programs."""

@@ -1,0 +1,87 @@
+"""The web application, in Flask.
+
+GET  /              a page to try the three tasks on
+POST /api/TASK      {"texts": [...]} -> {"results": [...]}, an object for each text, as the
+                    command line's --json has it; {"error": "..."} and 400 for anything else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from flask import Flask, Response, request, send_file
+from werkzeug.exceptions import HTTPException
+
+from core.errors import UserError
+from tasks.registry import TASKS, load_predictor
+
+PAGE = Path(__file__).with_name("page.html")
+MOST_TEXTS = 100
+MOST_BYTES = 100_000
+
+Predict = Callable[[Sequence[str]], Sequence[Any]]
+
+
+def create_app(load: Callable[[str], Predict]) -> Flask:
+    """The application.
+
+    Args:
+        load: from the name of a task to its predictor; called when the task is first asked for.
+    """
+    app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = MOST_BYTES
+    # One request computes at a time: more would only share the same processor.
+    busy = Lock()
+    loaded = cache(load)
+
+    @app.get("/")
+    def page() -> Response:
+        return send_file(PAGE)
+
+    @app.post("/api/<task>")
+    def answer(task: str) -> tuple[dict[str, Any], int]:
+        if task not in TASKS:
+            return {"error": f"no task {task!r}; there are {', '.join(TASKS)}"}, 404
+        body = request.get_json()
+        texts = body.get("texts") if isinstance(body, dict) else None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            return {"error": 'expected {"texts": ["...", ...]}'}, 400
+        if len(texts) > MOST_TEXTS:
+            return {"error": f"{len(texts)} texts; at most {MOST_TEXTS} at a time"}, 400
+        with busy:
+            found = loaded(task)(texts)
+        pairs = zip(texts, found, strict=True)
+        return {"results": [{"input": text, **result.record()} for text, result in pairs]}, 200
+
+    @app.errorhandler(HTTPException)
+    def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:
+        return {"error": error.description}, error.code or 500
+
+    @app.errorhandler(UserError)
+    def fail(error: UserError) -> tuple[dict[str, Any], int]:
+        return {"error": str(error)}, 500
+
+    return app
+
+
+def serve(models: Mapping[str, Path | None], *, host: str, port: int, device: str) -> None:
+    """Answers requests until it is interrupted.
+
+    Args:
+        models: the checkpoint folder of each task, None for the model that ships.
+
+    Raises:
+        UserError: the address cannot be used.
+    """
+    import waitress
+
+    app = create_app(lambda task: load_predictor(task, models[task], device=device))
+    try:
+        server = waitress.create_server(app, host=host, port=port, threads=4)
+    except OSError as error:
+        raise UserError(f"cannot serve at {host}:{port}: {error.strerror or error}") from error
+    server.run()
