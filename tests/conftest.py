@@ -19,8 +19,8 @@ _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
-# Whoever starts the tests in the background has SIGINT ignored, by them and all that they start; some
-# of them are about Ctrl-C.
+# Tests that are started in the background have SIGINT ignored, by them and all that they start; but
+# some of them are about Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Enough training to tell one input from another, in seconds.

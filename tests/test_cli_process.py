@@ -292,7 +292,7 @@ def test_training_stops_at_ctrl_c_and_goes_on(
         assert process.wait(TIMEOUT) == 130
         *_, last = process.stderr.read().splitlines()
         assert process.stdout.read() == b""
-    stopped = re.match(rb"stopped at step (\d+);.* --resume ", last)
+    stopped = re.match(rb"stopped at step (\d+);.* --resume", last)
     assert stopped
     epochs = int(stopped[1]) // 6 + 2  # six batches each
     done = run(*train, "--resume", "--set", f"train.epochs={epochs}")
