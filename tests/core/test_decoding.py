@@ -23,6 +23,7 @@ from search_tables import (
 from torch import Tensor
 
 from core import decoding
+from core.beam_search import Ended
 from core.decoding import beam_search, length_normaliser
 
 law = settings(max_examples=40, deadline=None, derandomize=True)
@@ -133,7 +134,7 @@ def test_early_stopping_never_changes_the_result(
     options = {"beam_size": beam_size, "length_penalty": alpha, "max_lengths": [5] * len(tables)}
     stopped = beam(*tables, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding._Ended, "can_be_overtaken_by", lambda self, p: p > -math.inf)
+        patch.setattr(Ended, "can_be_overtaken_by", lambda self, p: p > -math.inf)
         assert beam(*tables, **options) == stopped
 
 

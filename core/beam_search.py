@@ -1,0 +1,189 @@
+"""Beam search, and the state of a beam that its variants share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .search import Constraint, Hypothesis, SearchState, Step, mask_forbidden
+from .sequence_to_sequence import SpecialIds
+
+
+def beam_search(
+    step: Step,
+    state: SearchState,
+    *,
+    beam_size: int,
+    max_lengths: Tensor,
+    length_penalty: float = 0.6,
+    special: SpecialIds = SpecialIds(),
+    constraint: Constraint | None = None,
+) -> list[list[Hypothesis]]:
+    """Keeps the ``beam_size`` best unfinished outputs of each sentence at every step.
+
+    Hypotheses are ranked by log P / ((5 + length) / 6)^alpha with alpha = ``length_penalty`` (Wu et
+    al. 2016, equation 14), ``<eos>`` counted in the length. A sentence is finished when it has
+    ``beam_size`` ended hypotheses that no unfinished one can overtake: log P only falls, and the
+    penalty is at most that of the longest output allowed. One beam without a length penalty is
+    :func:`greedy_search`, whose other arguments these are.
+
+    Returns:
+        For each sentence 1 to ``beam_size`` hypotheses, the best first. Outputs that reach the
+        length limit end there and are ranked with the others. Outputs that every token is forbidden
+        to follow are dropped, but end there if nothing else is left of their sentence.
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_size is at least 1, not {beam_size}")
+    ended = [Ended(beam_size, length_penalty, limit) for limit in max_lengths.tolist()]
+    beams = Beams(len(ended), special.bos, max_lengths.device)
+    while len(beams.sentences) > 0:
+        goes_on = close_finished(ended, beams)
+        if not all(goes_on):
+            beams.keep(goes_on, state)
+            continue
+        logits = step(beams.history[-1], state)
+        logits = mask_forbidden(
+            logits, beams.history[1:], beams.sentence_of_rows(), special, constraint
+        )
+        # 2N candidates hold at least N that do not end: each of the N rows can end only once.
+        candidates = beams.candidates(logits, 2 * beam_size)
+        is_end = candidates.tokens == special.eos
+        collect_ended(ended, beams, candidates, is_end[:, :beam_size])
+        beams.advance(candidates, is_end, beam_size, state)
+    return [one.hypotheses for one in ended]
+
+
+def length_normaliser(length: int, alpha: float) -> float:
+    """((5 + length) / 6)^alpha, Wu et al. (2016), equation 14."""
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+class Ended:
+    """The ended hypotheses of one sentence, the best ``size`` of them, the best first."""
+
+    def __init__(self, size: int, alpha: float, max_length: int) -> None:
+        self.size = size
+        self.alpha = alpha
+        self.max_length = max_length
+        self.hypotheses: list[Hypothesis] = []
+
+    def add(self, tokens: list[int], log_prob: float, length: int) -> None:
+        score = log_prob / length_normaliser(length, self.alpha)
+        self.hypotheses.append(Hypothesis(tokens, log_prob, score))
+        self.hypotheses.sort(key=lambda h: -h.score)
+        del self.hypotheses[self.size :]
+
+    def can_be_overtaken_by(self, log_prob: float) -> bool:
+        """Whether an unfinished hypothesis of this probability could still get among the best."""
+        if log_prob == -math.inf:
+            return False
+        if len(self.hypotheses) < self.size:
+            return True
+        # Dividing a negative number by the largest normaliser to come gives the best it can get.
+        normaliser = length_normaliser(self.max_length + 1, max(self.alpha, 0.0))
+        return log_prob / normaliser > self.hypotheses[-1].score
+
+
+class Candidates(NamedTuple):
+    """Outputs one token longer, C for each of B sentences, the best first: ``[B, C]`` each.
+
+    A score of minus infinity stands for none.
+    """
+
+    scores: Tensor
+    rows: Tensor
+    """The row that the token follows."""
+    tokens: Tensor
+
+
+class Beams:
+    """The unfinished outputs of B sentences, N rows each, sentence after sentence.
+
+    A row with the score minus infinity holds no output, and its tokens mean nothing.
+    """
+
+    def __init__(self, count: int, bos: int, device: torch.device) -> None:
+        # One row a sentence at first: the first expansion makes as many as there are beams.
+        self.sentences = torch.arange(count, device=device)  # [B], the sentences' numbers
+        self.scores = torch.zeros(count, 1, device=device)  # [B, N]
+        self.history = torch.full((1, count), bos, device=device)  # [1 + t, B*N], from <bos> on
+
+    def sentence_of_rows(self) -> Tensor:
+        """The sentence number of every row, ``[B*N]``."""
+        return self.sentences.repeat_interleave(self.scores.shape[1])
+
+    def output(self, row: int) -> list[int]:
+        """The tokens of a row, without ``<bos>``."""
+        return self.history[1:, row].tolist()
+
+    def candidates(self, logits: Tensor, count: int) -> Candidates:
+        """The best ``count`` continuations (all, if there are fewer) by ``logits`` ``[B*N, V]``."""
+        width, vocabulary_size = self.scores.shape[1], logits.shape[1]
+        normaliser = logits.logsumexp(dim=1)
+        # Minus infinity minus itself is NaN: where every token is forbidden, all stay forbidden.
+        normaliser = normaliser.masked_fill(normaliser == -math.inf, 0.0)
+        totals = logits + (self.scores.flatten() - normaliser).unsqueeze(1)
+        totals = totals.view(-1, width * vocabulary_size)
+        scores, flat = totals.topk(min(count, totals.shape[1]), dim=1)
+        first_row = width * torch.arange(len(totals), device=totals.device).unsqueeze(1)
+        return Candidates(scores, first_row + flat // vocabulary_size, flat % vocabulary_size)
+
+    def advance(
+        self, candidates: Candidates, is_end: Tensor, size: int, state: SearchState
+    ) -> None:
+        """Goes on with the best ``size`` candidates of each sentence that do not end."""
+        scores = candidates.scores.masked_fill(is_end, -math.inf)
+        self.scores, choice = scores.topk(min(size, scores.shape[1]), dim=1)
+        rows = candidates.rows.gather(1, choice).flatten()
+        tokens = candidates.tokens.gather(1, choice).flatten()
+        state.select(rows)
+        self.history = torch.cat([self.history[:, rows], tokens.unsqueeze(0)])
+
+    def keep(self, goes_on: Sequence[bool], state: SearchState) -> None:
+        """Drops the sentences that do not go on."""
+        device, width = self.scores.device, self.scores.shape[1]
+        kept = torch.tensor(goes_on, device=device).nonzero().flatten()
+        rows = (width * kept.unsqueeze(1) + torch.arange(width, device=device)).flatten()
+        state.select(rows, kept)
+        self.sentences, self.scores = self.sentences[kept], self.scores[kept]
+        self.history = self.history[:, rows]
+
+
+def close_finished(ended: Sequence[Ended], beams: Beams) -> list[bool]:
+    """Which sentences go on; those at their length limit have their outputs ended as they are."""
+    goes_on = []
+    numbers, scores = beams.sentences.tolist(), beams.scores.tolist()
+    for i, (number, row_scores) in enumerate(zip(numbers, scores, strict=True)):
+        if ended[number].max_length < len(beams.history):
+            end_here(ended[number], beams, i)
+            goes_on.append(False)
+        else:
+            goes_on.append(ended[number].can_be_overtaken_by(max(row_scores)))
+    return goes_on
+
+
+def collect_ended(
+    ended: Sequence[Ended], beams: Beams, candidates: Candidates, is_end: Tensor
+) -> None:
+    """Stores the candidates that end, of the best ones: of as many as ``is_end`` tells about."""
+    numbers = beams.sentences.tolist()
+    is_stored = is_end & (candidates.scores[:, : is_end.shape[1]] > -math.inf)
+    for i, rank in is_stored.nonzero().tolist():
+        tokens = beams.output(int(candidates.rows[i, rank]))
+        ended[numbers[i]].add(tokens, candidates.scores[i, rank].item(), len(tokens) + 1)
+    is_stuck = candidates.scores[:, 0] == -math.inf
+    for i in is_stuck.nonzero().flatten().tolist():
+        if not ended[numbers[i]].hypotheses:
+            end_here(ended[numbers[i]], beams, i)
+
+
+def end_here(ended: Ended, beams: Beams, i: int) -> None:
+    """Stores the unfinished outputs of the ``i``-th sentence as they are, without ``<eos>``."""
+    for place, log_prob in enumerate(beams.scores[i].tolist()):
+        if log_prob > -math.inf:
+            tokens = beams.output(i * beams.scores.shape[1] + place)
+            ended.add(tokens, log_prob, len(tokens))
