@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .beam_search import beam_search, length_normaliser
 from .greedy_search import greedy_search
+from .sampling import sample_search
 from .search import Constraint, Hypothesis, SearchState, Step
 from .sequence_to_sequence import SequenceToSequence
 
@@ -23,6 +24,7 @@ __all__ = [
     "greedy_decode",
     "greedy_search",
     "length_normaliser",
+    "sample_search",
 ]
 
 
