@@ -13,13 +13,19 @@ from .beam_search import beam_search, length_normaliser
 from .greedy_search import greedy_search
 from .sampling import sample_search
 from .search import Constraint, Hypothesis, SearchState, Step
+from .search_rules import ForbiddenTokens, ForcedPrefix, MinimumLength, NoRepeatNgram, all_of
 from .sequence_to_sequence import SequenceToSequence
 
 __all__ = [
     "Constraint",
+    "ForbiddenTokens",
+    "ForcedPrefix",
     "Hypothesis",
+    "MinimumLength",
+    "NoRepeatNgram",
     "SearchState",
     "Step",
+    "all_of",
     "beam_search",
     "greedy_decode",
     "greedy_search",

@@ -81,7 +81,7 @@ def sampling_probabilities(
     Args:
         temperature: divides the logits; below 1 likely tokens grow likelier, towards 0 the search
             becomes greedy.
-        top_k: only the k most probable tokens stay (Fan et al. 2018, section 5.1); 0 for all. Of
+        top_k: only the k most probable tokens stay (Fan et al. 2018); 0 for all. Of
             equally probable ones those with lower ids stay.
         top_p: of what ``top_k`` left, only the fewest most probable tokens stay whose probabilities
             together reach p (nucleus sampling: Holtzman et al. 2020, section 3.1); 1 for all.
@@ -121,7 +121,7 @@ def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
 def uniform_numbers(seed: int, sentence_numbers: Tensor, place: int) -> Tensor:
     """Random numbers in [0, 1), ``[R]``, float32: a hash of seed, sentence ``[R]`` and place.
 
-    Each of the three moves the counter of SplitMix64 (Steele, Lea and Flood 2014, figure 16), whose
+    Each of the three moves the counter of SplitMix64 (Steele, Lea and Flood 2014), whose
     output is the start for the next; the highest 24 bits make the number.
     """
     start = torch.zeros_like(sentence_numbers, dtype=torch.int64)
