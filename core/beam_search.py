@@ -42,7 +42,7 @@ def beam_search(
     beams = Beams(len(ended), special.bos, max_lengths.device)
     while len(beams.sentences) > 0:
         goes_on = close_finished(ended, beams)
-        if not all(goes_on):
+        if not goes_on.all():
             beams.keep(goes_on, state)
             continue
         logits = step(beams.history[-1], state)
@@ -50,10 +50,10 @@ def beam_search(
             logits, beams.history[1:], beams.sentence_of_rows(), special, constraint
         )
         # 2N candidates hold at least N that do not end: each of the N rows can end only once.
-        candidates = beams.candidates(logits, 2 * beam_size)
+        candidates = beams.candidates(beams.totals(logits), 2 * beam_size)
         is_end = candidates.tokens == special.eos
         collect_ended(ended, beams, candidates, is_end[:, :beam_size])
-        beams.advance(candidates, is_end, beam_size, state)
+        beams.advance(candidates.that_go_on(is_end, beam_size), state)
     return [one.hypotheses for one in ended]
 
 
@@ -95,9 +95,15 @@ class Candidates(NamedTuple):
     """
 
     scores: Tensor
-    rows: Tensor
-    """The row that the token follows."""
+    places: Tensor
+    """Which of the sentence's rows the token follows."""
     tokens: Tensor
+
+    def that_go_on(self, is_end: Tensor, size: int) -> Candidates:
+        """The best ``size`` candidates that do not end, ``[B, size]``, the best first."""
+        choice = is_end.byte().argsort(dim=1, stable=True)[:, :size]
+        scores = self.scores.masked_fill(is_end, -math.inf)
+        return Candidates(*(x.gather(1, choice) for x in (scores, self.places, self.tokens)))
 
 
 class Beams:
@@ -116,45 +122,52 @@ class Beams:
         """The sentence number of every row, ``[B*N]``."""
         return self.sentences.repeat_interleave(self.scores.shape[1])
 
-    def output(self, row: int) -> list[int]:
-        """The tokens of a row, without ``<bos>``."""
-        return self.history[1:, row].tolist()
+    def output(self, i: int, place: int) -> list[int]:
+        """The tokens, without ``<bos>``, of one of the rows of the ``i``-th sentence."""
+        return self.history[1:, i * self.scores.shape[1] + place].tolist()
 
-    def candidates(self, logits: Tensor, count: int) -> Candidates:
-        """The best ``count`` continuations (all, if there are fewer) by ``logits`` ``[B*N, V]``."""
-        width, vocabulary_size = self.scores.shape[1], logits.shape[1]
+    def totals(self, logits: Tensor) -> Tensor:
+        """The log-probability ``[B, N, V]`` of every continuation by ``logits`` ``[B*N, V]``."""
         normaliser = logits.logsumexp(dim=1)
         # Minus infinity minus itself is NaN: where every token is forbidden, all stay forbidden.
         normaliser = normaliser.masked_fill(normaliser == -math.inf, 0.0)
         totals = logits + (self.scores.flatten() - normaliser).unsqueeze(1)
-        totals = totals.view(-1, width * vocabulary_size)
-        scores, flat = totals.topk(min(count, totals.shape[1]), dim=1)
-        first_row = width * torch.arange(len(totals), device=totals.device).unsqueeze(1)
-        return Candidates(scores, first_row + flat // vocabulary_size, flat % vocabulary_size)
+        return totals.view(*self.scores.shape, -1)
 
-    def advance(
-        self, candidates: Candidates, is_end: Tensor, size: int, state: SearchState
-    ) -> None:
-        """Goes on with the best ``size`` candidates of each sentence that do not end."""
-        scores = candidates.scores.masked_fill(is_end, -math.inf)
-        self.scores, choice = scores.topk(min(size, scores.shape[1]), dim=1)
-        rows = candidates.rows.gather(1, choice).flatten()
-        tokens = candidates.tokens.gather(1, choice).flatten()
+    def candidates(self, totals: Tensor, count: int, penalties: Tensor | None = None) -> Candidates:
+        """The best ``count`` continuations (all, if there are fewer) by ``totals`` ``[B, N, V]``.
+
+        ``penalties`` ``[B, V]`` are taken off for the ranking, not off the scores.
+        """
+        ranks = totals if penalties is None else totals - penalties.unsqueeze(1)
+        width, vocabulary_size = totals.shape[1:]
+        scores, flat = ranks.flatten(1).topk(min(count, width * vocabulary_size), dim=1)
+        if penalties is not None:
+            scores = totals.flatten(1).gather(1, flat)
+        return Candidates(scores, flat // vocabulary_size, flat % vocabulary_size)
+
+    def advance(self, chosen: Candidates, state: SearchState) -> None:
+        """Goes on with the chosen candidates ``[B, N]`` in the place of the present rows."""
+        first_row = self.scores.shape[1] * torch.arange(len(self.scores), device=self.scores.device)
+        rows = (first_row.unsqueeze(1) + chosen.places).flatten()
         state.select(rows)
-        self.history = torch.cat([self.history[:, rows], tokens.unsqueeze(0)])
+        self.scores = chosen.scores
+        self.history = torch.cat([self.history[:, rows], chosen.tokens.view(1, -1)])
 
-    def keep(self, goes_on: Sequence[bool], state: SearchState) -> None:
-        """Drops the sentences that do not go on."""
-        device, width = self.scores.device, self.scores.shape[1]
-        kept = torch.tensor(goes_on, device=device).nonzero().flatten()
-        rows = (width * kept.unsqueeze(1) + torch.arange(width, device=device)).flatten()
+    def keep(self, goes_on: Tensor, state: SearchState, *, groups: int = 1) -> None:
+        """Drops the sentences that do not go on; ``goes_on`` ``[B / groups]`` names each group of
+        sentences once, and the state knows no others."""
+        kept = goes_on.nonzero().flatten()
+        width = groups * self.scores.shape[1]
+        rows = (width * kept.unsqueeze(1) + torch.arange(width, device=kept.device)).flatten()
         state.select(rows, kept)
-        self.sentences, self.scores = self.sentences[kept], self.scores[kept]
+        is_kept = goes_on.repeat_interleave(groups)
+        self.sentences, self.scores = self.sentences[is_kept], self.scores[is_kept]
         self.history = self.history[:, rows]
 
 
-def close_finished(ended: Sequence[Ended], beams: Beams) -> list[bool]:
-    """Which sentences go on; those at their length limit have their outputs ended as they are."""
+def close_finished(ended: Sequence[Ended], beams: Beams) -> Tensor:
+    """Which sentences go on, ``[B]``; those at their length limit end with what they have."""
     goes_on = []
     numbers, scores = beams.sentences.tolist(), beams.scores.tolist()
     for i, (number, row_scores) in enumerate(zip(numbers, scores, strict=True)):
@@ -163,7 +176,7 @@ def close_finished(ended: Sequence[Ended], beams: Beams) -> list[bool]:
             goes_on.append(False)
         else:
             goes_on.append(ended[number].can_be_overtaken_by(max(row_scores)))
-    return goes_on
+    return torch.tensor(goes_on, device=beams.scores.device)
 
 
 def collect_ended(
@@ -173,7 +186,7 @@ def collect_ended(
     numbers = beams.sentences.tolist()
     is_stored = is_end & (candidates.scores[:, : is_end.shape[1]] > -math.inf)
     for i, rank in is_stored.nonzero().tolist():
-        tokens = beams.output(int(candidates.rows[i, rank]))
+        tokens = beams.output(i, int(candidates.places[i, rank]))
         ended[numbers[i]].add(tokens, candidates.scores[i, rank].item(), len(tokens) + 1)
     is_stuck = candidates.scores[:, 0] == -math.inf
     for i in is_stuck.nonzero().flatten().tolist():
@@ -185,5 +198,5 @@ def end_here(ended: Ended, beams: Beams, i: int) -> None:
     """Stores the unfinished outputs of the ``i``-th sentence as they are, without ``<eos>``."""
     for place, log_prob in enumerate(beams.scores[i].tolist()):
         if log_prob > -math.inf:
-            tokens = beams.output(i * beams.scores.shape[1] + place)
+            tokens = beams.output(i, place)
             ended.add(tokens, log_prob, len(tokens))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .beam_search import beam_search, length_normaliser
+from .diverse_beam_search import diverse_beam_search
 from .greedy_search import greedy_search
 from .sampling import sample_search
 from .search import Constraint, Hypothesis, SearchState, Step
@@ -27,6 +28,7 @@ __all__ = [
     "Step",
     "all_of",
     "beam_search",
+    "diverse_beam_search",
     "greedy_decode",
     "greedy_search",
     "length_normaliser",
