@@ -13,6 +13,7 @@ from .beam_search import beam_search, length_normaliser
 from .diverse_beam_search import diverse_beam_search
 from .greedy_search import greedy_search
 from .sampling import sample_search
+from .scoring import PairScores, score
 from .search import Constraint, Hypothesis, SearchState, Step
 from .search_rules import ForbiddenTokens, ForcedPrefix, MinimumLength, NoRepeatNgram, all_of
 from .sequence_to_sequence import SequenceToSequence
@@ -24,6 +25,7 @@ __all__ = [
     "Hypothesis",
     "MinimumLength",
     "NoRepeatNgram",
+    "PairScores",
     "SearchState",
     "Step",
     "all_of",
@@ -33,6 +35,7 @@ __all__ = [
     "greedy_search",
     "length_normaliser",
     "sample_search",
+    "score",
 ]
 
 

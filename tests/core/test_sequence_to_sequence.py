@@ -4,7 +4,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parity import assert_near, shake
+from parity import assert_near
+from small_models import (
+    BOS,
+    EOS,
+    MAX_LEN,
+    PAD,
+    SRC_WORDS,
+    TGT_WORDS,
+    UNK,
+    chatty,
+    column,
+    model_of,
+    together,
+)
 from torch import Tensor
 
 from core.config import TransformerConfig
@@ -15,55 +28,6 @@ law = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 orders = st.booleans()  # norm_first
 source_lengths = st.lists(st.integers(1, 6), min_size=2, max_size=4)
-
-UNK, PAD, BOS, EOS = SpecialIds()
-SRC_WORDS, TGT_WORDS, MAX_LEN = 11, 13, 12
-
-
-def model_of(
-    seed: int,
-    norm_first: bool = True,
-    *,
-    tie_output: bool = True,
-    special: SpecialIds = SpecialIds(),
-    max_len: int = MAX_LEN,
-) -> SequenceToSequence:
-    """A small model with random biases and norms; dropout is on, but in evaluation."""
-    torch.manual_seed(seed)
-    config = TransformerConfig(
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=1,
-        num_decoder_layers=2,
-        dim_feedforward=17,
-        dropout=0.5,
-        norm_first=norm_first,
-        max_len=max_len,
-    )
-    model = SequenceToSequence(
-        SRC_WORDS,
-        TGT_WORDS,
-        config,
-        share_embeddings=False,
-        tie_output=tie_output,
-        special=special,
-    ).eval()
-    shake(model)
-    return model
-
-
-def column(length: int, words: int) -> Tensor:
-    """``[length, 1]``: random words, no special token among them."""
-    return torch.randint(4, words, (length, 1))
-
-
-def together(columns: list[Tensor], *, extra: int = 0) -> Tensor:
-    """``[S, B]``: the columns side by side, padded to the longest and ``extra`` places beyond."""
-    batch = torch.full((max(map(len, columns)) + extra, len(columns)), PAD)
-    for i, one in enumerate(columns):
-        batch[: len(one), i] = one[:, 0]
-    return batch
-
 
 # Forward
 
@@ -279,15 +243,6 @@ class Uncached:
         state.history = torch.cat([state.history, tokens.unsqueeze(0)])
         beams = len(tokens) // state.src.shape[1]
         return state.model(state.src.repeat_interleave(beams, dim=1), state.history)[-1]
-
-
-def chatty(seed: int, norm_first: bool) -> SequenceToSequence:
-    """A model whose outputs differ in words and length: most random ones repeat one word."""
-    model = model_of(seed, norm_first, tie_output=False)
-    with torch.no_grad():
-        model.generator.weight.mul_(4.0)
-        model.generator.bias[EOS] += 1.0
-    return model
 
 
 def search(
