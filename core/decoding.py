@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .beam_search import beam_search, length_normaliser
 from .diverse_beam_search import diverse_beam_search
+from .ensemble import Ensemble
 from .greedy_search import greedy_search
 from .sampling import sample_search
 from .scoring import PairScores, score
@@ -20,6 +21,7 @@ from .sequence_to_sequence import SequenceToSequence
 
 __all__ = [
     "Constraint",
+    "Ensemble",
     "ForbiddenTokens",
     "ForcedPrefix",
     "Hypothesis",

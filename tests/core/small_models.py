@@ -1,4 +1,4 @@
-"""Small random encoder-decoder models, and batches for them."""
+"""Small random encoder-decoder models, batches for them, and decoding without a cache."""
 
 import torch
 from parity import shake
@@ -63,3 +63,22 @@ def chatty(seed: int, norm_first: bool) -> SequenceToSequence:
         model.generator.weight.mul_(4.0)
         model.generator.bias[EOS] += 1.0
     return model
+
+
+class Uncached:
+    """A search state without any cache: the whole prefix through ``forward`` at every step."""
+
+    def __init__(self, model: SequenceToSequence, src: Tensor) -> None:
+        self.model, self.src = model, src
+        self.history = torch.empty(0, src.shape[1], dtype=torch.long)
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        self.history = self.history[:, rows]
+        if sentences is not None:
+            self.src = self.src[:, sentences]
+
+    @staticmethod
+    def step(tokens: Tensor, state: "Uncached") -> Tensor:
+        state.history = torch.cat([state.history, tokens.unsqueeze(0)])
+        beams = len(tokens) // state.src.shape[1]
+        return state.model(state.src.repeat_interleave(beams, dim=1), state.history)[-1]

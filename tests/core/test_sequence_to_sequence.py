@@ -13,6 +13,7 @@ from small_models import (
     SRC_WORDS,
     TGT_WORDS,
     UNK,
+    Uncached,
     chatty,
     column,
     model_of,
@@ -224,25 +225,6 @@ def test_selected_rows_go_on_as_their_histories(
 
 
 # Searches over a real model
-
-
-class Uncached:
-    """The same searches without any cache: the whole prefix through ``forward`` at every step."""
-
-    def __init__(self, model: SequenceToSequence, src: Tensor) -> None:
-        self.model, self.src = model, src
-        self.history = torch.empty(0, src.shape[1], dtype=torch.long)
-
-    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        self.history = self.history[:, rows]
-        if sentences is not None:
-            self.src = self.src[:, sentences]
-
-    @staticmethod
-    def step(tokens: Tensor, state: "Uncached") -> Tensor:
-        state.history = torch.cat([state.history, tokens.unsqueeze(0)])
-        beams = len(tokens) // state.src.shape[1]
-        return state.model(state.src.repeat_interleave(beams, dim=1), state.history)[-1]
 
 
 def search(
