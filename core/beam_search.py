@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .config import check
 from .search import Constraint, Hypothesis, SearchState, Step, mask_forbidden
 from .sequence_to_sequence import SpecialIds
 
@@ -35,9 +36,11 @@ def beam_search(
         For each sentence 1 to ``beam_size`` hypotheses, the best first. Outputs that reach the
         length limit end there and are ranked with the others. Outputs that every token is forbidden
         to follow are dropped, but end there if nothing else is left of their sentence.
+
+    Raises:
+        ConfigError: a ``beam_size`` below 1.
     """
-    if beam_size < 1:
-        raise ValueError(f"beam_size is at least 1, not {beam_size}")
+    check(beam_size >= 1, "beam_size", beam_size, "at least 1")
     ended = [Ended(beam_size, length_penalty, limit) for limit in max_lengths.tolist()]
     beams = Beams(len(ended), special.bos, max_lengths.device)
     while len(beams.sentences) > 0:

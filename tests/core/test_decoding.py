@@ -25,6 +25,7 @@ from torch import Tensor
 from core import decoding
 from core.beam_search import Ended
 from core.decoding import beam_search, length_normaliser
+from core.errors import ConfigError
 
 law = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -212,7 +213,7 @@ def test_fewer_outputs_than_beams() -> None:
 
 
 def test_a_beam_of_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="beam_size is at least 1, not 0"):
+    with pytest.raises(ConfigError, match="beam_size must be at least 1, not 0"):
         beam(TRAP, beam_size=0)
 
 
