@@ -10,6 +10,7 @@ Everything is sequence-first: token ids are ``[S, B]``, states ``[S, B, D]``, lo
 A boolean mask is True where attention is *blocked*; a float mask is added to the scores.
 
 Reading order: ``masks`` -> ``attention`` -> ``transformer`` -> ``embedding`` ->
-``sequence_to_sequence`` -> ``search`` -> ``greedy_search`` -> ``beam_search`` -> ``decoding`` ->
-``schedule`` -> ``loss`` -> ``training`` -> ``run`` -> ``checkpoint``.
+``sequence_to_sequence`` -> ``search`` -> ``greedy_search`` -> ``beam_search`` -> ``decoding``, the
+door to these and all other searches -> ``schedule`` -> ``loss`` -> ``training`` -> ``run`` ->
+``checkpoint``.
 """

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .attention_weights import AttentionWeights, recorded_weights, stack_weights
 from .config import TransformerConfig
 from .embedding import PositionalEncoding, TokenEmbedding
 from .masks import generate_square_subsequent_mask, padding_mask
@@ -153,3 +154,24 @@ class SequenceToSequence(nn.Module):
         )
         state.length += 1
         return self.generator(x.squeeze(0))
+
+    @torch.no_grad()
+    def attention_weights(self, src: Tensor, tgt: Tensor) -> AttentionWeights:
+        """What every head of every layer attends to, for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
+
+        ``tgt`` is as in :meth:`forward`. The model must be in evaluation mode, or dropout takes
+        weights away. It is not for several threads at once on one model.
+        """
+        encoder, decoder = self.transformer.encoder.layers, self.transformer.decoder.layers
+        src_is_pad, tgt_is_pad = (padding_mask(ids, self.special.pad) for ids in (src, tgt))
+        with (
+            recorded_weights(encoder, "self_attn") as of_encoder,
+            recorded_weights(decoder, "self_attn") as of_decoder,
+            recorded_weights(decoder, "multihead_attn") as of_cross,
+        ):
+            self.decode(tgt, self.encode(src))
+        return AttentionWeights(
+            encoder=stack_weights(of_encoder, src_is_pad),
+            decoder=stack_weights(of_decoder, tgt_is_pad),
+            cross=stack_weights(of_cross, tgt_is_pad),
+        )
