@@ -16,6 +16,10 @@ from .greedy_search import search_one_by_one
 from .search import Constraint, Hypothesis, SearchState, Step
 from .sequence_to_sequence import SpecialIds
 
+_UNIFORM_BITS = 24
+# The product of a weight and a random number must fit into 63 bits.
+_WEIGHT_BITS = 38
+
 
 def sample_search(
     step: Step,
@@ -107,13 +111,14 @@ def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
     """One token ``[R]`` for each row of ``probabilities`` ``[R, V]``, by inversion.
 
     It is the first token at which the cumulated probability, in the order of the vocabulary,
-    exceeds the row's number ``uniform`` ``[R]`` in [0, 1). An improbable token never comes: its
-    cumulated probability is that of the one before it.
+    exceeds the row's number ``uniform`` ``[R]``, one of :func:`uniform_numbers`. A token of no
+    probability never comes.
     """
-    cumulated = probabilities.cumsum(dim=-1)
-    total = cumulated[:, -1]
-    # Below the total even where the product is rounded up to it.
-    threshold = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
+    # In whole numbers, whose sum is the same in any order: where a sum of floats is rounded, a
+    # device that adds in parallel would give impossible tokens a little room.
+    cumulated = (probabilities * float(1 << _WEIGHT_BITS)).long().cumsum(dim=-1)
+    chance = (uniform * float(1 << _UNIFORM_BITS)).long()
+    threshold = (chance * cumulated[:, -1]) >> _UNIFORM_BITS
     tokens = torch.searchsorted(cumulated, threshold.unsqueeze(1), right=True).squeeze(1)
     return tokens.clamp(max=probabilities.shape[1] - 1)
 
@@ -122,11 +127,11 @@ def uniform_numbers(seed: int, sentence_numbers: Tensor, place: int) -> Tensor:
     """Random numbers in [0, 1), ``[R]``, float32: a hash of seed, sentence ``[R]`` and place.
 
     Each of the three moves the counter of SplitMix64 (Steele, Lea and Flood 2014), whose
-    output is the start for the next; the highest 24 bits make the number.
+    output is the start for the next; the highest 24 bits, all that float32 holds, make the number.
     """
     start = torch.zeros_like(sentence_numbers, dtype=torch.int64)
     hashed = _mix(_mix(_mix(start, seed), sentence_numbers), place)
-    return _shift_right(hashed, 40).float() * 2.0**-24
+    return _shift_right(hashed, 64 - _UNIFORM_BITS).float() * 2.0**-_UNIFORM_BITS
 
 
 def _is_cut(logits: Tensor, top_k: int, top_p: float) -> Tensor:
@@ -139,8 +144,6 @@ def _is_cut(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     if top_p < 1.0:
         shares = ranked.masked_fill(is_cut, -math.inf).softmax(dim=-1)
         is_cut |= shares.cumsum(dim=-1) - shares >= top_p
-        # Rounding may not take the best.
-        is_cut[:, 0] = False
     return torch.empty_like(is_cut).scatter_(1, order, is_cut)
 
 

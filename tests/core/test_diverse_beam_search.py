@@ -21,7 +21,9 @@ from search_tables import (
 )
 from torch import Tensor
 
+from core.beam_search import Beams
 from core.decoding import Hypothesis, diverse_beam_search
+from core.diverse_beam_search import _choose
 from core.errors import ConfigError
 
 law = settings(max_examples=30, deadline=None, derandomize=True)
@@ -56,12 +58,18 @@ def test_groups_differ_where_plain_beams_do_not() -> None:
     assert [one.score for one in found] == [one.log_prob for one in found]
 
 
-@pytest.mark.parametrize(("diversity", "expected"), [(1.38, ["aa", "ab"]), (1.39, ["aa", "b"])])
-def test_the_penalty_is_in_natural_logarithms(diversity: float, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("diversity", "expected", "shares"),
+    [(1.38, ["aa", "ab"], [0.48, 0.32]), (1.39, ["aa", "b"], [0.48, 0.2])],
+)
+def test_the_penalty_is_in_natural_logarithms(
+    diversity: float, expected: list[str], shares: list[float]
+) -> None:
     """ln (0.8 / 0.2) is 1.386. Below it both groups take "a", and part at the second word, where
-    ln (0.6 / 0.4) is 0.405."""
+    ln (0.6 / 0.4) is 0.405; a word that came in spite of its penalty is not rated by it."""
     (found,) = diverse(ONE_BEGINNING, beam_size=2, groups=2, diversity=diversity)
     assert texts(found) == expected
+    assert probabilities(found) == pytest.approx(shares)
 
 
 def test_every_group_before_counts() -> None:
@@ -116,6 +124,17 @@ def test_a_finished_group_is_avoided_no_more() -> None:
     }
     (found,) = diverse(table, beam_size=2, groups=2, diversity=1.0)
     assert texts(found) == ["a", "bac"]
+
+
+def test_what_fills_empty_rows_is_no_choice() -> None:
+    """The first group holds no output any more. Whatever stands in its rows, even if it is every
+    word but one, leaves the second group as free as if it were alone."""
+    beams = Beams(2, bos=2, device=torch.device("cpu"))
+    beams.scores = torch.tensor([[-math.inf] * 4, [0.0] + [-math.inf] * 3])
+    totals = beams.scores.unsqueeze(2) + torch.tensor([0.1, 0.3, 0.24, 0.2, 0.16]).log()
+    candidates, chosen = _choose(beams, totals, size=4, groups=2, diversity=9.0, eos=3)
+    assert candidates.tokens[1, :5].tolist() == [1, 2, 3, 4, 0]
+    assert chosen.tokens[1].tolist() == [1, 2, 4, 0]
 
 
 # Laws

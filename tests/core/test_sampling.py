@@ -147,9 +147,18 @@ def test_top_p_counts_at_its_temperature() -> None:
     assert kept(sampling_probabilities(logits, temperature=1.0, top_p=0.5)) == {1, 3}
 
 
-def test_nothing_improbable_is_drawn_from_either_end_of_chance() -> None:
-    probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).expand(2, -1)
-    assert draw(probabilities, torch.tensor([0.0, 1.0 - 2.0**-24])).tolist() == [1, 3]
+@law
+@given(seed=seeds)
+def test_no_chance_draws_what_has_no_probability(seed: int) -> None:
+    """From either end of [0, 1), with impossible tokens first, between and last."""
+    torch.manual_seed(seed)
+    weights = torch.rand(50, 400)
+    weights[:, ::2] = 0.0
+    weights[:, -9:] = 0.0
+    probabilities = weights / weights.sum(dim=1, keepdim=True)
+    first, last = (draw(probabilities, torch.full((50,), u)) for u in (0.0, 1.0 - 2.0**-24))
+    assert (first == 1).all()
+    assert (last == 389).all()
 
 
 def test_an_impossible_row_is_no_nan() -> None:
