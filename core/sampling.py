@@ -136,15 +136,21 @@ def uniform_numbers(seed: int, sentence_numbers: Tensor, place: int) -> Tensor:
 
 def _is_cut(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     """``[R, V]``, True for the tokens that ``top_k`` and then ``top_p`` take away."""
-    # Stable, so that equal logits stand in the order of their ids on every machine.
-    ranked, order = logits.sort(dim=-1, descending=True, stable=True)
-    is_cut = torch.zeros_like(ranked, dtype=torch.bool)
     if top_k > 0:
-        is_cut[:, top_k:] = True
+        ranked = logits.topk(min(top_k, logits.shape[1]), dim=-1).values
+    else:
+        ranked = logits.sort(dim=-1, descending=True).values
+    room = torch.full_like(ranked[:, :1], ranked.shape[1], dtype=torch.long)
     if top_p < 1.0:
-        shares = ranked.masked_fill(is_cut, -math.inf).softmax(dim=-1)
-        is_cut |= shares.cumsum(dim=-1) - shares >= top_p
-    return torch.empty_like(is_cut).scatter_(1, order, is_cut)
+        shares = ranked.softmax(dim=-1)
+        room = (shares.cumsum(dim=-1) - shares < top_p).sum(dim=-1, keepdim=True).clamp(min=1)
+    smallest = ranked.gather(1, room - 1)
+    # Of those that are equal to the last that stays, as many as there is room for, by their ids: a
+    # ranking would have them in another order on another machine.
+    is_tied = logits == smallest
+    is_above = logits > smallest
+    room = room - is_above.sum(dim=-1, keepdim=True)
+    return ~(is_above | (is_tied & (is_tied.cumsum(dim=-1) <= room)))
 
 
 _GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)

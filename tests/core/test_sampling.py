@@ -115,7 +115,10 @@ def test_top_k_keeps_the_k_best() -> None:
 
 
 def test_of_equally_probable_tokens_the_first_stay() -> None:
-    assert kept(sampling_probabilities(log(0.1, 0.3, 0.3, 0.3), top_k=2)) == {1, 2}
+    logits = log(0.1, 0.3, 0.3, 0.3)
+    assert kept(sampling_probabilities(logits, top_k=2)) == {1, 2}
+    assert kept(sampling_probabilities(logits, top_p=0.5)) == {1, 2}
+    assert kept(sampling_probabilities(log(0.2, 0.2, 0.4, 0.2), top_k=2)) == {0, 2}
 
 
 @pytest.mark.parametrize(
