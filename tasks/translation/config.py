@@ -55,11 +55,12 @@ def tiny() -> TranslationConfig:
 
 
 def laptop() -> TranslationConfig:
-    """The default: an hour on two cores for a corpus of the size of Multi30k."""
+    """The default, as the model that ships was trained: an hour of one core, in bf16."""
     return TranslationConfig(
-        model=TransformerConfig(dropout=0.2),
-        data=TranslationData(bpe_dropout=0.1),
-        train=TrainConfig(epochs=30),
+        model=TransformerConfig(dropout=0.15),
+        data=TranslationData(max_tokens=80),
+        train=TrainConfig(epochs=16, schedule="cosine", warmup_steps=800),
+        generation=GenerationConfig(length_penalty=1.4),
     )
 
 
