@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.config import EncoderConfig, TrainConfig, check, check_choice
 from data.codec import CodecConfig
+from tasks.presets import PAPER_TRAINING
 
 CONCAT_TYPES = ("sum", "avg", "last")
 TEXT_COLUMNS = ("title", "description")
@@ -103,9 +104,7 @@ def paper() -> ClassificationConfig:
             norm_first=False,
         ),
         data=ClassificationData(vocab_size=37000),
-        train=TrainConfig(
-            epochs=10, batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0
-        ),
+        train=replace(PAPER_TRAINING, epochs=10),
     )
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
+from tasks.presets import (
+    PAPER_GENERATION,
+    PAPER_TRAINING,
+    PAPER_TRANSFORMER,
+    TINY_TRAINING,
+    TINY_TRANSFORMER,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +46,8 @@ class CoupletConfig:
 def tiny() -> CoupletConfig:
     """Seconds on any machine: for tests and first steps."""
     return CoupletConfig(
-        model=TransformerConfig(
-            d_model=32,
-            nhead=4,
-            num_encoder_layers=1,
-            num_decoder_layers=1,
-            dim_feedforward=64,
-            max_len=64,
-        ),
-        train=TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0),
+        model=replace(TINY_TRANSFORMER, max_len=64),
+        train=TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
 
@@ -76,19 +76,7 @@ def laptop() -> CoupletConfig:
 
 def paper() -> CoupletConfig:
     """The base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
-    return CoupletConfig(
-        model=TransformerConfig(
-            d_model=512,
-            nhead=8,
-            num_encoder_layers=6,
-            num_decoder_layers=6,
-            dim_feedforward=2048,
-            dropout=0.1,
-            norm_first=False,
-        ),
-        train=TrainConfig(batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0),
-        generation=GenerationConfig(beam_size=4, length_penalty=0.6),
-    )
+    return CoupletConfig(model=PAPER_TRANSFORMER, train=PAPER_TRAINING, generation=PAPER_GENERATION)
 
 
 PRESETS = {"default": laptop, "tiny": tiny, "paper": paper}

@@ -6,6 +6,13 @@ from dataclasses import dataclass, field
 
 from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
 from data.codec import CodecConfig
+from tasks.presets import (
+    PAPER_GENERATION,
+    PAPER_TRAINING,
+    PAPER_TRANSFORMER,
+    TINY_TRAINING,
+    TINY_TRANSFORMER,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +48,9 @@ class TranslationConfig:
 def tiny() -> TranslationConfig:
     """Seconds on any machine: for tests and first steps."""
     return TranslationConfig(
-        model=TransformerConfig(
-            d_model=32,
-            nhead=4,
-            num_encoder_layers=1,
-            num_decoder_layers=1,
-            dim_feedforward=64,
-        ),
+        model=TINY_TRANSFORMER,
         data=TranslationData(vocab_size=300),
-        train=TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0),
+        train=TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
 
@@ -67,20 +68,10 @@ def laptop() -> TranslationConfig:
 def paper() -> TranslationConfig:
     """The base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
     return TranslationConfig(
-        model=TransformerConfig(
-            d_model=512,
-            nhead=8,
-            num_encoder_layers=6,
-            num_decoder_layers=6,
-            dim_feedforward=2048,
-            dropout=0.1,
-            norm_first=False,
-        ),
+        model=PAPER_TRANSFORMER,
         data=TranslationData(vocab_size=37000),
-        train=TrainConfig(batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0),
-        generation=GenerationConfig(
-            beam_size=4, length_penalty=0.6, max_length_ratio=1.0, max_length_extra=50
-        ),
+        train=PAPER_TRAINING,
+        generation=PAPER_GENERATION,
     )
 
 
