@@ -22,7 +22,6 @@ from torch import nn
 from . import schedule
 from .checkpoint import WEIGHTS_FILE, load_weights
 from .config import TrainConfig
-from .device import autocast, choose_device
 from .errors import Interrupted, UserError
 from .progress import Progress, say
 from .run import (
@@ -46,8 +45,6 @@ __all__ = [
     "Metrics",
     "TrainingData",
     "TrainingState",
-    "autocast",
-    "choose_device",
     "fit",
     "is_better",
     "make_schedule",

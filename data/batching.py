@@ -48,6 +48,11 @@ def bucket_by_length(
     return batches
 
 
+def epoch_seed(seed: int, epoch: int) -> int:
+    """The seed of one epoch's random choices: another for every epoch of every run."""
+    return seed * 100_003 + epoch
+
+
 def pad_sequence(sequences: Sequence[Sequence[int]], pad_id: int = PAD_ID) -> Tensor:
     """Stack `B` sequences of ids as the columns of a LongTensor `[S, B]`, padded at the end."""
     longest = max(map(len, sequences), default=0)

@@ -13,7 +13,7 @@ from core.loss import label_smoothed_cross_entropy, linear_cross_entropy
 from core.progress import say
 from core.sequence_to_sequence import SequenceToSequence
 from core.training import LossFunction
-from data.batching import bucket_by_length, pad_sequence
+from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 
 Pair = tuple[list[int], list[int]]
@@ -43,7 +43,7 @@ class PairData:
         # One more on each side: the source ends in <eos>, the target begins with <bos>.
         lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
         batches = bucket_by_length(
-            lengths, batch_tokens=self._batch_tokens, seed=self._seed * 100_003 + epoch
+            lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
         )
         return [[pairs[i] for i in batch] for batch in batches]
 

@@ -12,7 +12,7 @@ from torch import Tensor, tensor
 from core.errors import CorpusError
 from core.files import write_text
 from core.progress import say
-from data.batching import bucket_by_length, pad_sequence
+from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.codec import TextCodec
 from data.readers import Row, read_labelled_csv, read_lines
 from data.tokenizers import seed_dropout
@@ -177,7 +177,7 @@ class TextData:
         ]
         lengths = [(max(len(ids), self._pad_to),) for ids, _ in examples]
         batches = bucket_by_length(
-            lengths, batch_tokens=self._batch_tokens, seed=self._seed * 100_003 + epoch
+            lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
         )
         return [[examples[i] for i in batch] for batch in batches]
 
@@ -188,7 +188,7 @@ class TextData:
     def _encode(self, epoch: int) -> Sequence[list[int]]:
         if self._config.bpe_dropout == 0.0:
             return self._plain
-        seed_dropout(self._seed * 100_003 + epoch)
+        seed_dropout(epoch_seed(self._seed, epoch))
         dropout = self._config.bpe_dropout
         return [encode(self._codec, text, dropout=dropout) for text in self._texts]
 

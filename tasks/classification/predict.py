@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from core.checkpoint import WEIGHTS_FILE, load_weights
+from core.device import choose_device
 from core.errors import CheckpointError, CorpusError
-from core.training import choose_device
 from data.batching import bucket_by_length, pad_sequence
 from data.codec import TextCodec
 from tasks.classification.config import ClassificationConfig

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from core.checkpoint import WEIGHTS_FILE, load_weights
-from core.training import choose_device
+from core.device import choose_device
 from data.codec import TextCodec
 from tasks.couplet.config import CoupletConfig
 from tasks.couplet.dataset import TOKENIZER

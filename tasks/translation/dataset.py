@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import CorpusError
+from data.batching import epoch_seed
 from data.codec import TextCodec
 from data.readers import read_parallel
 from data.tokenizers import seed_dropout
@@ -82,7 +83,7 @@ class LoadEnglishGermanDataset:
         def encode(epoch: int) -> list[Pair]:
             if dropout == 0.0:
                 return pairs
-            seed_dropout(seed * 100_003 + epoch)
+            seed_dropout(epoch_seed(seed, epoch))
             others = [self._encode(source, target, dropout) for source, target in sentences]
             # Dropout makes more pieces of a sentence, which may be too many.
             return [

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from core.checkpoint import WEIGHTS_FILE, load_weights
-from core.training import choose_device
+from core.device import choose_device
 from data.codec import TextCodec
 from tasks.folders import model_folder, read_config
 from tasks.generation import DEFAULT_BATCH_TOKENS, generate

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tiny_runs import CPU
 
+from core.device import autocast, choose_device
 from core.errors import UserError
-from core.training import autocast, choose_device
 
 
 def test_devices_by_name() -> None:
