@@ -235,6 +235,40 @@ def evaluate(
 
 
 @main.command()
+@click.argument("checkpoints", metavar="CHECKPOINT...", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The new checkpoint.")
+@click.option("--best", type=click.IntRange(min=2), metavar="K", help="Of a run: the K best.")
+@click.option(
+    "--last", type=click.IntRange(min=2), metavar="K", help="Of a run: the last K it has kept."
+)
+def average(checkpoints: tuple[Path, ...], out: Path, best: int | None, last: int | None) -> None:
+    """Average the weights of several checkpoints into a new one.
+
+    A CHECKPOINT is a folder, or the weights of one epoch that a run has kept. With --best or --last
+    it is the one folder of a run, which keeps as many of its best epochs as train.average says. All
+    must be of one task, configuration and vocabulary.
+
+    \b
+        average runs/a runs/b --out runs/mean
+        average runs/a/training/epoch-003.safetensors runs/a --out runs/mean
+        average runs/a --best 3 --out runs/mean
+    """
+    if best and last:
+        raise click.UsageError("--best and --last exclude each other.")
+    if (best or last) and len(checkpoints) > 1:
+        raise click.UsageError("--best and --last take the epochs of one run.")
+    from tasks import averaging
+
+    if best:
+        checkpoints = tuple(averaging.best_epochs(checkpoints[0], best))
+    elif last:
+        checkpoints = tuple(averaging.last_epochs(checkpoints[0], last))
+    averaging.average(checkpoints, out)
+    names = ", ".join(map(str, checkpoints))
+    print_results(f"{out}: the mean of {names}; not measured\n")
+
+
+@main.command()
 @model_option
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The new folder.")
 @click.option(
@@ -399,8 +433,7 @@ def saved_config(task: str, folder: Path, assignments: tuple[str, ...]) -> Any:
     """The configuration of the run in ``folder``, with ``assignments`` applied."""
     from tasks.folders import read_config
 
-    config_class = type(registry.module(task, "config").PRESETS["default"]())
-    return override(read_config(folder, task, config_class), assignments)
+    return override(read_config(folder, task, registry.config_class(task)), assignments)
 
 
 def about_model(folder: Path) -> dict[str, Any]:

@@ -129,15 +129,25 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for path in paths:
         tensors = load_tensors(path)
-        if total and _shapes(tensors) != _shapes(total):
-            raise CheckpointError(f"{path}: not the weights of the same model as {paths[0]}")
+        if total and (difference := _difference(total, tensors)):
+            raise CheckpointError(
+                f"{path}: not the weights of the same model as {paths[0]}: {difference}"
+            )
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in tensors.items()}
+def _difference(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str:
+    """The first name that only one side has, or has in another shape; "" if there is none."""
+    for name in sorted(ours.keys() | theirs.keys()):
+        if name not in theirs:
+            return f"it has no {name}"
+        if name not in ours:
+            return f"it alone has {name}"
+        if ours[name].shape != theirs[name].shape:
+            return f"{name} is {list(theirs[name].shape)}, not {list(ours[name].shape)}"
+    return ""
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

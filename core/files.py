@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,6 +53,29 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Yield the path of an empty temporary folder beside `path`; it becomes `path` on a clean exit.
+
+    If the body raises, the temporary folder is gone with all that is in it. Missing parent folders
+    are made.
+
+    Raises:
+        UserError: the folder cannot be written, or there is something at `path` already.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name[:40]}-{secrets.token_hex(6)}")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        temporary.rename(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

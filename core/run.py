@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -178,7 +179,7 @@ class Run:
         value = metrics[self.metric]
         if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
-            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=self._disk_dtype())
+            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
         self._keep_candidate(value)
         write_text(self.folder / HISTORY_FILE, _as_csv(state.history))
         state.begin_epoch(state.epoch + 1)
@@ -205,7 +206,7 @@ class Run:
             f"(best epoch: {state.best:.4g})"
         )
         if is_better(self.metric, value, state.best):
-            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=self._disk_dtype())
+            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
             state.averaged = epochs
 
     def save(self) -> None:
@@ -233,9 +234,7 @@ class Run:
         if not path.is_file():
             raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
         tensors = load_tensors(path)
-        if "numbers" not in tensors:
-            raise CheckpointError(f"{path}: not a training state")
-        numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
+        numbers = _numbers_of(path, tensors)
         self._check_settings(path, numbers["train"])
         copy_into(self.model, _below("model", tensors), path)
         for name, parameter in self.model.named_parameters():
@@ -276,7 +275,7 @@ class Run:
                 )
 
     def _candidate(self, epoch: int) -> Path:
-        return self.folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
+        return epoch_file(self.folder, epoch)
 
     def _keep_candidate(self, value: float) -> None:
         if self.config.average < 2 or math.isnan(value):
@@ -295,8 +294,26 @@ class Run:
             if path not in kept:
                 path.unlink()
 
-    def _disk_dtype(self) -> torch.dtype | None:
-        return torch.float16 if self.config.weights_on_disk == "fp16" else None
+
+def disk_dtype(config: TrainConfig) -> torch.dtype | None:
+    """The type of a finished model's weights on disk; None: the one they have."""
+    return torch.float16 if config.weights_on_disk == "fp16" else None
+
+
+def epoch_file(folder: Path, epoch: int) -> Path:
+    """Where the run in ``folder`` keeps the weights of ``epoch``, if they are among its best."""
+    return folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
+
+
+def kept_epochs(folder: Path) -> list[int]:
+    """The epochs whose weights the run in ``folder`` has kept (``train.average``), the best first.
+
+    Raises:
+        CheckpointError: there is no training state, or it is damaged.
+    """
+    path = folder / STATE_FOLDER / STATE_FILE
+    numbers = _numbers_of(path, load_tensors(path))
+    return [epoch for _, epoch in numbers["state"]["candidates"]]
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:
@@ -308,6 +325,14 @@ def is_better(metric: str, new: float, old: float | None) -> bool:
 
 def _falls(metric: str) -> bool:
     return metric.endswith(("loss", "perplexity"))
+
+
+def _numbers_of(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What is no tensor in the training state at ``path``, whose ``tensors`` these are."""
+    if "numbers" not in tensors:
+        raise CheckpointError(f"{path}: not a training state")
+    numbers: dict[str, Any] = json.loads(tensors["numbers"].numpy().tobytes())
+    return numbers
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

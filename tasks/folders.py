@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from core.config import from_mapping, to_mapping
 from core.errors import CheckpointError, ConfigError, UserError
-from core.files import read_json, write_json
+from core.files import read_json, reason_of, write_json
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.json"
+TEXT_FILES = ("vocabulary*.txt", "sentencepiece*.model", "classes.txt")
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).resolve().parent.parent / "data" / "pretrained"
 
@@ -80,6 +81,19 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
     if not isinstance(metrics, dict):
         raise CheckpointError(f"{path}: not the metrics of a checkpoint")
     return metrics
+
+
+def text_files(folder: Path) -> dict[str, bytes]:
+    """The files that turn text into ids and back, or numbers into names of classes, by name.
+
+    Raises:
+        CheckpointError: one cannot be read.
+    """
+    paths = sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
+    try:
+        return {path.name: path.read_bytes() for path in paths}
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: cannot read: {reason_of(error)}") from error
 
 
 def headline(metrics: Mapping[str, Any]) -> str:

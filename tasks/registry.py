@@ -7,11 +7,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.config import check_choice, from_mapping, override, to_mapping
 from core.errors import ConfigError
 from core.files import reason_of
+
+if TYPE_CHECKING:
+    from torch import nn
 
 TASKS = ("translation", "classification", "couplet")
 
@@ -35,9 +38,18 @@ def load_predictor(task: str, folder: Path | None, *, device: str) -> Callable[.
 
     Each result has a ``record()`` for JSON.
     """
-    class_name, method = PREDICTORS[task]
-    predictor = getattr(module(task, "predict"), class_name).load(folder, device=device)
-    return getattr(predictor, method)
+    return getattr(_predictor(task, folder, device), PREDICTORS[task][1])
+
+
+def load_model(task: str, folder: Path, *, device: str) -> nn.Module:
+    """The model in ``folder``, with its weights."""
+    model: nn.Module = _predictor(task, folder, device).model
+    return model
+
+
+def config_class(task: str) -> type[Any]:
+    """The class of the task's configurations."""
+    return type(module(task, "config").PRESETS["default"]())
 
 
 def make_config(
@@ -54,6 +66,10 @@ def make_config(
     if config_file is not None:
         config = _merge_file(config, config_file)
     return override(config, assignments)
+
+
+def _predictor(task: str, folder: Path | None, device: str) -> Any:
+    return getattr(module(task, "predict"), PREDICTORS[task][0]).load(folder, device=device)
 
 
 def _merge_file(config: Any, path: Path) -> Any:

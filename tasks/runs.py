@@ -157,13 +157,18 @@ def commit_of(folder: Path) -> str | None:
     return described.stdout.strip()
 
 
-def _how(task: str, config: TaskConfig, data: Path, device: torch.device) -> dict[str, Any]:
-    """What it takes to have the run again."""
+def command_line() -> str:
+    """The command that is running, as one would type it."""
     program = Path(sys.argv[0]).name
     command = ["python", program] if program.endswith(".py") else [program]
+    return shlex.join([*command, *sys.argv[1:]])
+
+
+def _how(task: str, config: TaskConfig, data: Path, device: torch.device) -> dict[str, Any]:
+    """What it takes to have the run again."""
     return {
         "task": task,
-        "command": shlex.join([*command, *sys.argv[1:]]),
+        "command": command_line(),
         "data": data.name,
         "seed": config.train.seed,
         "commit": commit_of(Path(__file__).resolve().parents[1]),

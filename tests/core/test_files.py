@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.files import atomic_write, read_json, write_json, write_text
+from core.files import atomic_write, new_folder, read_json, write_json, write_text
 
 
 def names_in(folder: Path) -> list[str]:
@@ -67,6 +67,41 @@ def test_a_device_is_not_replaced_by_a_file() -> None:
     with pytest.raises(UserError, match="not a regular file"), atomic_write("/dev/null"):
         pass
     assert not Path("/dev/null").is_file()
+
+
+def test_a_folder_is_there_with_all_that_is_in_it(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder"
+    with new_folder(target) as temporary:
+        (temporary / "a.txt").write_text("a")
+        assert not target.exists()
+    assert names_in(target) == ["a.txt"]
+    assert names_in(target.parent) == ["folder"]
+
+
+def test_an_error_in_the_body_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "folder") as temporary:
+        (temporary / "a.txt").write_text("a")
+        raise ZeroDivisionError
+    assert names_in(tmp_path) == []
+
+
+def test_a_folder_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    """Made meanwhile by another, say."""
+    target = tmp_path / "folder"
+    match = "folder: cannot write"
+    with pytest.raises(UserError, match=match), new_folder(target) as temporary:
+        (temporary / "a.txt").write_text("ours")
+        target.mkdir()
+        (target / "a.txt").write_text("theirs")
+    assert names_in(tmp_path) == ["folder"]
+    assert (target / "a.txt").read_text() == "theirs"
+
+
+def test_a_folder_below_a_file_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "a_file").touch()
+    match = "below: cannot write"
+    with pytest.raises(UserError, match=match), new_folder(tmp_path / "a_file" / "below"):
+        pass
 
 
 def test_json_comes_back_with_its_characters_readable(tmp_path: Path) -> None:
