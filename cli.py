@@ -311,6 +311,37 @@ def serve(host: str, port: int, device: str, threads: int | None, **models: Path
     server.serve(models, host=host, port=port, device=device)
 
 
+@main.group()
+def plot() -> None:
+    """Draw what was measured."""
+
+
+@plot.command()
+@click.argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--output",
+    type=PATH,
+    default=Path("history.png"),
+    show_default=True,
+    metavar="FILE",
+    help="The picture: .png, .svg or .pdf.",
+)
+def history(runs: tuple[Path, ...], output: Path) -> None:
+    """Draw the training curves of one or several runs in one picture.
+
+    A RUN is the folder of a run or a checkpoint, or its history.csv: losses, the task's metrics,
+    learning rate, gradient norm, speed and padding by epoch, a colour for each run.
+
+    \b
+        plot history runs/translation
+        plot history runs/a runs/b --output compared.svg
+    """
+    from tasks.history import draw_histories
+
+    draw_histories(runs, output)
+    print_results(f"{output}\n")
+
+
 @main.command()
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
 def models(is_json: bool) -> None:
