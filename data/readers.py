@@ -4,11 +4,13 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from core.errors import CorpusError
 from core.files import reason_of
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHOLE_NUMBER = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
 
 
@@ -29,12 +31,12 @@ def read_lines(path: str | Path) -> list[str]:
     Raises:
         CorpusError: the file cannot be read, or is not UTF-8 (names the line).
     """
-    # Not str.splitlines: it also splits at U+2028, U+0085 and others, which occur inside sentences
-    # and would shift one side of a parallel corpus against the other.
-    lines = _read_text(Path(path)).split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    return list(iter_lines(path))
+
+
+def iter_lines(path: str | Path) -> Iterator[str]:
+    """What :func:`read_lines` returns, line by line."""
+    return (line.removesuffix("\r") for line in _raw_lines(Path(path)))
 
 
 def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
@@ -43,21 +45,25 @@ def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], li
     Raises:
         CorpusError: unreadable, not UTF-8, no lines, an empty line, or not equally many lines.
     """
-    sides = read_lines(source), read_lines(target)
-    for path, lines in zip((source, target), sides, strict=True):
-        if not lines:
-            raise CorpusError(path, "the file is empty")
-    if len(sides[0]) != len(sides[1]):
-        raise CorpusError(
-            target,
-            f"{len(sides[1]):,} lines, but {source} has {len(sides[0]):,}: "
-            "line n of one must translate line n of the other",
-        )
-    for path, lines in zip((source, target), sides, strict=True):
-        for number, line in enumerate(lines, start=1):
+    sources, targets = zip(*iter_parallel(source, target), strict=True)
+    return list(sources), list(targets)
+
+
+def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
+    """What :func:`read_parallel` returns, pair by pair; errors come when they are reached."""
+    pairs = zip_longest(iter_lines(source), iter_lines(target))
+    number = 0
+    for number, (first, second) in enumerate(pairs, start=1):
+        if first is None or second is None:
+            rest = sum(1 for _ in pairs)
+            counts = [number - 1 if line is None else number + rest for line in (first, second)]
+            raise _not_parallel(source, target, *counts)
+        for path, line in ((source, first), (target, second)):
             if not line.strip():
                 raise CorpusError(path, "empty line: remove it and its pair in the other", number)
-    return sides
+        yield first, second
+    if not number:
+        raise CorpusError(source, "the file is empty")
 
 
 def read_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> list[Row]:
@@ -70,9 +76,14 @@ def read_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> li
     Raises:
         CorpusError: names the file and the line on which the offending row begins.
     """
+    return list(iter_labelled_csv(path, num_classes=num_classes))
+
+
+def iter_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> Iterator[Row]:
+    """What :func:`read_labelled_csv` returns, row by row; errors come when they are reached."""
     path = Path(path)
-    rows: list[Row] = []
     columns: int | None = None
+    is_empty = True
     for line, fields in _csv_records(path):
         if not fields:
             raise CorpusError(path, "empty line", line)
@@ -92,36 +103,55 @@ def read_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> li
         title, description = ("", fields[1]) if columns == 2 else fields[1:]
         if not title.strip() and not description.strip():
             raise CorpusError(path, "the row has no text", line)
-        rows.append(Row(label, title, description))
-    if not rows:
+        yield Row(label, title, description)
+        is_empty = False
+    if is_empty:
         raise CorpusError(path, "the file has no rows")
-    return rows
 
 
-def _read_text(path: Path) -> str:
+def _raw_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their line feeds and without a byte order mark.
+
+    Line feeds alone end a line: U+2028, U+0085 and others, at which `str.splitlines` splits too,
+    occur inside sentences, and would shift one side of a parallel corpus against the other.
+    """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                if raw:
+                    yield _decode(path, number, raw.removesuffix(b"\n"))
     except OSError as error:
         raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
+
+
+def _decode(path: Path, number: int, line: bytes) -> str:
     try:
-        return content.decode("utf-8").removeprefix("\ufeff")
+        return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        byte = content[error.start]
+        byte = line[error.start]
         raise CorpusError(
-            path, f"not valid UTF-8 (byte 0x{byte:02x}): save the file as UTF-8", line
+            path, f"not valid UTF-8 (byte 0x{byte:02x}): save the file as UTF-8", number
         ) from error
+
+
+def _not_parallel(
+    source: str | Path, target: str | Path, sources: int, targets: int
+) -> CorpusError:
+    for path, count in ((source, sources), (target, targets)):
+        if not count:
+            return CorpusError(path, "the file is empty")
+    return CorpusError(
+        target,
+        f"{targets:,} lines, but {source} has {sources:,}: "
+        "line n of one must translate line n of the other",
+    )
 
 
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Each record with the line it begins on."""
-    text = _read_text(path)
-    if (nul := text.find("\0")) >= 0:
-        raise CorpusError(path, "a NUL character: not a text file", text.count("\n", 0, nul) + 1)
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    reader = csv.reader((line + "\n" for line in lines), strict=True)
+    reader = csv.reader(_csv_lines(path), strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -132,6 +162,13 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
             reason = f"not valid CSV: {error} (is a quote not closed?)"
             raise CorpusError(path, reason, line) from error
         yield line, fields
+
+
+def _csv_lines(path: Path) -> Iterator[str]:
+    for number, line in enumerate(_raw_lines(path), start=1):
+        if "\0" in line:
+            raise CorpusError(path, "a NUL character: not a text file", number)
+        yield line + "\n"
 
 
 def _label(path: Path, line: int, field: str, num_classes: int | None) -> int:

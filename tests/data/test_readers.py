@@ -9,7 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import CorpusError
-from data.readers import Row, read_labelled_csv, read_lines, read_parallel
+from data.readers import (
+    Row,
+    iter_labelled_csv,
+    iter_parallel,
+    read_labelled_csv,
+    read_lines,
+    read_parallel,
+)
 
 one_folder_will_do = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -32,6 +39,8 @@ def written(path: Path, content: bytes | str) -> Path:
         ("a\n\nb", ["a", "", "b"]),
         ("a\n\n", ["a", ""]),
         ("\ufeffa\n\ufeffb", ["a", "\ufeffb"]),
+        ("\ufeff", []),
+        ("\ufeff\n", [""]),
         ("a\u2028b\x85c\x0bd\x0ce\x1cf\rg\n", ["a\u2028b\x85c\x0bd\x0ce\x1cf\rg"]),
     ],
 )
@@ -68,6 +77,19 @@ def test_parallel_files_come_as_two_lists(tmp_path: Path) -> None:
     german = written(tmp_path / "a.de", "ein Hund\nzwei\n")
     english = written(tmp_path / "a.en", "a dog\r\ntwo")
     assert read_parallel(german, english) == (["ein Hund", "zwei"], ["a dog", "two"])
+
+
+def test_what_is_read_as_it_is_needed_comes_before_the_error(tmp_path: Path) -> None:
+    source = written(tmp_path / "a.de", "a\nb\n\n")
+    target = written(tmp_path / "a.en", "c\nd\ne\n")
+    pairs = iter_parallel(source, target)
+    assert [next(pairs), next(pairs)] == [("a", "c"), ("b", "d")]
+    with pytest.raises(CorpusError, match=r"a\.de:3: empty line"):
+        next(pairs)
+    rows = iter_labelled_csv(written(tmp_path / "a.csv", "1,a\nx,b\n"))
+    assert next(rows) == Row(0, "", "a")
+    with pytest.raises(CorpusError, match=r"a\.csv:2: the label 'x'"):
+        next(rows)
 
 
 @pytest.mark.parametrize(
