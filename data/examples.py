@@ -1,0 +1,192 @@
+"""Encoded corpora in memory: flat arrays of ids instead of a Python object for every token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import eq
+from typing import Any, TypeVar, cast, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+T = TypeVar("T")
+
+Pair = tuple[list[int], list[int]]
+"""A source and a target, as ids."""
+
+
+class _Made(Sequence[T]):
+    """Items that are made when they are asked for; equals, and prints as, the list of them."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class IdLists(_Made[list[int]]):
+    """Lists of token ids that lie in one array, which may be a file's.
+
+    Args:
+        ids: the tokens of all lists.
+        starts, ends: where in ``ids`` each list begins and ends.
+    """
+
+    def __init__(
+        self, ids: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> None:
+        self._ids = ids
+        self._starts = starts
+        self._ends = ends
+
+    @classmethod
+    def of_lengths(cls, ids: NDArray[Any], lengths: NDArray[Any]) -> IdLists:
+        """Lists of these lengths, which follow each other in ``ids``."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        return cls(ids, ends - lengths, ends)
+
+    @classmethod
+    def of(cls, lists: Iterable[Sequence[int]]) -> IdLists:
+        """A compact copy of ``lists``."""
+        lengths: list[int] = []
+
+        def tokens() -> Iterator[int]:
+            for ids in lists:
+                lengths.append(len(ids))
+                yield from ids
+
+        ids = np.fromiter(tokens(), np.int32)
+        return cls.of_lengths(ids, np.array(lengths, np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[IdLists]) -> IdLists:
+        """The lists of all ``parts``, one part after the other."""
+        ids = np.concatenate([part._flat() for part in parts])
+        return cls.of_lengths(ids, np.concatenate([part.lengths for part in parts]))
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], name: str) -> IdLists:
+        """What :meth:`to_tensors` made of lists, whose ids stay where the tensors have them."""
+        return cls.of_lengths(tensors[f"{name}.ids"].numpy(), tensors[f"{name}.lengths"].numpy())
+
+    def to_tensors(self, name: str) -> dict[str, Tensor]:
+        """The lists as tensors, to be kept in a file."""
+        return {
+            f"{name}.ids": torch.from_numpy(self._flat()),
+            f"{name}.lengths": torch.from_numpy(self.lengths.astype(np.int32)),
+        }
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many ids each list has."""
+        return self._ends - self._starts
+
+    def select(self, rows: Any) -> IdLists:
+        """The lists of these numbers, or of a slice, in their order."""
+        return IdLists(self._ids, self._starts[rows], self._ends[rows])
+
+    def cut(self, longest: int) -> IdLists:
+        """The first ``longest`` ids of every list."""
+        return IdLists(self._ids, self._starts, np.minimum(self._ends, self._starts + longest))
+
+    def filled(self, filler: int) -> IdLists:
+        """The lists, but ``[filler]`` for those that are empty."""
+        is_empty = self._starts == self._ends
+        place = len(self._ids)
+        return IdLists(
+            np.append(self._ids, self._ids.dtype.type(filler)),
+            np.where(is_empty, place, self._starts),
+            np.where(is_empty, place + 1, self._ends),
+        )
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
+            yield self._ids[start:end].tolist()
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> IdLists: ...
+    def __getitem__(self, index: int | slice) -> list[int] | IdLists:
+        if isinstance(index, slice):
+            return self.select(index)
+        found: list[int] = self._ids[self._starts[index] : self._ends[index]].tolist()
+        return found
+
+    def _flat(self) -> NDArray[Any]:
+        """The ids of these lists and no others."""
+        if not len(self):
+            return self._ids[:0]
+        if np.array_equal(self._starts[1:], self._ends[:-1]):
+            return self._ids[self._starts[0] : self._ends[-1]]
+        bounds = zip(self._starts.tolist(), self._ends.tolist(), strict=True)
+        return np.concatenate([self._ids[start:end] for start, end in bounds])
+
+
+class Examples(_Made[T]):
+    """Encoded examples, each a tuple: its sides as lists of ids, its label as a number.
+
+    Args:
+        columns: what stands at each place of the tuples, for all examples.
+    """
+
+    def __init__(self, *columns: IdLists | NDArray[np.int64]) -> None:
+        self.columns = columns
+
+    @staticmethod
+    def of_pairs(pairs: Iterable[Pair]) -> Examples[Pair]:
+        """``pairs``, in a compact copy unless they are compact already."""
+        if isinstance(pairs, Examples):
+            return pairs
+        sides = IdLists.of(side for pair in pairs for side in pair)
+        return Examples(sides[::2], sides[1::2])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Examples[T]]) -> Examples[T]:
+        """The examples of all ``parts``, whose columns are lists, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return cls(*(IdLists.joined(cast(Any, column)) for column in columns))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """``[N, sides]``: how many ids each side of every example has."""
+        sides = [column.lengths for column in self.columns if isinstance(column, IdLists)]
+        return np.stack(sides, axis=1)
+
+    def select(self, rows: Any) -> Examples[T]:
+        """The examples of these numbers, or of a slice, in their order."""
+        return Examples(
+            *(c.select(rows) if isinstance(c, IdLists) else c[rows] for c in self.columns)
+        )
+
+    def cut(self, longest: int) -> Examples[T]:
+        """The first ``longest`` ids of every side of every example."""
+        return Examples(*(c.cut(longest) if isinstance(c, IdLists) else c for c in self.columns))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __iter__(self) -> Iterator[T]:
+        columns = (c if isinstance(c, IdLists) else c.tolist() for c in self.columns)
+        return cast(Iterator[T], zip(*columns, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Examples[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Examples[T]:
+        if isinstance(index, slice):
+            return self.select(index)
+        return next(iter(self.select([index])))
