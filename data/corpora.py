@@ -82,14 +82,18 @@ def find_corpus(name: str) -> Corpus:
     raise ConfigError(f"unknown corpus {name!r}; {hint}")
 
 
-def corpus_folder(name: str) -> Path:
-    """Where the corpus of that name is kept, there yet or not.
+def data_folder() -> Path:
+    """Where corpora, and what is prepared from them, are kept, there yet or not.
 
-    `$TRANSFORMER_SUITE_DATA/NAME`, or `~/.cache/transformer-suite/NAME` where that is not set.
+    `$TRANSFORMER_SUITE_DATA`, or `~/.cache/transformer-suite` where that is not set.
     """
     root = os.environ.get(DATA_FOLDER_VARIABLE)
-    parent = Path(root) if root else Path.home() / ".cache" / "transformer-suite"
-    return parent / find_corpus(name).name
+    return Path(root) if root else Path.home() / ".cache" / "transformer-suite"
+
+
+def corpus_folder(name: str) -> Path:
+    """Where the corpus of that name is kept, there yet or not: a folder in the data folder."""
+    return data_folder() / find_corpus(name).name
 
 
 _MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"

@@ -1,7 +1,7 @@
 """What tests of every room share."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +30,15 @@ _TINY_SETTINGS = {
     "classification": ("data.vocab_size=100", "train.epochs=10"),
     "couplet": ("train.epochs=3",),
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder of the tests' own: what they prepare is not left in somebody's home."""
+    folder = tmp_path_factory.mktemp("data_folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DATA_FOLDER_VARIABLE, str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")
