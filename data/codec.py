@@ -1,8 +1,10 @@
 """Text to ids and back: a tokeniser and the vocabulary that goes with it, kept in a folder."""
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.config import check, check_choice
 from core.errors import CheckpointError, ConfigError
@@ -13,6 +15,7 @@ from data.tokenizers import (
     get_tokenizer,
     sentencepiece_vocabulary,
     train_sentencepiece,
+    version_of,
 )
 from data.vocabulary import SPECIALS, Vocabulary
 
@@ -40,6 +43,15 @@ class CodecConfig:
         check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
         value = self.bpe_dropout
         check(0.0 <= value < 1.0, "data.bpe_dropout", value, "at least 0 and below 1")
+
+    def vocabulary_settings(self) -> dict[str, object]:
+        """What decides a vocabulary, apart from the texts, as plain values."""
+        return {
+            "tokenizer": self.tokenizer,
+            "version": version_of(self.tokenizer),
+            "vocab_size": self.vocab_size,
+            "min_freq": self.min_freq,
+        }
 
 
 class TextCodec:
@@ -100,6 +112,33 @@ class TextCodec:
                 "the two come from different models"
             )
         return cls(splitter, vocabulary)
+
+    @staticmethod
+    def file_names(tokenizer: str, side: str = "") -> list[str]:
+        """What `build` leaves in its folder."""
+        paths = [_vocabulary_file(Path(), side)]
+        if tokenizer == SentencePieceBPE.name:
+            paths.append(_model_file(Path(), side))
+        return [path.name for path in paths]
+
+    def describe(self) -> dict[str, Any]:
+        """All that decides what the codec does, as plain values; `restore` makes its equal."""
+        tokenizer = self.tokenizer
+        model = tokenizer.model if isinstance(tokenizer, SentencePieceBPE) else b""
+        return {
+            "tokenizer": tokenizer.name,
+            "version": version_of(tokenizer.name),
+            "model": base64.b64encode(model).decode(),
+            "tokens": self.vocabulary.itos,
+        }
+
+    @classmethod
+    def restore(cls, description: Mapping[str, Any]) -> "TextCodec":
+        """The codec that `describe` described."""
+        model = base64.b64decode(description["model"])
+        name = description["tokenizer"]
+        tokenizer = SentencePieceBPE(model) if model else get_tokenizer(name)
+        return cls(tokenizer, Vocabulary(description["tokens"]))
 
     def encode(self, text: str, *, dropout: float = 0.0) -> list[int]:
         """The ids of `text`, without `<bos>` and `<eos>`; `dropout` is SentencePiece's alone."""

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -135,6 +136,7 @@ class SentencePieceBPE:
             if not content:  # which sentencepiece takes for "no model given"
                 raise RuntimeError
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+            self.model = content
         except RuntimeError as error:
             origin = "" if isinstance(model, bytes) else f"{model}: "
             raise CheckpointError(f"{origin}not a SentencePiece model") from error
@@ -187,6 +189,12 @@ def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(TOKENIZER_NAMES)}"
         raise ConfigError(f"unknown tokenizer {name!r}; {hint}")
     return _BY_NAME[name]()
+
+
+def version_of(name: str) -> str:
+    """The version of the library behind the tokeniser of that name; "" where there is none."""
+    library = {SentencePieceBPE.name: "sentencepiece", JiebaWords.name: "jieba"}.get(name)
+    return version(library) if library else ""
 
 
 def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: int) -> None:
