@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -14,10 +14,8 @@ from core.progress import say
 from core.sequence_to_sequence import SequenceToSequence
 from core.training import LossFunction
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
+from data.examples import Examples, Pair
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
-
-Pair = tuple[list[int], list[int]]
-PairBatch = list[Pair]
 
 
 class PairData:
@@ -31,23 +29,23 @@ class PairData:
     """
 
     def __init__(
-        self, encode: Callable[[int], Sequence[Pair]], *, batch_tokens: int, seed: int
+        self, encode: Callable[[int], Iterable[Pair]], *, batch_tokens: int, seed: int
     ) -> None:
         self._encode = encode
         self._batch_tokens = batch_tokens
         self._seed = seed
 
-    def plan(self, epoch: int) -> list[PairBatch]:
-        """The batches of ``epoch`` as lists of pairs."""
-        pairs = self._encode(epoch)
+    def plan(self, epoch: int) -> list[Examples[Pair]]:
+        """The batches of ``epoch``, each some of its pairs."""
+        pairs = Examples.of_pairs(self._encode(epoch))
         # One more on each side: the source ends in <eos>, the target begins with <bos>.
-        lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+        lengths = (pairs.lengths + 1).tolist()
         batches = bucket_by_length(
             lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
         )
-        return [[pairs[i] for i in batch] for batch in batches]
+        return [pairs.select(batch) for batch in batches]
 
-    def batch(self, item: PairBatch) -> tuple[Tensor, Tensor]:
+    def batch(self, item: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         """``src`` ``[S, B]``, ``tgt`` ``[T+1, B]``."""
         return as_tensors(item)
 
@@ -57,7 +55,7 @@ def is_short(pair: Pair, max_tokens: int) -> bool:
     return max(map(len, pair)) <= max_tokens
 
 
-def short_pairs(pairs: Sequence[Pair], max_tokens: int, path: Path) -> list[int]:
+def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]:
     """The numbers of the pairs with no side of more than ``max_tokens`` ids; others are counted.
 
     Args:
@@ -66,12 +64,13 @@ def short_pairs(pairs: Sequence[Pair], max_tokens: int, path: Path) -> list[int]
     Raises:
         CorpusError: there is no such pair.
     """
-    short = [i for i, pair in enumerate(pairs) if is_short(pair, max_tokens)]
+    longest = Examples.of_pairs(pairs).lengths.max(axis=1).tolist()
+    short = [i for i, length in enumerate(longest) if length <= max_tokens]
     if not short:
         raise CorpusError(path, f"no pair here has at most {max_tokens} tokens on either side")
-    if len(short) < len(pairs):
+    if len(short) < len(longest):
         say(
-            f"{path}: {len(pairs) - len(short)} of {len(pairs)} pairs have more than "
+            f"{path}: {len(longest) - len(short)} of {len(longest)} pairs have more than "
             f"{max_tokens} tokens on a side and are left out"
         )
     return short

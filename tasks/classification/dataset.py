@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torch import Tensor, tensor
@@ -13,12 +13,15 @@ from core.errors import CorpusError
 from core.files import write_text
 from core.progress import say
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
+from data.cache import remember_files, remembered
 from data.codec import TextCodec
-from data.readers import Row, read_labelled_csv, read_lines
+from data.encoding import encode_rows
+from data.examples import Examples, IdLists
+from data.readers import Row, iter_labelled_csv, read_lines
 from data.tokenizers import seed_dropout
 from data.vocabulary import PAD_ID, UNK_ID
+from tasks import holdout
 from tasks.classification.config import ClassificationData
-from tasks.holdout import hold_out
 
 CLASSES_FILE = "classes.txt"
 
@@ -88,11 +91,7 @@ class LoadSentenceClassificationDataset:
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must say where to keep the new one")
-            codec = TextCodec.build(
-                [self.text_of(row) for row in self.read("train")],
-                save_to,
-                config,
-            )
+            codec = self._build_codec(save_to)
             write_text(save_to / CLASSES_FILE, "".join(f"{name}\n" for name in self.classes))
         self.codec = codec
 
@@ -102,30 +101,36 @@ class LoadSentenceClassificationDataset:
         Raises:
             CorpusError: a file that is missing or not such a CSV.
         """
-        if split not in ("train", "val") or (self.folder / "val.csv").is_file():
-            return self._file(split)
-        kept, held = hold_out(
-            self._file("train"),
-            share=self.config.val_share,
-            seed=self._seed,
-            path=self.folder / "train.csv",
-        )
-        return kept if split == "train" else held
+        rows = list(self._rows(split))
+        return [rows[i] for i in self._part(split, len(rows))]
 
     def text_of(self, row: Row) -> str:
         """The text of the columns that the configuration selects."""
         return clean(" ".join(getattr(row, column) for column in self.config.columns))
 
-    def encoded(self, split: str) -> list[Example]:
+    def encoded(self, split: str) -> Examples[Example]:
         """The rows of a split as ids and class numbers; no row is left out."""
-        return [(encode(self.codec, self.text_of(row)), row.label) for row in self.read(split)]
+        tensors = remembered(
+            "labelled",
+            lambda: self._encode(split),
+            files=[self._file(split)],
+            settings={
+                "codec": self.codec.describe(),
+                "columns": self.config.columns,
+                "classes": len(self.classes),
+            },
+            code=[__file__],
+        )
+        texts, labels = IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy()
+        examples: Examples[Example] = Examples(texts, labels)
+        return examples.select(self._part(split, len(examples)))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> TextData:
         """The training rows in batches."""
-        rows = self.read("train")
+        is_text_needed = self.config.bpe_dropout > 0.0
         return TextData(
-            [self.text_of(row) for row in rows],
-            [row.label for row in rows],
+            self.encoded("train"),
+            [self.text_of(row) for row in self.read("train")] if is_text_needed else [],
             self.codec,
             self.config,
             batch_tokens=batch_tokens,
@@ -133,17 +138,74 @@ class LoadSentenceClassificationDataset:
             max_len=max_len,
         )
 
-    def _file(self, name: str) -> list[Row]:
-        return read_labelled_csv(self.folder / f"{name}.csv", num_classes=len(self.classes))
+    def _build_codec(self, save_to: Path) -> TextCodec:
+        config = self.config
+        remember_files(
+            "vocabulary",
+            lambda: TextCodec.build(map(self.text_of, self.read("train")), save_to, config),
+            save_to,
+            TextCodec.file_names(config.tokenizer),
+            files=[self._file("train")],
+            settings=config.vocabulary_settings()
+            | {
+                "columns": config.columns,
+                "classes": len(self.classes),
+                "held_out": None if self._has_validation else [config.val_share, self._seed],
+            },
+            code=[__file__, holdout.__file__],
+        )
+        return TextCodec.load(save_to, tokenizer=config.tokenizer)
+
+    @property
+    def _has_validation(self) -> bool:
+        return (self.folder / "val.csv").is_file()
+
+    def _file(self, split: str) -> Path:
+        """The file that a split comes from."""
+        is_held_out = split == "val" and not self._has_validation
+        return self.folder / ("train.csv" if is_held_out else f"{split}.csv")
+
+    def _part(self, split: str, count: int) -> Sequence[int]:
+        """Which of the ``count`` rows of its file belong to a split."""
+        if split not in ("train", "val") or self._has_validation:
+            return range(count)
+        kept, held = holdout.hold_out(
+            range(count),
+            share=self.config.val_share,
+            seed=self._seed,
+            path=self.folder / "train.csv",
+        )
+        return kept if split == "train" else held
+
+    def _rows(self, split: str) -> Iterator[Row]:
+        """All rows of the file that a split comes from."""
+        return iter_labelled_csv(self._file(split), num_classes=len(self.classes))
+
+    def _encode(self, split: str) -> dict[str, Tensor]:
+        """The ids and the classes of all those rows."""
+        labels: list[int] = []
+
+        def texts() -> Iterator[tuple[str]]:
+            for row in self._rows(split):
+                labels.append(row.label)
+                yield (self.text_of(row),)
+
+        (ids,) = encode_rows([self.codec], texts())
+        return {**ids.filled(UNK_ID).to_tensors("texts"), "labels": tensor(labels)}
 
 
 class TextData:
-    """Length-bucketed batches of labelled texts, another mixture every epoch."""
+    """Length-bucketed batches of labelled texts, another mixture every epoch.
+
+    Args:
+        examples: the texts as ids, with the numbers of their classes.
+        texts: the same texts, if they are cut into other pieces every epoch (BPE-dropout).
+    """
 
     def __init__(
         self,
+        examples: Examples[Example],
         texts: Sequence[str],
-        labels: Sequence[int],
         codec: TextCodec,
         config: ClassificationData,
         *,
@@ -151,46 +213,44 @@ class TextData:
         seed: int,
         max_len: int,
     ) -> None:
+        self._examples = examples
         self._texts = texts
-        self._labels = labels
         self._codec = codec
         self._config = config
         self._batch_tokens = batch_tokens
         self._seed = seed
         wanted = config.max_sen_len
         self._longest = min(max_len, wanted) if isinstance(wanted, int) else max_len
-        self._plain = [encode(codec, text) for text in texts]
-        cut = sum(len(ids) > self._longest for ids in self._plain)
+        lengths = examples.lengths
+        cut = int((lengths > self._longest).sum())
         if cut:
-            say(f"{cut} of {len(texts)} training texts are cut at {self._longest} tokens")
+            say(f"{cut} of {len(examples)} training texts are cut at {self._longest} tokens")
         self._pad_to = 0
         if wanted == "same":
-            self._pad_to = min(self._longest, max(map(len, self._plain)))
+            self._pad_to = min(self._longest, int(lengths.max()))
         elif isinstance(wanted, int):
             self._pad_to = self._longest
 
-    def plan(self, epoch: int) -> list[list[Example]]:
-        """The batches of ``epoch`` as lists of examples."""
-        examples = [
-            (ids[: self._longest], label)
-            for ids, label in zip(self._encode(epoch), self._labels, strict=True)
-        ]
-        lengths = [(max(len(ids), self._pad_to),) for ids, _ in examples]
+    def plan(self, epoch: int) -> list[Examples[Example]]:
+        """The batches of ``epoch``, each some of its examples."""
+        examples = self._encode(epoch).cut(self._longest)
+        lengths = examples.lengths.clip(min=self._pad_to).tolist()
         batches = bucket_by_length(
             lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
         )
-        return [[examples[i] for i in batch] for batch in batches]
+        return [examples.select(batch) for batch in batches]
 
-    def batch(self, item: list[Example]) -> tuple[Tensor, Tensor]:
+    def batch(self, item: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """``src`` ``[S, B]`` and the class numbers ``[B]``."""
         return as_tensors(item, pad_to=self._pad_to)
 
-    def _encode(self, epoch: int) -> Sequence[list[int]]:
-        if self._config.bpe_dropout == 0.0:
-            return self._plain
-        seed_dropout(epoch_seed(self._seed, epoch))
+    def _encode(self, epoch: int) -> Examples[Example]:
         dropout = self._config.bpe_dropout
-        return [encode(self._codec, text, dropout=dropout) for text in self._texts]
+        if dropout == 0.0:
+            return self._examples
+        seed_dropout(epoch_seed(self._seed, epoch))
+        ids = IdLists.of(encode(self._codec, text, dropout=dropout) for text in self._texts)
+        return Examples(ids, self._examples.columns[-1])
 
 
 def encode(codec: TextCodec, text: str, *, dropout: float = 0.0) -> list[int]:

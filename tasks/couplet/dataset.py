@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from core.errors import CorpusError
 from core.progress import say
+from data.cache import remember_files
 from data.codec import CodecConfig, TextCodec
-from data.readers import read_parallel
+from data.encoding import encode_parallel
+from data.examples import Examples, Pair
+from data.readers import iter_parallel
+from tasks import holdout
 from tasks.couplet.config import CoupletData
-from tasks.holdout import hold_out
-from tasks.pairs import Pair, PairData, short_pairs
+from tasks.pairs import PairData, short_pairs
 
 TOKENIZER = "characters"
 
@@ -43,12 +48,7 @@ class LoadCoupletDataset:
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must say where to keep the new one")
-            lines = [line for pair in self.read("train") for line in pair]
-            codec = TextCodec.build(
-                lines,
-                save_to,
-                CodecConfig(tokenizer=TOKENIZER, vocab_size=None, min_freq=config.min_freq),
-            )
+            codec = self._build_codec(save_to)
         self.codec = codec
 
     def read(self, split: str) -> list[tuple[str, str]]:
@@ -57,47 +57,99 @@ class LoadCoupletDataset:
         Raises:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
         """
-        if split not in ("train", "val"):
-            return self._folder(split)
-        if (self.folder / "val").is_dir():
-            pairs = self._folder(split)
-        else:
-            kept, held = hold_out(
-                self._folder("train"),
-                share=self.config.val_share,
-                seed=self._seed,
-                path=self.folder / "train",
-            )
-            pairs = kept if split == "train" else held
-        extra = self.config.extra if split == "train" else ()
-        return [*pairs, *(pair for name in extra for pair in self._folder(name))]
+        own, *extra = map(self._read_folder, self._folders(split))
+        return [*(own[i] for i in self._part(split, len(own))), *chain.from_iterable(extra)]
 
-    def encoded(self, split: str, *, max_len: int) -> list[Pair]:
+    def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
         """The couplets of a split as ids, but for those too long for a model of ``max_len``."""
-        encode = self.codec.encode
-        pairs = [(encode(first), encode(second)) for first, second in self.read(split)]
-        return [pairs[i] for i in short_pairs(pairs, max_len - 1, self.folder / split)]
+        pairs = self._pairs(split)
+        return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
         """The training couplets in batches, but for those too long for a model of ``max_len``."""
         pairs = self.encoded("train", max_len=max_len)
         return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
 
-    def _folder(self, name: str) -> list[tuple[str, str]]:
-        folder = self.folder / name
-        firsts, seconds = read_parallel(folder / "in.txt", folder / "out.txt")
+    def _build_codec(self, save_to: Path) -> TextCodec:
+        config = CodecConfig(tokenizer=TOKENIZER, vocab_size=None, min_freq=self.config.min_freq)
+
+        def build() -> None:
+            lines = (line for pair in self.read("train") for line in pair)
+            TextCodec.build(lines, save_to, config)
+
+        is_whole = self._has_validation
+        remember_files(
+            "vocabulary",
+            build,
+            save_to,
+            TextCodec.file_names(TOKENIZER),
+            files=[path for name in self._folders("train") for path in self._files(name)],
+            settings=config.vocabulary_settings()
+            | {"held_out": None if is_whole else [self.config.val_share, self._seed]},
+            code=[__file__, holdout.__file__],
+        )
+        return TextCodec.load(save_to, tokenizer=TOKENIZER)
+
+    @property
+    def _has_validation(self) -> bool:
+        return (self.folder / "val").is_dir()
+
+    def _folders(self, split: str) -> list[str]:
+        """The names of the folders that a split comes from, its own first."""
+        if split == "val" and not self._has_validation:
+            return ["train"]
+        return [split, *(self.config.extra if split == "train" else ())]
+
+    def _part(self, split: str, count: int) -> Sequence[int]:
+        """Which of the ``count`` couplets in the first of its folders belong to a split."""
+        if split not in ("train", "val") or self._has_validation:
+            return range(count)
+        kept, held = holdout.hold_out(
+            range(count),
+            share=self.config.val_share,
+            seed=self._seed,
+            path=self.folder / "train",
+        )
+        return kept if split == "train" else held
+
+    def _pairs(self, split: str) -> Examples[Pair]:
+        """All couplets of a split as ids."""
+        own, *extra = map(self._encode_folder, self._folders(split))
+        return Examples.joined([own.select(self._part(split, len(own))), *extra])
+
+    def _files(self, name: str) -> tuple[Path, Path]:
+        return self.folder / name / "in.txt", self.folder / name / "out.txt"
+
+    def _read_folder(self, name: str) -> list[tuple[str, str]]:
         pairs = [
             ("".join(first.split()), "".join(second.split()))
-            for first, second in zip(firsts, seconds, strict=True)
+            for first, second in iter_parallel(*self._files(name))
         ]
-        uneven = [i for i, (first, second) in enumerate(pairs) if len(first) != len(second)]
-        if uneven:
-            say(
-                f"{folder}: {len(uneven)} of {len(pairs)} couplets have lines of different length "
-                f"(the first is line {uneven[0] + 1}) and are left out"
-            )
-            dropped = set(uneven)
-            pairs = [pair for i, pair in enumerate(pairs) if i not in dropped]
-        if not pairs:
-            raise CorpusError(folder, "no couplet here has two lines of one length")
-        return pairs
+        lengths = [(len(first), len(second)) for first, second in pairs]
+        return [pairs[i] for i in even_pairs(lengths, self.folder / name)]
+
+    def _encode_folder(self, name: str) -> Examples[Pair]:
+        pairs = encode_parallel(*self._files(name), (self.codec, self.codec))
+        # A character is a token: what is even in characters is so in ids.
+        return pairs.select(even_pairs(pairs.lengths.tolist(), self.folder / name))
+
+
+def even_pairs(lengths: Sequence[Sequence[int]], path: Path) -> list[int]:
+    """The numbers of the couplets whose lines, of these lengths, are equally long.
+
+    Args:
+        path: where the couplets come from, for messages; what is left out is counted.
+
+    Raises:
+        CorpusError: there is no such couplet.
+    """
+    even = [i for i, (first, second) in enumerate(lengths) if first == second]
+    if len(even) < len(lengths):
+        uneven = next(i for i, (first, second) in enumerate(lengths) if first != second)
+        say(
+            f"{path}: {len(lengths) - len(even)} of {len(lengths)} couplets have lines of "
+            f"different length (the first is line {uneven + 1}) and are left out"
+        )
+    if not even:
+        raise CorpusError(path, "no couplet here has two lines of one length")
+    return even

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.errors import CorpusError
 from data.batching import epoch_seed
+from data.cache import remember_files
 from data.codec import TextCodec
+from data.encoding import encode_parallel
+from data.examples import Examples, Pair
 from data.readers import read_parallel
 from data.tokenizers import seed_dropout
-from tasks.pairs import Pair, PairData, is_short, short_pairs
+from tasks.pairs import PairData, is_short, short_pairs
 from tasks.translation.config import TranslationData
 
 
@@ -40,7 +43,7 @@ class LoadEnglishGermanDataset:
         if source is None or target is None:
             if save_to is None:
                 raise ValueError("without codecs, save_to must say where to keep the new ones")
-            source, target = build_codecs(*self.read("train"), config, save_to)
+            source, target = self._build_codecs(save_to)
         self.source, self.target = source, target
 
     def splits(self) -> list[str]:
@@ -58,14 +61,12 @@ class LoadEnglishGermanDataset:
         Raises:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
         """
-        return read_parallel(
-            self.folder / f"{split}.{self.config.src}", self.folder / f"{split}.{self.config.tgt}"
-        )
+        return read_parallel(*self._files(split))
 
-    def encoded(self, split: str, *, max_len: int) -> list[Pair]:
+    def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
         """The pairs of a split as ids, but for those too long for a model of ``max_len``."""
-        pairs = [self._encode(*sentences) for sentences in zip(*self.read(split), strict=True)]
-        return [pairs[i] for i in short_pairs(pairs, max_len - 1, self.folder / split)]
+        pairs = self._pairs(split)
+        return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
         """The training split in batches, cut into other pieces every epoch with BPE-dropout.
@@ -73,52 +74,71 @@ class LoadEnglishGermanDataset:
         Pairs of more than ``data.max_tokens``, or too long for a model of ``max_len``, are left
         out.
         """
-        sentences = list(zip(*self.read("train"), strict=True))
-        pairs = [self._encode(source, target) for source, target in sentences]
+        pairs = self._pairs("train")
         max_tokens = min(self.config.max_tokens, max_len - 1)
         kept = short_pairs(pairs, max_tokens, self.folder / "train")
-        pairs, sentences = [pairs[i] for i in kept], [sentences[i] for i in kept]
+        pairs = pairs.select(kept)
         dropout = self.config.bpe_dropout
+        if dropout == 0.0:
+            return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
+        lines = list(zip(*self.read("train"), strict=True))
+        sentences = [lines[i] for i in kept]
 
-        def encode(epoch: int) -> list[Pair]:
-            if dropout == 0.0:
-                return pairs
+        def encode(epoch: int) -> Iterator[Pair]:
             seed_dropout(epoch_seed(seed, epoch))
-            others = [self._encode(source, target, dropout) for source, target in sentences]
-            # Dropout makes more pieces of a sentence, which may be too many.
-            return [
-                other if is_short(other, max_tokens) else pair
-                for other, pair in zip(others, pairs, strict=True)
-            ]
+            for (source, target), pair in zip(sentences, pairs, strict=True):
+                other = (
+                    self.source.encode(source, dropout=dropout),
+                    self.target.encode(target, dropout=dropout),
+                )
+                # Dropout makes more pieces of a sentence, which may be too many.
+                yield other if is_short(other, max_tokens) else pair
 
         return PairData(encode, batch_tokens=batch_tokens, seed=seed)
 
-    def _encode(self, source: str, target: str, dropout: float = 0.0) -> Pair:
-        return (
-            self.source.encode(source, dropout=dropout),
-            self.target.encode(target, dropout=dropout),
+    def _files(self, split: str) -> tuple[Path, Path]:
+        languages = (self.config.src, self.config.tgt)
+        source, target = (self.folder / f"{split}.{language}" for language in languages)
+        return source, target
+
+    def _build_codecs(self, folder: Path) -> tuple[TextCodec, TextCodec]:
+        config = self.config
+        remember_files(
+            "vocabularies",
+            lambda: build_codecs(*self.read("train"), config, folder),
+            folder,
+            [n for side in _sides(config) for n in TextCodec.file_names(config.tokenizer, side)],
+            files=self._files("train"),
+            settings=config.vocabulary_settings() | {"is_shared": config.share_vocabulary},
+            code=[__file__],
         )
+        return load_codecs(folder, config)
+
+    def _pairs(self, split: str) -> Examples[Pair]:
+        """All pairs of a split as ids."""
+        return encode_parallel(*self._files(split), (self.source, self.target))
 
 
 def build_codecs(
     sources: Sequence[str], targets: Sequence[str], config: TranslationData, folder: Path
 ) -> tuple[TextCodec, TextCodec]:
     """Learns the vocabularies of both languages, one for both if ``config`` says so."""
-    if config.share_vocabulary:
-        shared = TextCodec.build([*sources, *targets], folder, config)
-        return shared, shared
-    return (
-        TextCodec.build(sources, folder, config, side="src"),
-        TextCodec.build(targets, folder, config, side="tgt"),
-    )
+    texts = [[*sources, *targets]] if config.share_vocabulary else [sources, targets]
+    codecs = [
+        TextCodec.build(some, folder, config, side=side)
+        for some, side in zip(texts, _sides(config), strict=True)
+    ]
+    return codecs[0], codecs[-1]
 
 
 def load_codecs(folder: Path, config: TranslationData) -> tuple[TextCodec, TextCodec]:
     """The codecs that :func:`build_codecs` left in ``folder``."""
-    if config.share_vocabulary:
-        shared = TextCodec.load(folder, tokenizer=config.tokenizer)
-        return shared, shared
-    return (
-        TextCodec.load(folder, tokenizer=config.tokenizer, side="src"),
-        TextCodec.load(folder, tokenizer=config.tokenizer, side="tgt"),
-    )
+    codecs = [
+        TextCodec.load(folder, tokenizer=config.tokenizer, side=side) for side in _sides(config)
+    ]
+    return codecs[0], codecs[-1]
+
+
+def _sides(config: TranslationData) -> tuple[str, ...]:
+    """What the files of the vocabularies are told apart by; one that is shared has no side."""
+    return ("",) if config.share_vocabulary else ("src", "tgt")
