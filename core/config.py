@@ -104,28 +104,6 @@ class TrainConfig:
         check_choice("train.weights_on_disk", self.weights_on_disk, ("fp32", "fp16"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerationConfig:
-    """How outputs are searched for: greedily with one beam, else by beam search.
-
-    An output may have ``max_length_ratio`` times its source's tokens and ``max_length_extra`` more.
-    """
-
-    beam_size: int = 5
-    length_penalty: float = 1.0
-    max_length_ratio: float = 2.0
-    max_length_extra: int = 10
-
-    def __post_init__(self) -> None:
-        check(self.beam_size >= 1, "generation.beam_size", self.beam_size, "at least 1")
-        for name in ("length_penalty", "max_length_ratio", "max_length_extra"):
-            check(getattr(self, name) >= 0, f"generation.{name}", getattr(self, name), "0 or more")
-
-    def max_length(self, source_length: int) -> int:
-        """The most tokens that the output for ``source_length`` source tokens may have."""
-        return int(self.max_length_ratio * source_length) + self.max_length_extra
-
-
 def check(is_right: bool, name: str, value: object, allowed: str) -> None:
     """Raises the ConfigError that says what ``name`` may be, unless ``is_right``."""
     if not is_right:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,9 @@ FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).resolve().parent.parent / "data" / "pretrained"
 
 C = TypeVar("C")
+
+Folders = str | Path | Sequence[str | Path] | None
+"""What users name: a folder, several for an ensemble, or None for the model that ships."""
 
 
 def write_config(folder: Path, task: str, config: Any) -> None:
@@ -115,6 +118,13 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     elif not Path(folder).is_dir():
         raise CheckpointError(f"{folder}: there is no such folder; train a model or name another")
     return Path(folder)
+
+
+def model_folders(task: str, folders: Folders) -> list[Path]:
+    """The folders that ``folders`` names, each as :func:`model_folder` has it."""
+    if folders is None or isinstance(folders, str | Path):
+        return [model_folder(task, folders)]
+    return [model_folder(task, folder) for folder in folders]
 
 
 def shipped_models() -> list[Path]:

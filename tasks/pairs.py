@@ -16,6 +16,7 @@ from core.training import LossFunction
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.examples import Examples, Pair
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tasks.ensembles import Model, logits_of
 
 
 class PairData:
@@ -109,7 +110,7 @@ def pair_loss(model: SequenceToSequence, label_smoothing: float) -> LossFunction
 
 
 def measure_pairs(
-    model: SequenceToSequence,
+    model: Model,
     pairs: Sequence[Pair],
     *,
     batch_tokens: int,
@@ -124,7 +125,7 @@ def measure_pairs(
     with torch.inference_mode():
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
-            logits, following = model(src, tgt[:-1]), tgt[1:]
+            logits, following = logits_of(model)(src, tgt[:-1]), tgt[1:]
             loss += label_smoothed_cross_entropy(logits, following, pad_id=PAD_ID).item()
             is_word = following != PAD_ID
             right += int(((logits.argmax(dim=-1) == following) & is_word).sum())

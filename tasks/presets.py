@@ -1,6 +1,7 @@
 """What the presets of several tasks have in common."""
 
-from core.config import GenerationConfig, TrainConfig, TransformerConfig
+from core.config import TrainConfig, TransformerConfig
+from core.generation_config import GenerationConfig
 
 TINY_TRANSFORMER = TransformerConfig(
     d_model=32, nhead=4, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=64

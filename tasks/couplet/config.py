@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
+from core.config import TrainConfig, TransformerConfig, check
+from core.generation_config import GenerationConfig
 from tasks.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
@@ -41,6 +42,11 @@ class CoupletConfig:
     data: CoupletData = field(default_factory=CoupletData)
     train: TrainConfig = field(default_factory=TrainConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
+
+    def __post_init__(self) -> None:
+        size = self.generation.no_repeat_ngram
+        allowed = "0: an answer repeats characters where its first line does"
+        check(size == 0, "generation.no_repeat_ngram", size, allowed)
 
 
 def tiny() -> CoupletConfig:

@@ -12,6 +12,8 @@ import sacrebleu
 from tasks.couplet.dataset import LoadCoupletDataset
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES, check
+from tasks.ensembles import max_len
+from tasks.folders import Folders
 from tasks.pairs import measure_pairs
 
 
@@ -23,7 +25,7 @@ def evaluate(
     answers = writer.answer_scored([first for first, _ in pairs], **options)
     measured = measure_pairs(
         writer.model,
-        dataset.encoded(split, max_len=writer.config.model.max_len),
+        dataset.encoded(split, max_len=max_len(writer.model)),
         batch_tokens=writer.config.train.batch_tokens,
         device=writer.device,
     )
@@ -53,16 +55,17 @@ def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
 
 
 def run(
-    model: Path | None,
+    model: Folders,
     data: Path,
     *,
     split: str | None = None,
     device: str = "auto",
     **options: Any,
 ) -> dict[str, Any]:
-    """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
+    """Measures a model on a split of the corpus ``data``.
 
     Args:
+        model: what :meth:`CoupletWriter.load` takes.
         split: test (the default), val or train.
         options: those of ``answer_scored``.
     """

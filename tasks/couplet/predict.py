@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,34 +11,59 @@ from typing import Any
 import torch
 
 from core.checkpoint import WEIGHTS_FILE, load_weights
+from core.config import check
+from core.decoding import Constraint
 from core.device import choose_device
+from core.errors import ConfigError
 from data.codec import TextCodec
+from tasks.attention import Attention, attention
 from tasks.couplet.config import CoupletConfig
 from tasks.couplet.dataset import TOKENIZER
 from tasks.couplet.model import CoupletModel
-from tasks.couplet.rules import CharacterTable, CoupletConstraint, check, is_punctuation
-from tasks.folders import model_folder, read_config
-from tasks.generation import DEFAULT_BATCH_TOKENS, generate
+from tasks.couplet.rules import CharacterTable, CoupletConstraint, broken_rule, is_punctuation
+from tasks.couplet.rules import check as check_rules
+from tasks.ensembles import Model, check_alike, max_len, model_of
+from tasks.folders import Folders, model_folders, read_config
+from tasks.generation import generate_texts
+from tasks.n_best import Output
+
+# The form alone decides how long an answer is, and what in it repeats.
+_FORM_OPTIONS = {
+    "max_length",
+    "max_length_ratio",
+    "max_length_extra",
+    "min_length_ratio",
+    "no_repeat_ngram",
+}
 
 
 @dataclass(frozen=True)
 class Couplet:
-    """A second line, its log-probability over the length normaliser, and the rules it keeps."""
+    """A second line, its log-probability over the length normaliser, and the rules it keeps.
+
+    ``others`` are the next best second lines, where more than one was asked for (``n_best``).
+    """
 
     second: str
     score: float
     rules: dict[str, bool]
+    others: tuple[Couplet, ...] = ()
+
+    @property
+    def hypotheses(self) -> tuple[Couplet, ...]:
+        """This one and the others, the best first."""
+        return (self, *self.others)
 
     def record(self) -> dict[str, Any]:
         """What JSON says of it."""
-        return asdict(self)
+        return {"second": self.second, "score": self.score, "rules": self.rules}
 
 
 class CoupletWriter:
     """A trained model, ready to answer: ``CoupletWriter.load().answer(["晚风摇树树还挺"])``."""
 
     def __init__(
-        self, model: CoupletModel, codec: TextCodec, config: CoupletConfig, device: torch.device
+        self, model: Model, codec: TextCodec, config: CoupletConfig, device: torch.device
     ) -> None:
         self.model = model
         self.codec = codec
@@ -47,19 +71,22 @@ class CoupletWriter:
         self.device = device
 
     @classmethod
-    def load(cls, folder: str | Path | None = None, *, device: str = "auto") -> CoupletWriter:
-        """The model in ``folder``, or the one that ships.
+    def load(cls, folder: Folders = None, *, device: str = "auto") -> CoupletWriter:
+        """The model in ``folder``, or the one that ships; an ensemble, if there are several.
+
+        An ensemble searches with the first model's configuration.
 
         Raises:
-            CheckpointError: the folder is missing, incomplete, damaged or another task's.
+            CheckpointError: a folder is missing, incomplete, damaged or another task's; or the
+                models' vocabularies differ.
         """
-        path = model_folder("couplet", folder)
         chosen = choose_device(device)
-        config = read_config(path, "couplet", CoupletConfig)
-        codec = TextCodec.load(path, tokenizer=TOKENIZER)
-        model = CoupletModel(len(codec.vocabulary), config.model)
-        load_weights(path / WEIGHTS_FILE, model)
-        return cls(model.to(chosen).eval(), codec, config, chosen)
+        paths = model_folders("couplet", folder)
+        each = [_load(path, chosen) for path in paths]
+        check_alike(paths, [{"vocabulary": codec.vocabulary} for _, codec, _ in each])
+        model = model_of([model for model, _, _ in each])
+        _, codec, config = each[0]
+        return cls(model, codec, config, chosen)
 
     def answer(self, lines: Sequence[str], **options: Any) -> list[str]:
         """The second lines for ``lines``, in their order; an empty line stays empty.
@@ -69,56 +96,129 @@ class CoupletWriter:
         return [couplet.second for couplet in self.answer_scored(lines, **options)]
 
     def answer_scored(
-        self,
-        lines: Sequence[str],
-        *,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: Callable[[int], None] = lambda pieces: None,
-        **options: Any,
+        self, lines: Sequence[str], *, prefix: str | None = None, **options: Any
     ) -> list[Couplet]:
-        """As :meth:`answer`, with scores and what became of the rules.
+        """As :meth:`answer`, with scores, what became of the rules and, if asked for, alternatives.
 
         White space is dropped. A line longer than the model can take is answered in pieces, each
-        of which keeps the rules for itself.
+        of which keeps the rules for itself; its alternatives are made of theirs, see
+        :mod:`tasks.n_best`.
 
         Args:
-            batch_tokens: the most characters that are answered at a time.
-            on_batch: told how many pieces have just been finished.
-            options: replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for
-                greedy search.
+            prefix: what every second line begins with, in characters that the model knows.
+            options: replace those of the model's :class:`GenerationConfig` (``beam_size=1`` for
+                greedy search, ``n_best=5``, ``sample=True``...), but for lengths and repetition,
+                which the form decides; or are ``constraint``, ``numbers``, ``batch_tokens`` and
+                ``on_batch`` of :func:`tasks.generation.generate_texts`.
+
+        Raises:
+            ConfigError: an option out of range, options that contradict each other; a prefix that
+                no couplet can have; a constraint that leaves nothing to write.
         """
-        generation = dataclasses.replace(self.config.generation, **options)
-        firsts = [[c for c in line if not c.isspace()] for line in lines]
-        pieces: list[list[str]] = []
-        pieces_of: list[range] = []
-        for first in firsts:
-            start = len(pieces)
-            pieces.extend(_cut(first, self.config.model.max_len - 1))
-            pieces_of.append(range(start, len(pieces)))
-        found = generate(
+        firsts = [_characters(line) for line in lines]
+        found = self._generate([self._pieces(first) for first in firsts], prefix, options)
+        return [self._couplet(*one) for one in zip(firsts, found, strict=True)]
+
+    def attention(self, line: str, *, prefix: str | None = None, **options: Any) -> list[Attention]:
+        """Who attends to whom in ``line`` and its answer, a record for each piece of it.
+
+        Args:
+            prefix, options: those of :meth:`answer_scored`, for the answer.
+
+        Raises:
+            ConfigError: as there; or the model is an ensemble.
+        """
+        pieces = self._pieces(_characters(line))
+        ((output, *_),) = self._generate([pieces], prefix, options)
+        vocabularies = self.codec.vocabulary, self.codec.vocabulary
+        return [
+            attention(self.model, self._ids(piece), found.tokens, vocabularies, self.device)
+            for piece, found in zip(pieces, output.hypotheses, strict=True)
+        ]
+
+    def _pieces(self, first: Sequence[str]) -> list[list[str]]:
+        return _cut(first, max_len(self.model) - 1)
+
+    def _ids(self, characters: Sequence[str]) -> list[int]:
+        return self.codec.vocabulary.encode(characters)
+
+    def _generate(
+        self, lines: Sequence[list[list[str]]], prefix: str | None, options: Mapping[str, Any]
+    ) -> list[list[Output]]:
+        if unused := sorted(_FORM_OPTIONS & options.keys()):
+            raise ConfigError(
+                f"the form of a couplet decides its length and what repeats: "
+                f"leave out {', '.join(f'generation.{name}' for name in unused)}"
+            )
+        pieces = [piece for line in lines for piece in line]
+        beginnings = [
+            () if prefix is None or place else self._beginning(prefix, piece)
+            for line in lines
+            for place, piece in enumerate(line)
+        ]
+
+        def form(indices: Sequence[int]) -> Constraint:
+            return CoupletConstraint(
+                [pieces[i] for i in indices], self._table, [beginnings[i] for i in indices]
+            )
+
+        return generate_texts(
             self.model,
-            [self.codec.vocabulary.encode(piece) for piece in pieces],
-            generation,
+            [[self._ids(piece) for piece in line] for line in lines],
+            self.config.generation,
             device=self.device,
-            batch_tokens=batch_tokens,
             max_lengths=[len(piece) for piece in pieces],
-            make_constraint=lambda numbers: CoupletConstraint(
-                [pieces[i] for i in numbers], self._table
-            ),
-            on_batch=on_batch,
+            form=form,
+            **options,
         )
-        couplets = []
-        for first, numbers in zip(firsts, pieces_of, strict=True):
-            ids = [index for i in numbers for index in found[i][0].tokens]
-            second = [self.codec.vocabulary.itos[index] for index in ids]
-            second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
-            score = sum((found[i][0].score for i in numbers), start=0.0)
-            couplets.append(Couplet("".join(second), score, check(first, second)))
-        return couplets
+
+    def _couplet(self, first: Sequence[str], outputs: Sequence[Output]) -> Couplet:
+        best, *others = (self._second(first, output) for output in outputs)
+        return replace(best, others=tuple(others))
+
+    def _second(self, first: Sequence[str], output: Output) -> Couplet:
+        ids = output.tokens
+        if len(ids) < len(first):
+            raise ConfigError(
+                f"the constraint leaves no character for the answer to {''.join(first)!r}"
+            )
+        second = [self.codec.vocabulary.itos[index] for index in ids]
+        second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
+        return Couplet("".join(second), output.score, check_rules(first, second))
+
+    def _beginning(self, prefix: str, first: Sequence[str]) -> list[int]:
+        """The ids that the answer to ``first`` begins with."""
+        characters = _characters(prefix)
+        check(bool(characters), "the prefix", prefix, "a text of at least one character")
+        if rule := broken_rule(first, characters):
+            raise ConfigError(
+                f"no answer to {''.join(first)!r} begins with {prefix!r}: "
+                f"it breaks the rule of {rule}"
+            )
+        ids = []
+        for character in characters:
+            known = self._table.id_of(character)
+            index = self._table.mark_id(character) if is_punctuation(character) else known
+            if index is None:
+                raise ConfigError(f"the model does not know {character!r} in the prefix {prefix!r}")
+            ids.append(index)
+        return ids
 
     @cached_property
     def _table(self) -> CharacterTable:
         return CharacterTable(self.codec.vocabulary, self.device)
+
+
+def _load(path: Path, device: torch.device) -> tuple[CoupletModel, TextCodec, CoupletConfig]:
+    config = read_config(path, "couplet", CoupletConfig)
+    codec = TextCodec.load(path, tokenizer=TOKENIZER)
+    model = CoupletModel(len(codec.vocabulary), config.model)
+    load_weights(path / WEIGHTS_FILE, model)
+    return model.to(device).eval(), codec, config
+
+
+def _characters(text: str) -> list[str]:
+    return [character for character in text if not character.isspace()]
 
 
 def _cut(line: Sequence[str], size: int) -> list[list[str]]:

@@ -55,6 +55,21 @@ def check(first: Sequence[str], second: Sequence[str]) -> dict[str, bool]:
     }
 
 
+def broken_rule(first: Sequence[str], beginning: Sequence[str]) -> str | None:
+    """The rule that no second line with this ``beginning`` can keep, or None."""
+    first_words = [c for c in first if not is_punctuation(c)]
+    words = [c for c in beginning if not is_punctuation(c)]
+    place = _level_place(first)
+    is_kept = {
+        "length": len(beginning) <= len(first),
+        "punctuation": _marks(beginning) == _marks(first[: len(beginning)]),
+        "characters": not set(first_words) & set(words),
+        "repetition": first_places(words) == first_places(first_words[: len(words)]),
+        "tones": not 0 <= place < len(beginning) or LEVEL in tones(beginning[place]),
+    }
+    return next((rule for rule in RULES if not is_kept[rule]), None)
+
+
 def wants_level_end(first: Sequence[str]) -> bool:
     """Whether the first line's last word can be oblique, so that the answer's must be level."""
     words = [c for c in first if not is_punctuation(c)]
@@ -80,9 +95,15 @@ class CoupletConstraint:
     Args:
         lines: the first lines of the batch, as characters.
         table: the facts about the vocabulary's characters.
+        beginnings: the ids that each answer begins with, whatever the rules say; without it none.
     """
 
-    def __init__(self, lines: Sequence[Sequence[str]], table: CharacterTable) -> None:
+    def __init__(
+        self,
+        lines: Sequence[Sequence[str]],
+        table: CharacterTable,
+        beginnings: Sequence[Sequence[int]] = (),
+    ) -> None:
         self._table = table
         device = table.is_word.device
         longest = max(map(len, lines))
@@ -92,9 +113,10 @@ class CoupletConstraint:
             return torch.tensor(filled, dtype=torch.long, device=device)
 
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
-        # [B, L] each: the place where a character stands first, and the marks by their ids.
+        # [B, L] each: the place where a character stands first, the ids of marks and of beginnings.
         self._first_places = tensor([first_places(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
+        self._beginnings = tensor(beginnings or [()] * len(lines))
         self._level_places = torch.tensor([_level_place(line) for line in lines], device=device)
         # [B, V]: the words, but for those of the first line itself.
         self._words = table.is_word.repeat(len(lines), 1)
@@ -123,6 +145,8 @@ class CoupletConstraint:
             # A beam that fell out of the running may have a special token there, which cannot come.
             is_repeated = (forced < 0) & (first < place) & (repeated >= len(SPECIALS))
             forced = torch.where(is_repeated, repeated, forced)
+        given = self._beginnings[sentences, column]
+        forced = torch.where(given >= 0, given, forced)
         return forced.masked_fill(place >= self._lengths[sentences], EOS_ID)
 
     def _choices(self, prefix: Tensor, sentences: Tensor) -> Tensor:

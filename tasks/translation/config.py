@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from core.config import GenerationConfig, TrainConfig, TransformerConfig, check
+from core.config import TrainConfig, TransformerConfig, check
+from core.generation_config import GenerationConfig
 from data.codec import CodecConfig
 from tasks.presets import (
     PAPER_GENERATION,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sacrebleu
 
 from core.errors import UserError
+from tasks.ensembles import max_len
+from tasks.folders import Folders
 from tasks.pairs import measure_pairs
 from tasks.translation.dataset import LoadEnglishGermanDataset
 
@@ -33,7 +35,7 @@ def evaluate(
     translations = translator.translate(sources, **options)
     measured = measure_pairs(
         translator.model,
-        dataset.encoded(split, max_len=translator.config.model.max_len),
+        dataset.encoded(split, max_len=max_len(translator.model)),
         batch_tokens=translator.config.train.batch_tokens,
         device=translator.device,
     )
@@ -53,16 +55,17 @@ def evaluate(
 
 
 def run(
-    model: Path | None,
+    model: Folders,
     data: Path,
     *,
     split: str | None = None,
     device: str = "auto",
     **options: Any,
 ) -> dict[str, Any]:
-    """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
+    """Measures a model on a split of the corpus ``data``.
 
     Args:
+        model: what :meth:`Translator.load` takes.
         split: by default the first that is called ``test*``.
         options: those of ``translate_scored``.
     """

@@ -20,6 +20,7 @@ from core.attention import MyMultiheadAttention
 from core.errors import UserError
 from data.vocabulary import BOS, EOS, UNK
 from tasks.folders import model_folder
+from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _specification(translator: Translator) -> TransformerSpec:
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, config = translator.model, translator.config.model
+    assert isinstance(model, TranslationModel), "one folder is one model"
     activations = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),

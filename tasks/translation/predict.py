@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from core.checkpoint import WEIGHTS_FILE, load_weights
+from core.config import check
 from core.device import choose_device
+from core.errors import ConfigError
 from data.codec import TextCodec
-from tasks.folders import model_folder, read_config
-from tasks.generation import DEFAULT_BATCH_TOKENS, generate
+from data.vocabulary import UNK_ID, Vocabulary
+from tasks.attention import Attention, attention
+from tasks.ensembles import Model, check_alike, max_len, model_of
+from tasks.folders import Folders, model_folders, read_config
+from tasks.generation import generate_texts
+from tasks.n_best import Output
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import load_codecs
 from tasks.translation.model import TranslationModel
@@ -27,11 +32,18 @@ class Translation:
 
     ``score`` is the search's score (log-probability over the length normaliser), summed over
     ``pieces``, the number of sentences, or parts of long ones, that were translated one by one.
+    ``others`` are the next best translations, where more than one was asked for (``n_best``).
     """
 
     text: str
     score: float
     pieces: int
+    others: tuple[Translation, ...] = ()
+
+    @property
+    def hypotheses(self) -> tuple[Translation, ...]:
+        """This one and the others, the best first."""
+        return (self, *self.others)
 
     def record(self) -> dict[str, Any]:
         """What JSON says of it."""
@@ -43,7 +55,7 @@ class Translator:
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: Model,
         source: TextCodec,
         target: TextCodec,
         config: TranslationConfig,
@@ -56,24 +68,24 @@ class Translator:
         self.device = device
 
     @classmethod
-    def load(cls, folder: str | Path | None = None, *, device: str = "auto") -> Translator:
-        """The model in ``folder``, or the one that ships.
+    def load(cls, folder: Folders = None, *, device: str = "auto") -> Translator:
+        """The model in ``folder``, or the one that ships; an ensemble, if there are several.
+
+        An ensemble searches with the first model's configuration.
 
         Raises:
-            CheckpointError: the folder is missing, incomplete, damaged or another task's.
+            CheckpointError: a folder is missing, incomplete, damaged or another task's; or models
+                of different languages, tokenizers or vocabularies.
         """
-        path = model_folder("translation", folder)
         chosen = choose_device(device)
-        config = read_config(path, "translation", TranslationConfig)
-        source, target = load_codecs(path, config.data)
-        model = TranslationModel(
-            len(source.vocabulary),
-            len(target.vocabulary),
-            config.model,
-            share_embeddings=config.data.share_vocabulary,
-        )
-        load_weights(path / WEIGHTS_FILE, model)
-        return cls(model.to(chosen).eval(), source, target, config, chosen)
+        paths = model_folders("translation", folder)
+        each = [_load(path, chosen) for path in paths]
+        check_alike(paths, [_facts(source, target, config) for _, source, target, config in each])
+        model = model_of([model for model, *_ in each])
+        _, source, target, config = each[0]
+        max_tokens = min(config.data.max_tokens for *_, config in each)
+        config = replace(config, data=replace(config.data, max_tokens=max_tokens))
+        return cls(model, source, target, config, chosen)
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The translations of ``texts``, in their order; an empty text stays empty.
@@ -83,49 +95,117 @@ class Translator:
         return [translation.text for translation in self.translate_scored(texts, **options)]
 
     def translate_scored(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: Callable[[int], None] = lambda pieces: None,
-        **options: Any,
+        self, texts: Sequence[str], *, prefix: str | None = None, **options: Any
     ) -> list[Translation]:
-        """As :meth:`translate`, with scores.
+        """As :meth:`translate`, with scores and, if asked for, alternatives.
 
         A text is translated sentence by sentence, and a sentence that is longer than the model can
-        take in pieces; see :mod:`tasks.translation.pieces`.
+        take in pieces; see :mod:`tasks.translation.pieces`. The alternatives to a text of several
+        pieces are made of those to its pieces; see :mod:`tasks.n_best`.
 
         Args:
-            batch_tokens: the most source tokens that are translated at a time.
-            on_batch: told how many pieces have just been finished.
-            options: replace those of the model's :class:`GenerationConfig`: ``beam_size=1`` for
-                greedy search, ``length_penalty=...``.
+            prefix: what every translation begins with, in words that the model knows.
+            options: replace those of the model's :class:`GenerationConfig` (``beam_size=1`` for
+                greedy search, ``n_best=5``, ``sample=True``...); or are ``constraint``,
+                ``numbers``, ``batch_tokens`` and ``on_batch`` of
+                :func:`tasks.generation.generate_texts`.
+
+        Raises:
+            ConfigError: an option out of range, options that contradict each other, a prefix that
+                cannot come.
         """
-        generation = dataclasses.replace(self.config.generation, **options)
-        pieces: list[list[int]] = []
-        pieces_of: list[range] = []
-        for text in texts:
-            start = len(pieces)
-            pieces.extend(encoded_pieces(text, self.source.encode, self.max_source_tokens))
-            pieces_of.append(range(start, len(pieces)))
-        found = generate(
-            self.model,
-            pieces,
-            generation,
-            device=self.device,
-            batch_tokens=batch_tokens,
-            on_batch=on_batch,
-        )
+        pieces = [self._pieces(text) for text in texts]
+        found = self._generate(pieces, prefix, options)
         return [
-            Translation(
-                text=self.target.decode([token for i in numbers for token in found[i][0].tokens]),
-                score=sum((found[i][0].score for i in numbers), start=0.0),
-                pieces=len(numbers),
-            )
-            for numbers in pieces_of
+            self._translation(outputs, len(of_text))
+            for outputs, of_text in zip(found, pieces, strict=True)
+        ]
+
+    def attention(self, text: str, *, prefix: str | None = None, **options: Any) -> list[Attention]:
+        """Who attends to whom in ``text`` and its translation, a record for each piece of it.
+
+        Args:
+            prefix, options: those of :meth:`translate_scored`, for the translation.
+
+        Raises:
+            ConfigError: as there; or the model is an ensemble.
+        """
+        pieces = self._pieces(text)
+        ((output, *_),) = self._generate([pieces], prefix, options)
+        vocabularies = self.source.vocabulary, self.target.vocabulary
+        return [
+            attention(self.model, piece, found.tokens, vocabularies, self.device)
+            for piece, found in zip(pieces, output.hypotheses, strict=True)
         ]
 
     @property
     def max_source_tokens(self) -> int:
         """The most source tokens that are translated in one piece."""
-        return min(self.config.data.max_tokens, self.config.model.max_len - 1)
+        return min(self.config.data.max_tokens, max_len(self.model) - 1)
+
+    def _pieces(self, text: str) -> list[list[int]]:
+        return encoded_pieces(text, self.source.encode, self.max_source_tokens)
+
+    def _generate(
+        self, texts: Sequence[list[list[int]]], prefix: str | None, options: Mapping[str, Any]
+    ) -> list[list[Output]]:
+        return generate_texts(
+            self.model,
+            texts,
+            self.config.generation,
+            device=self.device,
+            prefix=() if prefix is None else known_ids(prefix, self.target),
+            **options,
+        )
+
+    def _translation(self, outputs: Sequence[Output], pieces: int) -> Translation:
+        best, *others = (
+            Translation(self.target.decode(output.tokens), output.score, pieces)
+            for output in outputs
+        )
+        return replace(best, others=tuple(others))
+
+
+def _load(
+    path: Path, device: torch.device
+) -> tuple[TranslationModel, TextCodec, TextCodec, TranslationConfig]:
+    """One model, the codecs of source and target, and the configuration."""
+    config = read_config(path, "translation", TranslationConfig)
+    source, target = load_codecs(path, config.data)
+    model = TranslationModel(
+        len(source.vocabulary),
+        len(target.vocabulary),
+        config.model,
+        share_embeddings=config.data.share_vocabulary,
+    )
+    load_weights(path / WEIGHTS_FILE, model)
+    return model.to(device).eval(), source, target, config
+
+
+def _facts(
+    source: TextCodec, target: TextCodec, config: TranslationConfig
+) -> dict[str, str | Vocabulary]:
+    """What the models of an ensemble must have in common."""
+    return {
+        "source language": config.data.src,
+        "target language": config.data.tgt,
+        "tokenizer": config.data.tokenizer,
+        "source vocabulary": source.vocabulary,
+        "target vocabulary": target.vocabulary,
+    }
+
+
+def known_ids(prefix: str, codec: TextCodec) -> list[int]:
+    """The ids of what a translation is to begin with.
+
+    Raises:
+        ConfigError: it has no word, or one that the vocabulary does not know.
+    """
+    words = codec.tokenizer.tokenize(prefix)
+    check(bool(words), "the prefix", prefix, "a text of at least one word")
+    ids = codec.vocabulary.encode(words)
+    for word, index in zip(words, ids, strict=True):
+        if index == UNK_ID:
+            unknown = codec.tokenizer.detokenize([word])
+            raise ConfigError(f"the model does not know {unknown!r} in the prefix {prefix!r}")
+    return ids

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tasks import runs
+from tasks.generation import GREEDY
 from tasks.pairs import measure_pairs, pair_loss
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
@@ -52,7 +53,7 @@ def _prepare(
 
     def validate() -> dict[str, float]:
         measured = measure_pairs(model, val_pairs, batch_tokens=batch_tokens, device=device)
-        translations = translator.translate(val_sources, beam_size=1)
+        translations = translator.translate(val_sources, **GREEDY)
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],

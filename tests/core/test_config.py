@@ -10,7 +10,6 @@ import pytest
 
 from core.config import (
     EncoderConfig,
-    GenerationConfig,
     TrainConfig,
     TransformerConfig,
     check_choice,
@@ -297,26 +296,6 @@ def test_what_no_training_can_use(name: str, wrong: object, allowed: str) -> Non
 @pytest.mark.parametrize("value", [0, 2**32 - 1])
 def test_the_smallest_and_the_largest_seed(value: int) -> None:
     assert TrainConfig(seed=value).seed == value
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong", "allowed"),
-    [
-        ("beam_size", 0, "at least 1"),
-        ("length_penalty", -0.5, "0 or more"),
-        ("max_length_ratio", -1.0, "0 or more"),
-        ("max_length_extra", -1, "0 or more"),
-    ],
-)
-def test_what_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        GenerationConfig(**{name: wrong})  # type: ignore[arg-type]
-    assert str(caught.value) == f"generation.{name} must be {allowed}, not {wrong!r}"
-
-
-def test_how_long_an_output_may_be() -> None:
-    config = GenerationConfig(max_length_ratio=1.5, max_length_extra=3)
-    assert [config.max_length(n) for n in (0, 1, 4)] == [3, 4, 9]
 
 
 # Choices

@@ -2,32 +2,42 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from tiny_networks import CPU, network
 from torch import Tensor
 
-from core.config import GenerationConfig
 from core.decoding import Constraint, Hypothesis
+from core.generation_config import GenerationConfig
 from tasks.generation import generate
 
 # More lengths than fit into a batch, in no order.
 SOURCES = [[4 + (3 * i + j) % 16 for j in range(1 + 5 * i % 11)] for i in range(23)]
+SHORT: dict[str, Any] = {"max_length_ratio": 1.0, "max_length_extra": 3}
 SEARCHES = [
-    GenerationConfig(beam_size=1, max_length_ratio=1.0, max_length_extra=3),
-    GenerationConfig(beam_size=3, max_length_ratio=1.0, max_length_extra=3),
+    GenerationConfig(beam_size=1, **SHORT),
+    GenerationConfig(beam_size=3, **SHORT),
+    GenerationConfig(beam_size=3, diversity=0.5, **SHORT),
+    GenerationConfig(**SHORT).replaced(sample=True, seed=5, n_best=2),
 ]
+every_search = pytest.mark.parametrize(
+    "options", SEARCHES, ids=["greedy", "beam", "diverse", "sample"]
+)
 
 
 def tokens(found: Sequence[Sequence[Hypothesis]]) -> list[list[list[int]]]:
     return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
 
 
-@pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "beam"])
+@every_search
 def test_the_batches_do_not_matter(options: GenerationConfig) -> None:
     model = network()
-    alone = [generate(model, [source], options, device=CPU)[0] for source in SOURCES]
+    alone = [
+        generate(model, [source], options, device=CPU, chances=[number])[0]
+        for number, source in enumerate(SOURCES)
+    ]
     assert len({str(one) for one in tokens(alone)}) > len(SOURCES) // 2  # not all the same
     for batch_tokens in (1, 20, 10_000):
         found = generate(model, SOURCES, options, device=CPU, batch_tokens=batch_tokens)
@@ -37,7 +47,7 @@ def test_the_batches_do_not_matter(options: GenerationConfig) -> None:
     assert generate(model, [], options, device=CPU) == []
 
 
-@pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "beam"])
+@every_search
 def test_outputs_end_at_their_own_limits(options: GenerationConfig) -> None:
     model = network()
     with torch.no_grad():
@@ -77,7 +87,7 @@ def test_progress_is_told_in_sources() -> None:
     assert sum(counts) == len(SOURCES)
 
 
-@pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "beam"])
+@every_search
 def test_each_batch_has_the_constraint_of_its_own_sources(options: GenerationConfig) -> None:
     """Here source number n may only be answered by the word 4 + n % 16."""
 
@@ -97,6 +107,6 @@ def test_each_batch_has_the_constraint_of_its_own_sources(options: GenerationCon
         device=CPU,
         batch_tokens=40,
         max_lengths=[2] * len(SOURCES),
-        make_constraint=make_constraint,
+        make_rules=lambda numbers: [make_constraint(numbers)],
     )
     assert [h[0].tokens for h in found] == [[4 + n % 16] * 2 for n in range(len(SOURCES))]

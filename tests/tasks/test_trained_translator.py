@@ -14,6 +14,7 @@ from tiny_networks import CPU, sizes
 from core.checkpoint import load_tensors
 from core.config import TransformerConfig
 from core.errors import CheckpointError, UserError
+from core.generation_config import GenerationConfig
 from tasks import folders
 from tasks.translation import evaluate
 from tasks.translation.config import TranslationConfig, TranslationData, tiny
@@ -173,7 +174,11 @@ def test_a_run_without_a_test_split_is_trained_all_the_same(
         german.write("Hund\n")
     data = TranslationData(vocab_size=100, bpe_dropout=0.1, max_tokens=2000)
     config = TranslationConfig(
-        model=sizes(max_len=40), data=data, train=tiny().train, generation=tiny().generation
+        model=sizes(max_len=40),
+        data=data,
+        train=tiny().train,
+        # Whatever the search, epochs are compared by greedy translations.
+        generation=GenerationConfig(beam_size=2, n_best=2, diversity=0.5),
     )
     metrics = train(config, data=tmp_path, out=tmp_path / "run", device=CPU)
     assert metrics["test"] == {}

@@ -16,7 +16,7 @@ from core.errors import UserError
 from data.codec import TextCodec
 from data.tokenizers import TOKENIZER_NAMES
 from data.vocabulary import EOS_ID, UNK_ID
-from tasks.translation import predict
+from tasks import generation
 from tasks.translation.config import TranslationConfig, TranslationData
 from tasks.translation.dataset import build_codecs
 from tasks.translation.model import TranslationModel
@@ -58,7 +58,7 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         given.extend(sources)
         return [[Hypothesis(list(source), -1.0, -0.5)] for source in sources]
 
-    monkeypatch.setattr(predict, "generate", repeat)
+    monkeypatch.setattr(generation, "generate", repeat)
     return given
 
 

@@ -1,0 +1,59 @@
+"""Couplet writers that have learnt nothing, and the form that they keep all the same."""
+
+import torch
+from tiny_networks import CPU, sizes, spread
+
+from core.generation_config import GenerationConfig
+from data.codec import TextCodec
+from data.tokenizers import Characters
+from data.vocabulary import SPECIALS, Vocabulary
+from tasks.couplet.config import CoupletConfig
+from tasks.couplet.model import CoupletModel
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.rules import LEVEL, is_punctuation, tones, wants_level_end
+
+LEVELS, OBLIQUES, MARKS = "风天山花云江", "雨地水树月夜日", "，。"
+UNKNOWN = "猫狗鹤a1々！《》🙂"
+
+
+def untrained(words: str, *, max_len: int = 64, seed: int = 1) -> CoupletWriter:
+    codec = TextCodec(Characters(), Vocabulary([*SPECIALS, *words]))
+    config = CoupletConfig(model=sizes(max_len), generation=GenerationConfig(beam_size=1))
+    torch.manual_seed(seed)
+    model = CoupletModel(len(codec.vocabulary), config.model)
+    spread(model)
+    return CoupletWriter(model.eval(), codec, config, CPU)
+
+
+WRITERS = [untrained(LEVELS + OBLIQUES + MARKS, seed=seed) for seed in range(3)]
+
+
+def marks(line: str) -> list[tuple[int, str]]:
+    return [(i, c) for i, c in enumerate(line) if is_punctuation(c)]
+
+
+def has_same_repetitions(first: str, second: str) -> bool:
+    return all(
+        (first[i] == first[j]) == (second[i] == second[j])
+        for i in range(len(first))
+        for j in range(i)
+    )
+
+
+def check_form(writer: CoupletWriter, first: str, second: str) -> None:
+    """Every rule, told in other words than the writer's own, as far as the vocabulary can go."""
+    vocabulary = {c for c in writer.codec.vocabulary.itos[4:] if not is_punctuation(c)}
+    words = [c for c in first if not is_punctuation(c)]
+    answer = [c for c in second if not is_punctuation(c)]
+    assert len(second) == len(first)
+    if not vocabulary:
+        return
+    assert marks(second) == marks(first)
+    assert set(answer) <= vocabulary
+    fresh, needed = vocabulary - set(words), len(set(words))
+    if needed <= len(vocabulary):
+        assert has_same_repetitions(first, second)
+    if needed <= len(fresh):
+        assert not set(answer) & set(words)
+        if wants_level_end(first) and any(LEVEL in tones(c) for c in fresh):
+            assert LEVEL in tones(answer[-1])
