@@ -11,11 +11,10 @@ Nothing heavy is imported before it is needed, so that ``--help`` answers at onc
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
-from operator import methodcaller
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +27,24 @@ from tasks.console import (
     PATH,
     STDIO,
     Program,
+    batch_option,
     given,
+    length_options,
     machine_options,
     model_option,
+    models_option,
+    option_names,
+    output_options,
     print_results,
     progress_bar,
     results_to,
+    search_given,
     search_options,
     table,
     text_options,
     use_threads,
 )
+from tasks.folders import Folders
 
 if TYPE_CHECKING:
     from data.fetching import CorpusReport
@@ -59,32 +65,37 @@ def main() -> None:
 
 @main.command()
 @text_options
+@models_option
+@output_options
 @search_options
-def translate(beam_size: int | None, length_penalty: float | None, **options: Any) -> None:
+@length_options
+def translate(**options: Any) -> None:
     """Translate each TEXT, from German into English with the model that ships.
 
     Without TEXT, or with "-", every line of standard input is a text. The results come one a line,
     in the order of the input; an empty line stays empty. "--" goes before a text that begins with a
-    dash.
+    dash. With --n-best N a text gives up to N lines: its number, from 1, the score and the
+    translation, tabs between them. A text is translated sentence by sentence, and what is said of
+    lengths holds for each.
 
     \b
         translate "Ein Hund rennt." "Zwei Kinder lachen."
         translate --input german.txt --output english.txt
+        translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
+        translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
 
-    def load(model: Path | None, device: str) -> lines.Predict:
+    def load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
         from tasks.translation.predict import Translator
 
-        translate_scored = Translator.load(model, device=device).translate_scored
-        return partial(
-            translate_scored, **given(beam_size=beam_size, length_penalty=length_penalty)
-        )
+        return Translator.load(model, device=device).translate_scored
 
-    answer(load, lambda found: found.text, **options)
+    search_and_answer(load, lambda found: found.text, options)
 
 
 @main.command()
 @text_options
+@model_option
 @click.option("--top", type=click.IntRange(min=1), help="Show so many of the classes.")
 def classify(top: int | None, **options: Any) -> None:
     """Say what each TEXT is about: the class, a tab, and its probability.
@@ -107,37 +118,40 @@ def classify(top: int | None, **options: Any) -> None:
             raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {top}")
         return classifier.classify_scored
 
-    def text_of(found: Any) -> str:
+    def lines_of(found: Any) -> list[str]:
         best = islice(found.probabilities.items(), top or 1)
-        return "\t".join(f"{label}\t{probability:.4f}" for label, probability in best)
+        return ["\t".join(f"{label}\t{probability:.4f}" for label, probability in best)]
 
     def record_of(found: Any) -> dict[str, Any]:
         best = dict(islice(found.probabilities.items(), top))
         return {**found.record(), "probabilities": best}
 
-    answer(load, text_of, record_of, **options)
+    answer(load, lines_of, record_of, **options)
 
 
 @main.command()
 @text_options
+@models_option
+@output_options
 @search_options
-def couplet(beam_size: int | None, length_penalty: float | None, **options: Any) -> None:
+def couplet(**options: Any) -> None:
     """Answer each TEXT, the first line of a Chinese couplet, with the second.
 
     Without TEXT, or with "-", every line of standard input is a text. The results come one a line,
-    in the order of the input; an empty line stays empty.
+    in the order of the input; an empty line stays empty. With --n-best N a text gives up to N
+    lines: its number, from 1, the score and the answer, tabs between them.
 
     \b
         couplet 晚风摇树树还挺
+        couplet --n-best 3 --prefix 秋 晚风摇树树还挺
     """
 
-    def load(model: Path | None, device: str) -> lines.Predict:
+    def load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
         from tasks.couplet.predict import CoupletWriter
 
-        answer_scored = CoupletWriter.load(model, device=device).answer_scored
-        return partial(answer_scored, **given(beam_size=beam_size, length_penalty=length_penalty))
+        return CoupletWriter.load(model, device=device).answer_scored
 
-    answer(load, lambda found: found.second, **options)
+    search_and_answer(load, lambda found: found.second, options)
 
 
 @main.command()
@@ -205,31 +219,35 @@ def train(
 
 @main.command()
 @task_argument
-@model_option
+@models_option
 @data_option
 @click.option("--split", metavar="NAME", help="A part of the corpus; else the test split.")
 @machine_options
+@batch_option
 @search_options
+@length_options
 @click.option("--json", "is_json", is_flag=True, help="The report as JSON.")
 def evaluate(
     task: str,
-    model: Path | None,
+    model: Folders,
     data: Path | None,
     split: str | None,
     device: str,
     threads: int | None,
-    beam_size: int | None,
-    length_penalty: float | None,
+    batch_tokens: int | None,
     is_json: bool,
+    **options: Any,
 ) -> None:
     """Measure a model on a split of a corpus."""
-    search = given(beam_size=beam_size, length_penalty=length_penalty)
-    if search and task == "classification":
-        raise click.UsageError("classification has no --beam and no --length-penalty.")
+    search = search_given(options)
+    if task == "classification" and (search or isinstance(model, tuple)):
+        raise click.UsageError("classification has one --model, and nothing to search for.")
     corpus = corpus_for(task, data)
     use_threads(threads)
     measure = registry.module(task, "evaluate")
-    report = measure.run(model, corpus, split=split, device=device, **search)
+    settings = {**search, **given(batch_tokens=batch_tokens)}
+    with option_names():
+        report = measure.run(model, corpus, split=split, device=device, **settings)
     show = partial(json.dumps, ensure_ascii=False, indent=2) if is_json else measure.as_table
     print_results(f"{show(report)}\n")
 
@@ -415,16 +433,45 @@ def verify(name: str) -> None:
     show_report(fetching.verify(name))
 
 
-def answer(
-    load: Callable[[Path | None, str], lines.Predict],
+def search_and_answer(
+    load: Callable[[Folders, str], Callable[..., Sequence[Any]]],
     text_of: Callable[[Any], str],
-    record_of: Callable[[Any], dict[str, Any]] = methodcaller("record"),
+    options: dict[str, Any],
+) -> None:
+    """:func:`answer` for the commands that search: with their options, and n-best lists."""
+    search = search_given(options)
+    numbers = count(1)
+
+    def predictor(model: Folders, device: str) -> lines.Predict:
+        predict = partial(load(model, device), **search)
+        predict([])  # options that cannot be used are refused before the first text is read
+        return lines.numbered(predict)
+
+    def lines_of(found: Any) -> list[str]:
+        if "n_best" not in search:
+            return [text_of(found)]
+        number = next(numbers)
+        return [f"{number}\t{one.score:.4f}\t{text_of(one)}" for one in found.hypotheses]
+
+    def record_of(found: Any) -> dict[str, Any]:
+        if "n_best" not in search:
+            return found.record()
+        return {**found.record(), "hypotheses": [one.record() for one in found.hypotheses]}
+
+    with option_names():
+        answer(predictor, lines_of, record_of, **options)
+
+
+def answer(
+    load: Callable[[Any, str], lines.Predict],
+    lines_of: Callable[[Any], list[str]],
+    record_of: Callable[[Any], dict[str, Any]],
     *,
     texts: tuple[str, ...],
     input_file: Path | None,
     output_file: Path | None,
     is_json: bool,
-    model: Path | None,
+    model: Folders,
     device: str,
     threads: int | None,
     batch_tokens: int | None,
@@ -433,8 +480,8 @@ def answer(
     if texts and input_file is not None:
         raise click.UsageError("texts come from the command line or from --input, not from both.")
 
-    def show(text: str, found: Any) -> str:
-        return lines.as_json(text, record_of(found)) if is_json else text_of(found)
+    def show(text: str, found: Any) -> list[str]:
+        return [lines.as_json(text, record_of(found))] if is_json else lines_of(found)
 
     source = lines.open_texts(
         () if texts == (str(STDIO),) else texts, None if input_file == STDIO else input_file

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,7 @@ from click.exceptions import Exit
 
 from core.errors import ConfigError, Interrupted, UserError
 from core.files import reason_of
+from core.generation_config import GenerationConfig
 from tasks.lines import ignore, one_line, open_output
 
 PATH = click.Path(path_type=Path)
@@ -104,26 +106,124 @@ machine_options = all_of(
 model_option = click.option(
     "--model", type=PATH, metavar="FOLDER", help="A checkpoint folder; else the model that ships."
 )
+models_option = click.option(
+    "--model",
+    type=PATH,
+    metavar="FOLDER",
+    multiple=True,
+    callback=lambda ctx, parameter, folders: folders[0] if len(folders) == 1 else folders or None,
+    help="A checkpoint folder; else the model that ships. Several together are an ensemble.",
+)
+batch_option = click.option(
+    "--batch-tokens", type=click.IntRange(min=1), help="Tokens to work on at a time."
+)
+
+# The options of a search are called as in core.generation_config, for which see search_given.
 search_options = all_of(
     click.option(
         "--beam", "beam_size", type=click.IntRange(min=1), help="Width of the beam; 1 is greedy."
     ),
-    click.option("--length-penalty", type=click.FloatRange(min=0), help="0 favours short outputs."),
+    click.option(
+        "--length-penalty",
+        type=click.FloatRange(0, 10),
+        help="How much long outputs gain; 0 favours short ones.",
+    ),
+    click.option(
+        "--diverse",
+        "diversity",
+        type=click.FloatRange(min=0),
+        metavar="STRENGTH",
+        help="Make the outputs of the beam differ; 0.2 to 0.8 is usual.",
+    ),
+    click.option(
+        "--sample/--no-sample", default=None, help="Draw words by chance instead of a beam."
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(min=0, min_open=True),
+        help="With --sample: below 1 likely words grow likelier.",
+    ),
+    click.option(
+        "--top-k",
+        type=click.IntRange(min=0),
+        help="With --sample: draw from the K likeliest words; 0 is all.",
+    ),
+    click.option(
+        "--top-p",
+        type=click.FloatRange(0, 1, min_open=True),
+        help="With --sample: draw from the likeliest words that have probability P together.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**32 - 1),
+        help="With --sample: another seed, other outputs; else 0.",
+    ),
+)
+length_options = all_of(
+    click.option("--max-length", type=click.IntRange(min=1), help="The most tokens of an output."),
+    click.option(
+        "--max-length-ratio",
+        type=click.FloatRange(min=0),
+        help="An output may have so many times its source's tokens,",
+    ),
+    click.option(
+        "--max-length-extra",
+        type=click.IntRange(min=0),
+        help="and so many more.",
+    ),
+    click.option(
+        "--min-length-ratio",
+        type=click.FloatRange(min=0),
+        help="An output has at least so many times its source's tokens.",
+    ),
+    click.option(
+        "--no-repeat-ngram",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="No N tokens in a row come twice in an output; 0: they may.",
+    ),
+)
+output_options = all_of(
+    click.option(
+        "--n-best",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Print the N best outputs: number of the text, score, output.",
+    ),
+    click.option("--prefix", metavar="TEXT", help="What every output begins with."),
 )
 text_options = all_of(
     click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),
     click.option("--input", "input_file", type=PATH, help="Read texts from a file, one a line."),
     click.option("--output", "output_file", type=PATH, help="Write the results to a file."),
     click.option("--json", "is_json", is_flag=True, help="One JSON object a line, with scores."),
-    model_option,
     machine_options,
-    click.option("--batch-tokens", type=click.IntRange(min=1), help="Tokens to work on at a time."),
+    batch_option,
 )
 
 
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given; those that were not are for others to decide."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def search_given(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of a search out of a command's, and returns those that were given."""
+    names = {"prefix", *(field.name for field in fields(GenerationConfig))}
+    return given(**{name: options.pop(name) for name in sorted(names & options.keys())})
+
+
+@contextmanager
+def option_names() -> Iterator[None]:
+    """Calls what an error says of the search by the command's own names for it."""
+    names = {one.name: one.opts[0] for one in click.get_current_context().command.params}
+    try:
+        yield
+    except ConfigError as error:
+        message = re.sub(
+            r"\bgeneration\.(\w+)", lambda match: names.get(match[1], match[0]), str(error)
+        )
+        raise ConfigError(message) from error
 
 
 def use_threads(count: int | None) -> None:

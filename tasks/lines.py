@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -44,22 +45,32 @@ def ignore(count: int) -> None:
 def answer(
     chunks: Iterable[Sequence[str]],
     predict: Predict,
-    show: Callable[[str, Any], str],
+    show: Callable[[str, Any], Iterable[str]],
     write: Callable[[str], object],
     *,
     on_lines: Callable[[int], None] = ignore,
 ) -> None:
-    """Writes one line for every text, chunk by chunk.
+    """Writes the lines of every text, chunk by chunk.
 
     Args:
-        show: the line for a text and its result; a line break in it counts as a space.
+        show: the lines for a text and its result; a line break in one counts as a space.
         write: gets whole lines.
         on_lines: told how many texts have just been finished.
     """
     for chunk in chunks:
         results = _predict_chunk(chunk, predict, on_lines)
-        lines = (one_line(show(text, result)) for text, result in zip(chunk, results, strict=True))
-        write("".join(f"{line}\n" for line in lines))
+        shown = (show(text, result) for text, result in zip(chunk, results, strict=True))
+        write("".join(f"{one_line(line)}\n" for lines in shown for line in lines))
+
+
+def numbered(predict: Callable[..., Sequence[Any]]) -> Predict:
+    """``predict``, told by ``numbers`` which of all texts, from 0 on, each call gives it."""
+    rest = count()
+
+    def predict_next(texts: Sequence[str], **options: Any) -> Sequence[Any]:
+        return predict(texts, numbers=[*islice(rest, len(texts))], **options)
+
+    return predict_next
 
 
 def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:

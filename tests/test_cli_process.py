@@ -67,6 +67,18 @@ def read_terminal(terminal: int, end: bytes) -> bytes:
     return seen
 
 
+def read_to_end(terminal: int) -> bytes:
+    """All that a terminal shows until its other side is closed."""
+    seen = b""
+    try:
+        while block := os.read(terminal, 1024):
+            seen += block
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    os.close(terminal)
+    return seen
+
+
 def test_help_answers_within_half_a_second() -> None:
     """The best of several, since the machine may be busy."""
     times = []
@@ -184,16 +196,28 @@ def test_a_bar_shows_where_no_results_do(
         "translate", "--model", model, "--input", source, *output, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
-        shown = b""
-        try:
-            while block := os.read(ours, 1024):
-                shown += block
-        except OSError:  # how Linux says that the other side of a terminal is closed
-            pass
+        shown = read_to_end(ours)
         assert process.wait(TIMEOUT) == 0
-    os.close(ours)
     assert (b"0/3" in shown) == is_to_file
     assert (shown.count(ENGLISH.encode()) == 3) == (not is_to_file)
+
+
+def test_the_bar_counts_texts_not_their_alternatives(tiny_models: Models, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text(f"{GERMAN}\n{GERMAN} {GERMAN}\n\n")
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (25, 80))
+    best = ("--beam", 2, "--n-best", 2, "--input", source, "--output", target)
+    with started(
+        "translate", "--model", tiny_models("translation"), *best, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = read_to_end(ours)
+        assert process.wait(TIMEOUT) == 0
+    counts = [(int(done), int(total)) for done, total in re.findall(rb"(\d+)/(\d+) \[", shown)]
+    assert counts[0] == (0, 3)
+    assert all(done <= total == 3 for done, total in counts)
+    assert len(target.read_text().splitlines()) == 5
 
 
 def test_a_log_gets_no_bar(tiny_models: Models, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tasks.lines import (
     answer,
     as_json,
     count_lines,
+    numbered,
     one_line,
     open_output,
     open_texts,
@@ -50,8 +51,8 @@ def shout(texts: Sequence[str], *, on_batch: Callable[[int], None]) -> list[str]
     return [text.upper() for text in texts]
 
 
-def second(text: str, result: str) -> str:
-    return result
+def second(text: str, result: str) -> list[str]:
+    return [result]
 
 
 # Reading
@@ -201,7 +202,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_every_text_has_its_line_in_its_place() -> None:
     written: list[str] = []
-    answer([["b", ""], ["a"]], shout, "{} -> {}".format, written.append)
+    answer([["b", ""], ["a"]], shout, lambda text, found: [f"{text} -> {found}"], written.append)
     assert written == ["b -> B\n -> \n", "a -> A\n"]
 
 
@@ -216,6 +217,24 @@ def test_line_breaks_in_texts_and_results_are_spaces(line_break: str) -> None:
     written: list[str] = []
     answer([[f"a{line_break}b"]], predict, second, written.append)
     assert (seen, written) == (["a b"], ["x y\n"])
+
+
+def test_a_text_may_have_several_lines_or_none() -> None:
+    written: list[str] = []
+    answer([["a b", "", "c"]], shout, lambda text, found: found.split(" ")[1:], written.append)
+    assert written == ["B\n"]
+    answer([["a b c"], ["d e"]], shout, lambda text, found: found.split(" "), written.append)
+    assert written[1:] == ["A\nB\nC\n", "D\nE\n"]
+
+
+def test_texts_are_numbered_through_all_calls() -> None:
+    def predict(texts: Sequence[str], *, numbers: Sequence[int], mark: str) -> list[str]:
+        return [f"{number}{mark}{text}" for number, text in zip(numbers, texts, strict=True)]
+
+    tell = cast(Callable[..., Sequence[str]], numbered(predict))
+    assert tell(["a", "b"], mark=":") == ["0:a", "1:b"]
+    assert tell([], mark=":") == []
+    assert tell(["c"], mark="-") == ["2-c"]
 
 
 def test_a_result_too_few_is_an_error_and_no_shift() -> None:
