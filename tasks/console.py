@@ -87,10 +87,21 @@ def check_texts(
     if str(STDIO) in texts and len(texts) > 1:
         raise click.BadParameter("'-' (standard input) cannot stand beside other texts.")
     for number, text in enumerate(texts, start=1):
-        # How Python hands over bytes that it cannot decode.
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if not is_text(text):
             raise click.BadParameter(f"text {number} is not valid in this locale's encoding.")
     return texts
+
+
+def check_prefix(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Refuses what is no text."""
+    if text is not None and not is_text(text):
+        raise click.BadParameter("it is not valid in this locale's encoding.")
+    return text
+
+
+def is_text(argument: str) -> bool:
+    """Whether no byte of an argument was undecodable: Python hands those over as surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 machine_options = all_of(
@@ -190,7 +201,9 @@ output_options = all_of(
         metavar="N",
         help="Print the N best outputs: number of the text, score, output.",
     ),
-    click.option("--prefix", metavar="TEXT", help="What every output begins with."),
+    click.option(
+        "--prefix", metavar="TEXT", callback=check_prefix, help="What every output begins with."
+    ),
 )
 text_options = all_of(
     click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),

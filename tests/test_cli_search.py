@@ -279,6 +279,7 @@ def test_a_prefix_that_cannot_be_is_named(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "Hund", "--prefix")
     assert error_of(2, *command, "A 猫").endswith("does not know '猫' in the prefix 'A 猫'")
     assert "prefix must be a text of at least one word" in error_of(2, *command, "")
+    assert "not valid in this locale's encoding" in error_of(2, *command, "A \udcff")
     command = ("couplet", "--model", tiny_models("couplet"), "天地", "--prefix")
     assert "it breaks the rule of characters" in error_of(2, *command, "地")
     assert "it breaks the rule of length" in error_of(2, *command, "山水山")

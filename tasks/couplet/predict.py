@@ -39,8 +39,9 @@ _FORM_OPTIONS = {
 
 @dataclass(frozen=True)
 class Couplet:
-    """A second line, its log-probability over the length normaliser, and the rules it keeps.
+    """A second line, its score, and the rules it keeps.
 
+    ``score`` is the search's score: log-probability, in a beam over the length normaliser.
     ``others`` are the next best second lines, where more than one was asked for (``n_best``).
     """
 
@@ -151,10 +152,11 @@ class CoupletWriter:
                 f"leave out {', '.join(f'generation.{name}' for name in unused)}"
             )
         pieces = [piece for line in lines for piece in line]
+        beginning = (
+            [] if prefix is None else self._beginning(prefix, [line[0] for line in lines if line])
+        )
         beginnings = [
-            () if prefix is None or place else self._beginning(prefix, piece)
-            for line in lines
-            for place, piece in enumerate(line)
+            beginning if place == 0 else [] for line in lines for place in range(len(line))
         ]
 
         def form(indices: Sequence[int]) -> Constraint:
@@ -186,15 +188,10 @@ class CoupletWriter:
         second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
         return Couplet("".join(second), output.score, check_rules(first, second))
 
-    def _beginning(self, prefix: str, first: Sequence[str]) -> list[int]:
-        """The ids that the answer to ``first`` begins with."""
+    def _beginning(self, prefix: str, firsts: Sequence[Sequence[str]]) -> list[int]:
+        """The ids of what the answers to ``firsts`` begin with."""
         characters = _characters(prefix)
         check(bool(characters), "the prefix", prefix, "a text of at least one character")
-        if rule := broken_rule(first, characters):
-            raise ConfigError(
-                f"no answer to {''.join(first)!r} begins with {prefix!r}: "
-                f"it breaks the rule of {rule}"
-            )
         ids = []
         for character in characters:
             known = self._table.id_of(character)
@@ -202,6 +199,12 @@ class CoupletWriter:
             if index is None:
                 raise ConfigError(f"the model does not know {character!r} in the prefix {prefix!r}")
             ids.append(index)
+        for first in firsts:
+            if rule := broken_rule(first, characters):
+                raise ConfigError(
+                    f"no answer to {''.join(first)!r} begins with {prefix!r}: "
+                    f"it breaks the rule of {rule}"
+                )
         return ids
 
     @cached_property

@@ -30,8 +30,8 @@ from tasks.translation.pieces import encoded_pieces
 class Translation:
     """A translated text.
 
-    ``score`` is the search's score (log-probability over the length normaliser), summed over
-    ``pieces``, the number of sentences, or parts of long ones, that were translated one by one.
+    ``score`` is the search's score: log-probability, in a beam over the length normaliser; it is
+    summed over ``pieces``, the number of sentences, or parts of long ones, translated one by one.
     ``others`` are the next best translations, where more than one was asked for (``n_best``).
     """
 

@@ -120,6 +120,9 @@ def test_a_prefix_that_cannot_be_is_refused_by_its_reason() -> None:
     with pytest.raises(ConfigError, match="prefix must be a text of at least one character"):
         writer.answer(["天雨"], prefix=" ")
     assert writer.answer(["", "天雨"], prefix="山")[0] == ""
+    for unknown in ("猫", ""):
+        with pytest.raises(ConfigError, match="prefix"):
+            writer.answer([], prefix=unknown)
 
 
 def test_a_line_in_pieces_begins_once() -> None:
