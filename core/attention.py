@@ -1,4 +1,4 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2) and the key/value cache of decoding.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2).
 
     Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V                                  (equation 1)
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O                             (section 3.2.2)
@@ -18,65 +18,6 @@ from torch import Tensor, nn
 
 from .dropout import check_probability, dropout
 from .masks import combine_masks
-
-
-class KeyValueCache:
-    """Keys and values ``[B, H, length, K]`` of one attention, kept from step to step of decoding.
-
-    Self-attention appends the position it has just computed. Cross-attention computes the memory's
-    keys and values once and then only reads them: its cache is *static*.
-    """
-
-    def __init__(self, *, is_static: bool = False) -> None:
-        self.is_static = is_static
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
-        self._length = 0
-
-    def __len__(self) -> int:
-        """How many positions are stored."""
-        return self._length
-
-    def append(self, keys: Tensor, values: Tensor) -> None:
-        """Adds ``[B, H, n, K]`` keys and values after those already there.
-
-        Raises:
-            ValueError: they differ from those already there in B, H or K; the message names both.
-        """
-        # Checked, because the assignment below would broadcast one row to all of them in silence.
-        if self._keys is not None and _sizes_of_a_row(keys) != _sizes_of_a_row(self._keys):
-            raise ValueError(
-                f"the cache holds [B, H, K] = {_sizes_of_a_row(self._keys)}, "
-                f"the keys to append have {_sizes_of_a_row(keys)}"
-            )
-        end = self._length + keys.shape[2]
-        if self._keys is None or self._values is None:
-            self._keys, self._values = keys, values
-        else:
-            if end > self._keys.shape[2]:
-                self._grow(end)
-            self._keys[:, :, self._length : end] = keys
-            self._values[:, :, self._length : end] = values
-        self._length = end
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """The stored keys and values, ``[B, H, length, K]`` each (views, not copies)."""
-        if self._keys is None or self._values is None:
-            raise ValueError("the cache is empty: append keys and values before reading them")
-        return self._keys[:, :, : self._length], self._values[:, :, : self._length]
-
-    def select(self, rows: Tensor) -> None:
-        """Keeps the batch rows named by the index tensor ``rows``, in its order (may repeat)."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
-
-    def _grow(self, needed: int) -> None:
-        """Doubles the room, so that n steps cost O(n) copies in all, not O(n^2)."""
-        assert self._keys is not None and self._values is not None
-        room = max(needed, 2 * self._keys.shape[2], 16) - self._keys.shape[2]
-        self._keys = F.pad(self._keys, (0, 0, 0, room))
-        self._values = F.pad(self._values, (0, 0, 0, room))
 
 
 class MyMultiheadAttention(nn.Module):
@@ -125,7 +66,6 @@ class MyMultiheadAttention(nn.Module):
         attn_mask: Tensor | None = None,
         need_weights: bool = True,
         average_attn_weights: bool = True,
-        cache: KeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See :func:`multi_head_attention_forward`, which this calls with its own parameters."""
         return multi_head_attention_forward(
@@ -143,7 +83,6 @@ class MyMultiheadAttention(nn.Module):
             attn_mask=attn_mask,
             need_weights=need_weights,
             average_attn_weights=average_attn_weights,
-            cache=cache,
         )
 
 
@@ -163,7 +102,6 @@ def multi_head_attention_forward(
     attn_mask: Tensor | None = None,
     need_weights: bool = True,
     average_attn_weights: bool = True,
-    cache: KeyValueCache | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Multi-head attention as one function of its inputs and parameters.
 
@@ -177,10 +115,6 @@ def multi_head_attention_forward(
         attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
         need_weights: return the attention weights; without them a fused kernel is used.
         average_attn_weights: return the mean over heads instead of each head's weights.
-        cache: keys and values kept between calls. New keys are appended and attended to together
-            with the old ones, so the masks' S counts both; a static cache, once filled, is used as
-            it is. The batch of the keys may be a divisor of the queries': the rows of one sentence
-            (its beams) then share its keys.
 
     Returns:
         The output ``[T, B, D]``, and the weights ``[B, T, S]`` (averaged), ``[B, H, T, S]`` (not
@@ -189,26 +123,13 @@ def multi_head_attention_forward(
     Raises:
         ValueError: an input or mask of the wrong size; the message names the sizes.
     """
-    _check_inputs(query, key, value, in_proj_weight, is_cached=cache is not None)
-    _, batch_size, embed_dim = query.shape
+    _check_inputs(query, key, value, in_proj_weight)
     dropout_p = dropout_p if training else 0.0
-
-    if cache is not None and cache.is_static and len(cache) > 0:
-        b_q = None if in_proj_bias is None else in_proj_bias[:embed_dim]
-        q = split_heads(F.linear(query, in_proj_weight[:embed_dim], b_q), num_heads)
-        k, v = cache.read()
-    else:
-        q, k, v = _project(query, key, value, num_heads, in_proj_weight, in_proj_bias)
-        if cache is not None:
-            cache.append(k, v)
-            k, v = cache.read()
-    if k.shape[0] != batch_size:
-        q = _gather_beams(q, k.shape[0])
-
+    q, k, v = _project(query, key, value, num_heads, in_proj_weight, in_proj_bias)
     blocked = combine_masks(
         attn_mask,
         key_padding_mask,
-        batch_size=k.shape[0],
+        batch_size=q.shape[0],
         num_heads=num_heads,
         target_length=q.shape[2],
         source_length=k.shape[2],
@@ -217,9 +138,6 @@ def multi_head_attention_forward(
         heads, weights = _attend_with_weights(q, k, v, blocked, dropout_p)
     else:
         heads, weights = attend(q, k, v, blocked, dropout_p), None
-    if k.shape[0] != batch_size:
-        heads = _scatter_beams(heads, batch_size)
-        weights = None if weights is None else _scatter_beams(weights, batch_size)
     if weights is not None and average_attn_weights:
         weights = weights.mean(dim=1)
     return F.linear(merge_heads(heads), out_proj_weight, out_proj_bias), weights
@@ -295,31 +213,7 @@ def _project(
     return q, k, v
 
 
-def _sizes_of_a_row(keys: Tensor) -> list[int]:
-    """``[B, H, length, K]`` without the length: what never changes from step to step."""
-    batch_size, num_heads, _, head_dim = keys.shape
-    return [batch_size, num_heads, head_dim]
-
-
-def _gather_beams(q: Tensor, sentences: int) -> Tensor:
-    """``[B*N, H, 1, K]`` -> ``[B, H, N, K]``: a sentence's N beams become its query positions."""
-    rows, num_heads, length, head_dim = q.shape
-    if length != 1 or rows % sentences != 0:
-        raise ValueError(
-            f"queries of {rows} rows and {length} positions cannot share a cache of {sentences} "
-            "rows: the rows must be a multiple of the cache's and hold one position each"
-        )
-    return q.view(sentences, rows // sentences, num_heads, head_dim).transpose(1, 2)
-
-
-def _scatter_beams(heads: Tensor, rows: int) -> Tensor:
-    """``[B, H, N, ...]`` -> ``[B*N, H, 1, ...]``, the inverse of :func:`_gather_beams`."""
-    return heads.transpose(1, 2).reshape(rows, heads.shape[1], 1, heads.shape[3])
-
-
-def _check_inputs(
-    query: Tensor, key: Tensor, value: Tensor, in_proj_weight: Tensor, *, is_cached: bool
-) -> None:
+def _check_inputs(query: Tensor, key: Tensor, value: Tensor, in_proj_weight: Tensor) -> None:
     embed_dim = in_proj_weight.shape[1]
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.dim() != 3 or x.shape[2] != embed_dim:
@@ -330,5 +224,5 @@ def _check_inputs(
         raise ValueError(
             f"key and value must have one shape, not {list(key.shape)} and {list(value.shape)}"
         )
-    if query.shape[1] != key.shape[1] and not is_cached:
+    if query.shape[1] != key.shape[1]:
         raise ValueError(f"query has batch {query.shape[1]} but key has batch {key.shape[1]}")

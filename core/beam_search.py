@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from .config import check
-from .search import Constraint, Hypothesis, SearchState, Step, mask_forbidden
+from .largest import largest
+from .search import (
+    Constraint,
+    Hypothesis,
+    SearchState,
+    Step,
+    log_probabilities,
+    mask_forbidden,
+    without_gaps,
+)
 from .sequence_to_sequence import SpecialIds
 
 
@@ -20,6 +29,7 @@ def beam_search(
     *,
     beam_size: int,
     max_lengths: Tensor,
+    n_best: int | None = None,
     length_penalty: float = 0.6,
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
@@ -28,20 +38,26 @@ def beam_search(
 
     Hypotheses are ranked by log P / ((5 + length) / 6)^alpha with alpha = ``length_penalty`` (Wu et
     al. 2016, equation 14), ``<eos>`` counted in the length. A sentence is finished when it has
-    ``beam_size`` ended hypotheses that no unfinished one can overtake: log P only falls, and the
+    ``n_best`` ended hypotheses that no unfinished one can overtake: log P only falls, and the
     penalty is at most that of the longest output allowed. One beam without a length penalty is
     :func:`greedy_search`, whose other arguments these are.
 
+    Args:
+        n_best: how many hypotheses are wanted, as many as there are beams if nothing is said. The
+            fewer, the sooner they are certain.
+
     Returns:
-        For each sentence 1 to ``beam_size`` hypotheses, the best first. Outputs that reach the
+        For each sentence 1 to ``n_best`` hypotheses, the best first. Outputs that reach the
         length limit end there and are ranked with the others. Outputs that every token is forbidden
         to follow are dropped, but end there if nothing else is left of their sentence.
 
     Raises:
-        ConfigError: a ``beam_size`` below 1.
+        ConfigError: a ``beam_size`` below 1, an ``n_best`` that is not from 1 to it.
     """
     check(beam_size >= 1, "beam_size", beam_size, "at least 1")
-    ended = [Ended(beam_size, length_penalty, limit) for limit in max_lengths.tolist()]
+    n_best = beam_size if n_best is None else n_best
+    check(1 <= n_best <= beam_size, "n_best", n_best, f"from 1 to beam_size ({beam_size})")
+    ended = [Ended(n_best, length_penalty, limit) for limit in max_lengths.tolist()]
     beams = Beams(len(ended), special.bos, max_lengths.device)
     while len(beams.sentences) > 0:
         goes_on = close_finished(ended, beams)
@@ -53,7 +69,8 @@ def beam_search(
             logits, beams.history[1:], beams.sentence_of_rows(), special, constraint
         )
         # 2N candidates hold at least N that do not end: each of the N rows can end only once.
-        candidates = beams.candidates(beams.totals(logits), 2 * beam_size)
+        totals = beams.totals(log_probabilities(logits, constraint))
+        candidates = beams.candidates(totals, 2 * beam_size)
         is_end = candidates.tokens == special.eos
         collect_ended(ended, beams, candidates, is_end[:, :beam_size])
         beams.advance(candidates.that_go_on(is_end, beam_size), state)
@@ -129,13 +146,10 @@ class Beams:
         """The tokens, without ``<bos>``, of one of the rows of the ``i``-th sentence."""
         return self.history[1:, i * self.scores.shape[1] + place].tolist()
 
-    def totals(self, logits: Tensor) -> Tensor:
-        """The log-probability ``[B, N, V]`` of every continuation by ``logits`` ``[B*N, V]``."""
-        normaliser = logits.logsumexp(dim=1)
-        # Minus infinity minus itself is NaN: where every token is forbidden, all stay forbidden.
-        normaliser = normaliser.masked_fill(normaliser == -math.inf, 0.0)
-        totals = logits + (self.scores.flatten() - normaliser).unsqueeze(1)
-        return totals.view(*self.scores.shape, -1)
+    def totals(self, log_probs: Tensor) -> Tensor:
+        """The log-probability ``[B, N, V]`` of every continuation, given that of every next token,
+        ``[B*N, V]``, which is overwritten."""
+        return log_probs.add_(self.scores.view(-1, 1)).view(*self.scores.shape, -1)
 
     def candidates(self, totals: Tensor, count: int, penalties: Tensor | None = None) -> Candidates:
         """The best ``count`` continuations (all, if there are fewer) by ``totals`` ``[B, N, V]``.
@@ -144,7 +158,7 @@ class Beams:
         """
         ranks = totals if penalties is None else totals - penalties.unsqueeze(1)
         width, vocabulary_size = totals.shape[1:]
-        scores, flat = ranks.flatten(1).topk(min(count, width * vocabulary_size), dim=1)
+        scores, flat = largest(ranks.flatten(1), min(count, width * vocabulary_size))
         if penalties is not None:
             scores = totals.flatten(1).gather(1, flat)
         return Candidates(scores, flat // vocabulary_size, flat % vocabulary_size)
@@ -160,12 +174,12 @@ class Beams:
     def keep(self, goes_on: Tensor, state: SearchState, *, groups: int = 1) -> None:
         """Drops the sentences that do not go on; ``goes_on`` ``[B / groups]`` names each group of
         sentences once, and the state knows no others."""
-        kept = goes_on.nonzero().flatten()
+        kept = without_gaps(goes_on)
         width = groups * self.scores.shape[1]
         rows = (width * kept.unsqueeze(1) + torch.arange(width, device=kept.device)).flatten()
         state.select(rows, kept)
-        is_kept = goes_on.repeat_interleave(groups)
-        self.sentences, self.scores = self.sentences[is_kept], self.scores[is_kept]
+        beams = (groups * kept.unsqueeze(1) + torch.arange(groups, device=kept.device)).flatten()
+        self.sentences, self.scores = self.sentences[beams], self.scores[beams]
         self.history = self.history[:, rows]
 
 

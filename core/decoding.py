@@ -56,7 +56,7 @@ def greedy_decode(
     with torch.inference_mode():
         state = model.start(src)
         if max_lengths is None:
-            max_lengths = 2 * (~state.memory.is_pad).sum(dim=1) + 10
+            max_lengths = 2 * (src != model.special.pad).sum(dim=0) + 10
         limit = torch.clamp(max_lengths, max=model.config.max_len - 1)
         found = greedy_search(model.step, state, max_lengths=limit, special=model.special)
     return [hypothesis.tokens for hypothesis in found]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .beam_search import Beams, Candidates, Ended, close_finished, collect_ended
 from .config import check
-from .search import Constraint, Hypothesis, SearchState, Step, mask_forbidden
+from .search import Constraint, Hypothesis, SearchState, Step, log_probabilities, mask_forbidden
 from .sequence_to_sequence import SpecialIds
 
 
@@ -69,8 +69,9 @@ def diverse_beam_search(
         logits = step(beams.history[-1], state)
         sentences = beams.sentence_of_rows() // groups
         logits = mask_forbidden(logits, beams.history[1:], sentences, special, constraint)
+        totals = beams.totals(log_probabilities(logits, constraint))
         candidates, chosen = _choose(
-            beams, beams.totals(logits), beam_size // groups, groups, diversity, special.eos
+            beams, totals, beam_size // groups, groups, diversity, special.eos
         )
         is_end = candidates.tokens == special.eos
         collect_ended(ended, beams, candidates, is_end[:, : beam_size // groups])

@@ -60,22 +60,33 @@ class PositionalEncoding(nn.Module):
         # A constant of the formula, not something learnt: no part of the saved weights.
         self.register_buffer("table", table.float().unsqueeze(1), persistent=False)
 
-    def forward(self, x: Tensor, *, start: int = 0) -> Tensor:
-        """``[S, B, D]`` -> ``[S, B, D]``; the first position of ``x`` is number ``start``.
+    def forward(self, x: Tensor) -> Tensor:
+        """``[S, B, D]`` -> ``[S, B, D]``.
 
         Raises:
-            ValueError: an ``x`` of another rank or width, or positions outside 0 to ``max_len``.
+            ValueError: an ``x`` of another rank or width, or longer than ``max_len``.
         """
-        max_len, _, emb_size = self.table.shape
+        emb_size = self.table.shape[2]
         # Checked, because the sum below would broadcast many a wrong shape in silence.
         if x.dim() != 3 or x.shape[2] != emb_size:
             raise ValueError(f"x must be [S, B, D] with D = {emb_size}, not {list(x.shape)}")
+        self._check_positions(0, len(x))
+        return self.dropout(x + self.table[: len(x)])
+
+    def at(self, position: int) -> Tensor:
+        """The vector ``[1, D]`` of one position, for decoding step by step.
+
+        Raises:
+            ValueError: a position outside 0 to ``max_len`` - 1.
+        """
+        self._check_positions(position, position + 1)
+        return self.table[position]
+
+    def _check_positions(self, start: int, end: int) -> None:
         if start < 0:
             raise ValueError(f"positions are counted from 0, not {start}")
-        end = start + x.shape[0]
-        if end > max_len:
+        if end > len(self.table):
             raise ValueError(
                 f"position {end} is beyond the longest sequence this encoding was made for, "
-                f"{max_len}"
+                f"{len(self.table)}"
             )
-        return self.dropout(x + self.table[start:end])

@@ -27,7 +27,7 @@ class GenerationConfig:
     An output may have ``max_length_ratio`` times its source's tokens and ``max_length_extra`` more,
     but no more than ``max_length`` (None: no such limit), and has at least ``min_length_ratio``
     times its source's tokens; all are rounded down. No ``no_repeat_ngram`` tokens in a row come
-    twice in it (0: they may).
+    twice in it (0: they may). With ``int8`` a CPU computes with weights of eight bits.
 
     Raises:
         ConfigError: a value outside what is allowed, or one that has no effect beside the others.
@@ -47,6 +47,7 @@ class GenerationConfig:
     max_length_extra: int = 10
     min_length_ratio: float = 0.0
     no_repeat_ngram: int = 0
+    int8: bool = False
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "n_best"):

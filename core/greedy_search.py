@@ -8,7 +8,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .search import Constraint, Hypothesis, SearchState, Step, mask_forbidden
+from .largest import largest
+from .search import (
+    Constraint,
+    Hypothesis,
+    SearchState,
+    Step,
+    log_probabilities,
+    mask_forbidden,
+    without_gaps,
+)
 from .sequence_to_sequence import SpecialIds
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -39,7 +48,7 @@ def greedy_search(
     return search_one_by_one(
         step,
         state,
-        lambda logits, sentences, place: logits.argmax(dim=-1),
+        lambda logits, sentences, place: largest(logits, 1)[1].squeeze(1),
         max_lengths=max_lengths,
         special=special,
         constraint=constraint,
@@ -70,14 +79,14 @@ def search_one_by_one(
         logits = step(history[-1], state)
         logits = mask_forbidden(logits, history[1:], alive, special, constraint)
         tokens = choose(logits, alive, len(history) - 1)
-        chosen = logits.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        chosen = log_probabilities(logits, constraint).gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
-        log_probs[alive] += (chosen - logits.logsumexp(dim=-1)).masked_fill(is_stuck, 0.0)
+        log_probs[alive] += chosen.masked_fill(is_stuck, 0.0)
         is_over = is_stuck | (tokens == special.eos)
         if is_over.any():
             _retire(outputs, history, alive, is_over)
             alive, history = _keep(state, ~is_over, alive, history)
-            tokens = tokens[~is_over]
+            tokens = tokens[without_gaps(~is_over)]
         history = torch.cat([history, tokens.unsqueeze(0)])
     return [
         Hypothesis(output, log_prob, log_prob)
@@ -95,6 +104,6 @@ def _retire(outputs: list[list[int]], history: Tensor, alive: Tensor, is_over: T
 def _keep(
     state: SearchState, is_kept: Tensor, alive: Tensor, history: Tensor
 ) -> tuple[Tensor, Tensor]:
-    rows = is_kept.nonzero().flatten()
+    rows = without_gaps(is_kept)
     state.select(rows, rows)
     return alive[rows], history[:, rows]

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from .sequence_to_sequence import SpecialIds
@@ -52,6 +53,18 @@ class Hypothesis:
     score: float
 
 
+def without_gaps(is_kept: Tensor) -> Tensor:
+    """The numbers of what is kept, ``[B]`` -> ``[K]``: the last ones in the places that are free.
+
+    Everything else keeps its place, so that states need not move it.
+    """
+    kept = is_kept.nonzero().flatten()
+    order = torch.arange(len(kept), device=kept.device)
+    is_free = ~is_kept[: len(kept)]
+    order[is_free] = kept[kept >= len(kept)]
+    return order
+
+
 def mask_forbidden(
     logits: Tensor,
     outputs: Tensor,
@@ -64,7 +77,19 @@ def mask_forbidden(
     ``outputs`` ``[t, R]`` and ``sentences`` ``[R]`` are what a :data:`Constraint` sees.
     """
     logits = logits.float()
-    logits[:, [special.unk, special.pad, special.bos]] = -math.inf
+    for token in (special.unk, special.pad, special.bos):
+        logits[:, token] = -math.inf
     if constraint is not None:
         logits.masked_fill_(constraint(outputs, sentences), -math.inf)
     return logits
+
+
+def log_probabilities(logits: Tensor, constraint: Constraint | None) -> Tensor:
+    """The logarithm of the softmax of ``logits`` ``[R, V]``, written into them.
+
+    Where a constraint forbids every token, all stay at minus infinity.
+    """
+    if constraint is None:
+        return torch.log_softmax(logits, 1, out=logits)
+    is_stuck = logits.amax(dim=1, keepdim=True) == -math.inf
+    return torch.log_softmax(logits, 1, out=logits).masked_fill_(is_stuck, -math.inf)

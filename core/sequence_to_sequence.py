@@ -7,7 +7,7 @@ ids themselves, so that a caller cannot forget one, in training and in decoding 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,11 @@ from torch import Tensor, nn
 from .attention_weights import AttentionWeights, recorded_weights, stack_weights
 from .config import TransformerConfig
 from .embedding import PositionalEncoding, TokenEmbedding
+from .key_value_cache import LayerCache, Lineage
 from .masks import generate_square_subsequent_mask, padding_mask
-from .transformer import LayerCache, MyTransformer
+from .packed_linear import Int8Linear, MakeLinear, PackedLinear
+from .packed_transformer import PackedDecoder, PackedEncoder
+from .transformer import MyTransformer
 
 
 class SpecialIds(NamedTuple):
@@ -35,27 +38,53 @@ class Memory(NamedTuple):
     is_pad: Tensor
 
 
+class _Packed(NamedTuple):
+    """The model's parts as decoding uses them."""
+
+    weights: list[nn.Parameter]
+    versions: list[tuple[int, int]]
+    linear: MakeLinear
+    encoder: PackedEncoder
+    decoder: PackedDecoder
+    generator: PackedLinear | Int8Linear
+
+    def is_current(self, linear: MakeLinear) -> bool:
+        """Whether the weights are frozen, and what they were, and packed by ``linear``."""
+        return linear is self.linear and all(
+            (weight.data_ptr(), weight._version) == version and not weight.requires_grad
+            for weight, version in zip(self.weights, self.versions, strict=True)
+        )
+
+
 @dataclass
 class DecoderState:
-    """What decoding carries from step to step, for B sentences with N rows (beams) each."""
+    """What decoding carries from step to step, for B sentences with N rows (beams) each.
 
-    memory: Memory
+    The memory is there as its keys and values, and its padding as a mask beside them.
+    """
+
+    packed: _Packed
     caches: list[LayerCache]
+    memory_mask: Tensor | None  # [B, 1, 1, S], None without padding
+    lineage: Lineage
+    sentences: int
     length: int = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Keeps the named rows (of B*N, in this order, may repeat) and the named sentences (of B).
+        """Keeps the named sentences (of B) and the named rows (of B*N, may repeat).
 
-        Without ``sentences`` all of them stay, and ``rows`` must hold equally many of each.
+        Without ``sentences`` all of them stay. ``rows`` holds equally many of each sentence, one
+        sentence after the other. Sentences that keep their places cost nothing.
         """
         if sentences is not None:
-            states, is_pad = self.memory
-            states, is_pad = states.index_select(1, sentences), is_pad.index_select(0, sentences)
-            self.memory = Memory(states, is_pad)
-        for cache in self.caches:
-            cache.past.select(rows)
-            if sentences is not None:
-                cache.memory.select(sentences)
+            self.sentences = len(sentences)
+            places = torch.arange(len(sentences), device=sentences.device)
+            places = places[sentences != places]
+            for cache in self.caches:
+                cache.keep(len(sentences), places, sentences[places])
+            if self.memory_mask is not None:
+                self.memory_mask = self.memory_mask.index_select(0, sentences)
+        self.lineage.select(rows, self.sentences)
 
 
 class SequenceToSequence(nn.Module):
@@ -106,10 +135,17 @@ class SequenceToSequence(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, dropout=config.dropout, max_len=config.max_len
         )
+        # How decoding computes linear layers: PackedLinear, or Int8Linear to be faster yet.
+        self.linear: MakeLinear = PackedLinear
+        self._last_packed: _Packed | None = None
         self.generator = nn.Linear(config.d_model, tgt_vocab_size)
         nn.init.zeros_(self.generator.bias)
         if tie_output:
             self.generator.weight = self.tgt_embedding.embedding.weight
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies do without the packed weights: they have their own made when they need them."""
+        return {**self.__dict__, "_last_packed": None}
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """``src`` ``[S, B]``, ``tgt`` ``[T, B]`` (from ``<bos>`` on) -> logits ``[T, B, V]``."""
@@ -137,23 +173,46 @@ class SequenceToSequence(nn.Module):
 
     def start(self, src: Tensor) -> DecoderState:
         """Encodes ``src`` ``[S, B]`` for step-by-step decoding, with one row a sentence."""
-        caches = [LayerCache() for _ in self.transformer.decoder.layers]
-        return DecoderState(self.encode(src), caches)
+        packed = self._packed()
+        is_pad = padding_mask(src, self.special.pad)
+        mask = is_pad if is_pad.any() else None
+        memory = packed.encoder(self.positional_encoding(self.src_embedding(src)), mask)
+        return DecoderState(
+            packed=packed,
+            caches=packed.decoder.remember(memory, mask),
+            memory_mask=None if mask is None else _as_added(mask, memory),
+            lineage=Lineage(memory),
+            sentences=memory.shape[1],
+        )
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """The logits ``[R, V]`` of the words after ``tokens`` ``[R]``, the newest of each row.
 
         The state moves on by one position.
         """
-        x = self.positional_encoding(self.tgt_embedding(tokens.unsqueeze(0)), start=state.length)
-        x = self.transformer.decoder(
-            x,
-            state.memory.states,
-            memory_key_padding_mask=state.memory.is_pad,
-            caches=state.caches,
-        )
+        state.lineage.append(len(tokens) // state.sentences)
+        x = self.tgt_embedding(tokens) + self.positional_encoding.at(state.length)
+        x = state.packed.decoder(x, state.caches, state.lineage.mask(), state.memory_mask)
         state.length += 1
-        return self.generator(x.squeeze(0))
+        return state.packed.generator(x)
+
+    def _packed(self) -> _Packed:
+        """The weights as decoding uses them, packed anew when they may have changed.
+
+        Weights that can be trained are packed every time. Their version numbers would not tell: a
+        fused optimizer does not count them up.
+        """
+        if self._last_packed is None or not self._last_packed.is_current(self.linear):
+            weights = list(self.parameters())
+            self._last_packed = _Packed(
+                weights,
+                [(weight.data_ptr(), weight._version) for weight in weights],
+                self.linear,
+                PackedEncoder(self.transformer.encoder, self.linear),
+                PackedDecoder(self.transformer.decoder, self.linear),
+                self.linear(self.generator.weight, self.generator.bias),
+            )
+        return self._last_packed
 
     @torch.no_grad()
     def attention_weights(self, src: Tensor, tgt: Tensor) -> AttentionWeights:
@@ -175,3 +234,12 @@ class SequenceToSequence(nn.Module):
             decoder=stack_weights(of_decoder, tgt_is_pad),
             cross=stack_weights(of_cross, tgt_is_pad),
         )
+
+
+def _as_added(is_pad: Tensor, like: Tensor) -> Tensor:
+    """``[B, S]`` as the mask ``[B, 1, 1, S]`` to add to attention scores.
+
+    A sentence that is nothing but padding stays open: minus infinity alone has no softmax.
+    """
+    is_blocked = is_pad & ~is_pad.all(dim=1, keepdim=True)
+    return like.new_zeros(is_pad.shape).masked_fill_(is_blocked, -torch.inf)[:, None, None]

@@ -9,24 +9,15 @@ input instead (pre-norm; Xiong et al. 2020), which trains without care for the w
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import KeyValueCache, MyMultiheadAttention
+from .attention import MyMultiheadAttention
 from .dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
-
-
-@dataclass
-class LayerCache:
-    """What one decoder layer remembers between steps: its own past, and the memory's keys."""
-
-    past: KeyValueCache = field(default_factory=KeyValueCache)
-    memory: KeyValueCache = field(default_factory=lambda: KeyValueCache(is_static=True))
 
 
 class FeedForward(nn.Module):
@@ -151,13 +142,8 @@ class MyTransformerDecoderLayer(FeedForward):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
-        *,
-        cache: LayerCache | None = None,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]`` (else ValueError).
-
-        With a ``cache``, ``tgt`` holds only the newest position; the earlier ones are in the cache.
-        """
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]`` (else ValueError)."""
         self._check_width("tgt", tgt)
         self._check_width("memory", memory)
 
@@ -169,7 +155,6 @@ class MyTransformerDecoderLayer(FeedForward):
                 attn_mask=tgt_mask,
                 key_padding_mask=tgt_key_padding_mask,
                 need_weights=False,
-                cache=None if cache is None else cache.past,
             )
             return self.dropout1(out)
 
@@ -181,7 +166,6 @@ class MyTransformerDecoderLayer(FeedForward):
                 attn_mask=memory_mask,
                 key_padding_mask=memory_key_padding_mask,
                 need_weights=False,
-                cache=None if cache is None else cache.memory,
             )
             return self.dropout2(out)
 
@@ -245,18 +229,10 @@ class MyTransformerDecoder(nn.Module):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
-        *,
-        caches: list[LayerCache] | None = None,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
-
-        ``caches``, one a layer, make it incremental: see :meth:`MyTransformerDecoderLayer.forward`.
-        """
-        if caches is not None and len(caches) != len(self.layers):
-            raise ValueError(f"{len(caches)} caches for {len(self.layers)} decoder layers")
-        of_layers: Sequence[LayerCache | None] = caches or [None] * len(self.layers)
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
         x = tgt
-        for layer, cache in zip(self.layers, of_layers, strict=True):
+        for layer in self.layers:
             x = layer(
                 x,
                 memory,
@@ -264,7 +240,6 @@ class MyTransformerDecoder(nn.Module):
                 memory_mask=memory_mask,
                 tgt_key_padding_mask=tgt_key_padding_mask,
                 memory_key_padding_mask=memory_key_padding_mask,
-                cache=cache,
             )
         return x if self.norm is None else self.norm(x)
 

@@ -169,6 +169,11 @@ search_options = all_of(
         type=click.IntRange(0, 2**32 - 1),
         help="With --sample: another seed, other outputs; else 0.",
     ),
+    click.option(
+        "--int8/--no-int8",
+        default=None,
+        help="Compute with weights of 8 bits: faster on a CPU, outputs may differ a little.",
+    ),
 )
 length_options = all_of(
     click.option("--max-length", type=click.IntRange(min=1), help="The most tokens of an output."),

@@ -26,6 +26,11 @@ def model_of(models: Sequence[SequenceToSequence]) -> Model:
     return models[0] if len(models) == 1 else Ensemble(models)
 
 
+def models_of(model: Model) -> list[SequenceToSequence]:
+    """The models that an ensemble, or one model, is made of."""
+    return model.models if isinstance(model, Ensemble) else [model]
+
+
 def check_alike(folders: Sequence[Path], facts: Sequence[Mapping[str, str | Vocabulary]]) -> None:
     """Refuses models that read or write other texts than the first.
 
@@ -61,8 +66,7 @@ def logits_of(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
 
 def vocab_size(model: Model) -> int:
     """V, the number of the target words."""
-    first = model.models[0] if isinstance(model, Ensemble) else model
-    return first.generator.out_features
+    return models_of(model)[0].generator.out_features
 
 
 def max_len(model: Model) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -24,8 +24,10 @@ from core.decoding import (
 )
 from core.errors import ConfigError
 from core.generation_config import GenerationConfig
+from core.packed_linear import Int8Linear, PackedLinear
+from core.parallel import map_on_cores
 from data.batching import bucket_by_length
-from tasks.ensembles import Model, max_len, vocab_size
+from tasks.ensembles import Model, max_len, models_of, vocab_size
 from tasks.n_best import Output, best_combinations, combinations_by_rank
 from tasks.pairs import source_tensor
 
@@ -116,6 +118,8 @@ def generate_texts(
         max_lengths=max_lengths,
         make_rules=make_rules,
         chances=[piece.chance for piece in pieces],
+        # A user's own function need not bear being called by several threads.
+        max_workers=None if constraint is None else 1,
         on_batch=on_batch,
     )
     for piece, hypotheses in zip(pieces, found, strict=True):
@@ -137,20 +141,31 @@ def generate(
     max_lengths: Sequence[int] | None = None,
     make_rules: Callable[[Sequence[int]], list[Constraint]] = lambda numbers: [],
     chances: Sequence[int] | None = None,
+    max_workers: int | None = None,
     on_batch: Callable[[int], None] = lambda sentences: None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of every source, in the order of the sources.
 
-    Searches find as many as the beam is wide, or fewer, the best first. ``options.n_best`` are
-    drawn where ``options`` says so; the first of them do not depend on how many there are.
+    There are ``options.n_best`` of each or fewer (as many as the beam is wide, where it is to be
+    diverse), the best first, or as they were drawn: then the first of them do not depend on how
+    many there are.
 
     Args:
         max_lengths: the most tokens of each output; without it ``options`` decides.
         make_rules: from the numbers of a batch's sources to the rules that their outputs must
             keep, besides those in ``options``.
         chances: a number of each source for drawing; without it they are counted from 0.
+        max_workers: the most batches that are searched side by side on a CPU; as many as torch may
+            use threads if nothing is said.
         on_batch: told how many sentences have just been finished.
+
+    Raises:
+        ConfigError: ``options.int8`` on another device than a CPU.
     """
+    if options.int8 and device.type != "cpu":
+        raise ConfigError(f"generation.int8 is for a CPU, and the model is on {device}")
+    for one in models_of(model):
+        one.linear = Int8Linear if options.int8 else PackedLinear
     if max_lengths is None:
         max_lengths = [options.longest_output(len(source)) for source in sources]
     chances = range(len(sources)) if chances is None else chances
@@ -158,8 +173,8 @@ def generate(
     # The last position that the model knows is taken by the token that predicts <eos>.
     limit = max_len(model) - 1
     lengths = [(len(source) + 1,) for source in sources]
-    results: list[list[Hypothesis]] = [[] for _ in sources]
-    for batch in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
+
+    def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
         indices = [i for i in batch for _ in range(copies)]
         drawn = [chances[i] + (draw << _DRAW_BIT) for i in batch for draw in range(copies)]
         source_lengths = [len(sources[i]) for i in indices]
@@ -172,8 +187,17 @@ def generate(
             all_of(*rules) if rules else None,
             torch.tensor(drawn, device=device),
         )
-        for index, hypotheses in zip(indices, found, strict=True):
-            results[index] += hypotheses
+        return [list(chain(*found[k : k + copies])) for k in range(0, len(found), copies)]
+
+    # The longest first, so that the last ones to be worked on are soon done.
+    batches = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)[::-1]
+    workers = max_workers if device.type == "cpu" else 1
+    results: list[list[Hypothesis]] = [[] for _ in sources]
+    for batch, found in zip(
+        batches, map_on_cores(search_batch, batches, workers=workers), strict=True
+    ):
+        for index, hypotheses in zip(batch, found, strict=True):
+            results[index] = hypotheses
         on_batch(len(batch))
     return results
 
@@ -217,7 +241,7 @@ def search(
             return diverse_beam_search(
                 model.step, state, groups=groups, diversity=diversity, **rules
             )
-        return beam_search(model.step, state, **rules)
+        return beam_search(model.step, state, n_best=options.n_best, **rules)
 
 
 def _check_length(prefix: Sequence[int], options: GenerationConfig, model: Model) -> None:

@@ -217,7 +217,7 @@ def _load(path: Path, device: torch.device) -> tuple[CoupletModel, TextCodec, Co
     codec = TextCodec.load(path, tokenizer=TOKENIZER)
     model = CoupletModel(len(codec.vocabulary), config.model)
     load_weights(path / WEIGHTS_FILE, model)
-    return model.to(device).eval(), codec, config
+    return model.to(device).eval().requires_grad_(False), codec, config
 
 
 def _characters(text: str) -> list[str]:

@@ -179,7 +179,7 @@ def _load(
         share_embeddings=config.data.share_vocabulary,
     )
     load_weights(path / WEIGHTS_FILE, model)
-    return model.to(device).eval(), source, target, config
+    return model.to(device).eval().requires_grad_(False), source, target, config
 
 
 def _facts(

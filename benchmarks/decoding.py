@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""How fast sentences are translated: a tutorial's loop, CTranslate2 and this program.
+
+All have the same weights, sentences, rules and number of threads. They take turns, round after
+round, and every ratio is the median over the rounds of two times that were measured side by side.
+The table goes to stdout. CTranslate2 runs in both ways it has: all threads on one operation, as it
+does by itself, and one thread for each of several batches.
+
+    python -m benchmarks.decoding --data FOLDER
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import click
+import sacrebleu
+import torch
+
+from benchmarks.engines import Engine, ctranslate2_engine, exported, ours, tutorial_loop
+from tasks.console import PATH
+from tasks.translation.predict import Translator
+
+BATCH_SIZES = {1: 128, 5: 64}  # of CTranslate2: the quicker of 32, 64 and 128 for each width
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@click.command()
+@click.option("--data", type=PATH, required=True, help="A folder with the two files below.")
+@click.option("--source", default="test_2016_flickr.de", show_default=True)
+@click.option("--reference", default="test_2016_flickr.en", show_default=True)
+@click.option("--model", type=PATH, help="A checkpoint folder; else the model that ships.")
+@click.option("--threads", default=2, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+@click.option("--latency-sentences", default=200, show_default=True)
+@click.option("--memory/--no-memory", default=False, help="Files of 1,000 and 100,000 lines, too.")
+def main(
+    data: Path,
+    source: str,
+    reference: str,
+    model: Path | None,
+    threads: int,
+    rounds: int,
+    latency_sentences: int,
+    memory: bool,
+) -> None:
+    torch.set_num_threads(threads)
+    translator = Translator.load(model, device="cpu")
+    texts = (data / source).read_text(encoding="utf-8").splitlines()
+    references = (data / reference).read_text(encoding="utf-8").splitlines()
+    sources = [translator.source.encode(text) for text in texts]
+    print(f"{len(sources)} sentences, {threads} threads, torch {torch.__version__}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        export = exported(model, Path(folder) / "ctranslate2")
+        for beam_size, batch_size in BATCH_SIZES.items():
+            options = translator.config.generation.replaced(beam_size=beam_size)
+            engines = [
+                ours(translator, options),
+                *(
+                    ctranslate2_engine(
+                        export,
+                        translator,
+                        options,
+                        compute_type=compute_type,
+                        threads=threads,
+                        workers=workers,
+                        batch_size=batch_size,
+                    )
+                    for compute_type in ("float32", "int8")
+                    for workers in (1, threads)
+                ),
+                ours(translator, options, int8=True),
+            ]
+            once = [tutorial_loop(translator)] if beam_size == 1 else []
+            print(f"### Beam {beam_size}: all sentences\n")
+            print_throughput(engines, once, sources, references, translator, rounds)
+            print(f"\n### Beam {beam_size}: one sentence at a time\n")
+            print_latency(engines, sources[:latency_sentences])
+            print()
+    if memory:
+        print_memory(texts, model, threads)
+
+
+def print_throughput(
+    engines: Sequence[Engine],
+    once: Sequence[Engine],
+    sources: Sequence[Sequence[int]],
+    references: Sequence[str],
+    translator: Translator,
+    rounds: int,
+) -> None:
+    """A row for each engine; those of ``once`` are slow, and measured in the first round alone."""
+    outputs = {e.name: e.translate(sources[:50]) and [] for e in engines}  # warms them up
+    seconds: dict[str, list[float]] = {e.name: [] for e in (*engines, *once)}
+    for number in range(rounds):
+        for engine in (*engines, *(once if number == 0 else ())):
+            started = time.perf_counter()
+            outputs[engine.name] = engine.translate(sources)
+            seconds[engine.name].append(time.perf_counter() - started)
+    first = engines[0].name
+    print("| engine | seconds | ours float32 is so many times as fast | same outputs | BLEU |")
+    print("|---|---|---|---|---|")
+    for name, times in seconds.items():
+        ratio = median(other / own for other, own in zip(times, seconds[first], strict=False))
+        same = sum(a == b for a, b in zip(outputs[name], outputs[first], strict=True))
+        found = [translator.target.decode(ids) for ids in outputs[name]]
+        bleu = sacrebleu.corpus_bleu(found, [list(references)]).score
+        print(f"| {name} | {median(times):.2f} | {ratio:.2f} | {same} | {bleu:.2f} |")
+
+
+def print_latency(engines: Sequence[Engine], sources: Sequence[Sequence[int]]) -> None:
+    """The median time for one sentence by itself; the engines take turns sentence by sentence."""
+    seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
+    for source in sources:
+        for engine in engines:
+            started = time.perf_counter()
+            engine.translate([source])
+            seconds[engine.name].append(time.perf_counter() - started)
+    own = median(seconds[engines[0].name])
+    print("| engine | milliseconds (median) | ours float32 is so many times as fast |")
+    print("|---|---|---|")
+    for name, times in seconds.items():
+        print(f"| {name} | {1000 * median(times):.1f} | {median(times) / own:.2f} |")
+
+
+def print_memory(texts: Sequence[str], model: Path | None, threads: int) -> None:
+    """The peak memory of ``cli.py translate --beam 1`` on a short file and on a long one."""
+    print("### Peak memory of `cli.py translate --input FILE --beam 1`\n")
+    print("| lines | megabytes |")
+    print("|---|---|")
+    for count in (1_000, 100_000):
+        repeated = (list(texts) * (count // len(texts) + 1))[:count]
+        print(f"| {count:,} | {_peak_megabytes(repeated, model, threads):.0f} |", flush=True)
+
+
+def _peak_megabytes(texts: Sequence[str], model: Path | None, threads: int) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "in.txt", Path(folder) / "out.txt"
+        source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        words = ["translate", "--input", source, "--output", target, "--beam", "1"]
+        words += ["--threads", threads, *(("--model", model) if model else ())]
+        # A process of its own, so that the largest child it has had is this one.
+        measure = (
+            "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+        )
+        command = [sys.executable, "-c", measure, sys.executable, ROOT / "cli.py", *words]
+        run = subprocess.run(
+            [str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True
+        )
+        assert len(target.read_text(encoding="utf-8").splitlines()) == len(texts)
+        kilobytes = int(run.stdout)
+    return kilobytes / 1024
+
+
+if __name__ == "__main__":
+    main()

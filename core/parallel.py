@@ -1,0 +1,40 @@
+"""Independent batches side by side, one processor core each.
+
+A step of decoding is many small operations. Split over the cores, each of them waits for the
+slowest part; several batches, each on a core of its own, never wait for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_on_cores(
+    function: Callable[[Item], Result], items: Sequence[Item], *, workers: int | None = None
+) -> Iterator[Result]:
+    """``function`` of every item, in their order, several at a time.
+
+    There are as many workers as torch may use threads, or ``workers`` if that is less. Together
+    they use no more threads than torch would: with one worker an operation may still be split.
+    torch releases the interpreter while it computes, so threads are enough.
+    """
+    threads = torch.get_num_threads()
+    count = max(1, min(threads, len(items), threads if workers is None else workers))
+    if count == 1:
+        yield from map(function, items)
+        return
+    # New threads take over what is set here; this one computes nothing meanwhile.
+    torch.set_num_threads(threads // count)
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield from pool.map(function, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
