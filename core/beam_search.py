@@ -69,7 +69,7 @@ def beam_search(
             logits, beams.history[1:], beams.sentence_of_rows(), special, constraint
         )
         # 2N candidates hold at least N that do not end: each of the N rows can end only once.
-        totals = beams.totals(log_probabilities(logits, constraint))
+        totals = beams.totals(log_probabilities(logits))
         candidates = beams.candidates(totals, 2 * beam_size)
         is_end = candidates.tokens == special.eos
         collect_ended(ended, beams, candidates, is_end[:, :beam_size])

@@ -69,7 +69,7 @@ def diverse_beam_search(
         logits = step(beams.history[-1], state)
         sentences = beams.sentence_of_rows() // groups
         logits = mask_forbidden(logits, beams.history[1:], sentences, special, constraint)
-        totals = beams.totals(log_probabilities(logits, constraint))
+        totals = beams.totals(log_probabilities(logits))
         candidates, chosen = _choose(
             beams, totals, beam_size // groups, groups, diversity, special.eos
         )

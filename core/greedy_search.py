@@ -79,7 +79,7 @@ def search_one_by_one(
         logits = step(history[-1], state)
         logits = mask_forbidden(logits, history[1:], alive, special, constraint)
         tokens = choose(logits, alive, len(history) - 1)
-        chosen = log_probabilities(logits, constraint).gather(1, tokens.unsqueeze(1)).squeeze(1)
+        chosen = log_probabilities(logits).gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
         log_probs[alive] += chosen.masked_fill(is_stuck, 0.0)
         is_over = is_stuck | (tokens == special.eos)

@@ -84,12 +84,13 @@ def mask_forbidden(
     return logits
 
 
-def log_probabilities(logits: Tensor, constraint: Constraint | None) -> Tensor:
+def log_probabilities(logits: Tensor) -> Tensor:
     """The logarithm of the softmax of ``logits`` ``[R, V]``, written into them.
 
-    Where a constraint forbids every token, all stay at minus infinity.
+    Where every token is forbidden, all stay at minus infinity.
     """
-    if constraint is None:
-        return torch.log_softmax(logits, 1, out=logits)
-    is_stuck = logits.amax(dim=1, keepdim=True) == -math.inf
-    return torch.log_softmax(logits, 1, out=logits).masked_fill_(is_stuck, -math.inf)
+    is_stuck = logits.amax(dim=1) == -math.inf
+    log_probs = torch.log_softmax(logits, 1, out=logits)
+    if is_stuck.any():
+        log_probs[is_stuck] = -math.inf
+    return log_probs
