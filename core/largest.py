@@ -33,4 +33,6 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     is_beyond = where >= length
     found = x.gather(1, where.masked_fill(is_beyond, 0)).masked_fill_(is_beyond, -torch.inf)
     values, chosen = found.topk(count, dim=1)
-    return values, where.gather(1, chosen)
+    where = where.gather(1, chosen)
+    # Where little is above minus infinity, what lies beyond the end is as large as what does not.
+    return x.topk(count, dim=1) if where.max() >= length else (values, where)
