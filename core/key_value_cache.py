@@ -100,12 +100,18 @@ class Lineage:
         # everything in the cache is everybody's past.
         self._mask: Tensor | None = None
         self._length = 0
+        self._beams = 1
 
-    def append(self, beams: int) -> None:
+    @property
+    def beams(self) -> int:
+        """N."""
+        return self._beams
+
+    def append(self) -> None:
         """Every beam goes on by one position, which is its own."""
-        self._length += beams
+        self._length += self._beams
         if self._mask is not None:
-            own = self._like.new_full((beams, beams), -torch.inf).fill_diagonal_(0.0)
+            own = self._like.new_full((self._beams, self._beams), -torch.inf).fill_diagonal_(0.0)
             self._mask = torch.cat([self._mask, own.expand(len(self._mask), -1, -1)], dim=2)
 
     def mask(self) -> Tensor | None:
@@ -113,8 +119,15 @@ class Lineage:
         return None if self._mask is None else self._mask.unsqueeze(1)
 
     def select(self, rows: Tensor, sentences: int) -> None:
-        """Keeps the named rows, equally many of each of the ``sentences`` that stay, in order."""
-        beams = len(rows) // max(1, sentences)
+        """Keeps the named rows, equally many of each of the ``sentences`` that stay, in order.
+
+        Raises:
+            ValueError: the rows cannot be equally many of each; the message names both numbers.
+        """
+        beams = len(rows) // sentences if sentences > 0 else self._beams
+        if len(rows) != beams * sentences:
+            raise ValueError(f"{len(rows)} rows cannot be equally many of {sentences} sentences")
+        self._beams = beams
         if self._mask is not None:
             kept = self._mask.flatten(0, 1).index_select(0, rows)
             self._mask = kept.view(sentences, beams, self._length)

@@ -81,7 +81,7 @@ MakeLinear = Callable[[Tensor, Tensor | None], PackedLinear | Int8Linear]
 def _affine(bias: Tensor | None, x: Tensor, columns: Tensor) -> Tensor:
     if bias is None:
         return x @ columns
-    return torch.addmm(bias, x.flatten(0, -2), columns).view(*x.shape[:-1], -1)
+    return torch.addmm(bias, x.flatten(0, -2), columns).view(*x.shape[:-1], columns.shape[1])
 
 
 def _packed(weight: Tensor) -> Tensor | None:

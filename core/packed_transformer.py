@@ -73,7 +73,13 @@ class PackedDecoder:
         The rows are N beams of each of B sentences. The masks are added to attention scores:
         ``past_mask`` ``[B, 1, N, L]`` for the L positions that the caches hold after this step,
         ``memory_mask`` ``[B, 1, 1, S]``.
+
+        Raises:
+            ValueError: not one cache a layer, or a mask over another number of positions than its
+                cache holds; the message names both numbers.
         """
+        if len(caches) != len(self._layers):
+            raise ValueError(f"{len(caches)} caches for {len(self._layers)} decoder layers")
         for layer, cache in zip(self._layers, caches, strict=True):
             x = layer(x, cache, past_mask, memory_mask)
         return x if self._norm is None else self._norm(x)
@@ -140,7 +146,7 @@ class _PackedDecoderLayer:
         """
         length, batch_size, _ = memory.shape
         keys_values = self._memory_key_value(memory)
-        keys_values = keys_values.view(length, batch_size, 2, self._num_heads, -1)
+        keys_values = keys_values.view(length, batch_size, 2, self._num_heads, self._head_dim)
         if is_pad is not None:
             keys_values.masked_fill_(is_pad.t()[:, :, None, None, None], 0.0)
         cache = KeyValueCache()
@@ -153,29 +159,34 @@ class _PackedDecoderLayer:
         """``[R, D]`` -> ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
         norm1, norm2, norm3 = self._norms
         if self._is_pre_norm:
-            x = self._attend_past(x, norm1(x), cache.past, past_mask)
+            x = self._attend_past(x, norm1(x), cache, past_mask)
             x = self._attend_memory(x, norm2(x), cache.memory, memory_mask)
             return self._feed_forward.added_to(x, norm3(x))
-        x = norm1(self._attend_past(x, x, cache.past, past_mask))
+        x = norm1(self._attend_past(x, x, cache, past_mask))
         x = norm2(self._attend_memory(x, x, cache.memory, memory_mask))
         return norm3(self._feed_forward.added_to(x, x))
 
     # Each sublayer adds its output for ``x`` to ``residual``, both [R, D].
 
     def _attend_past(
-        self, residual: Tensor, x: Tensor, past: KeyValueCache, mask: Tensor | None
+        self, residual: Tensor, x: Tensor, cache: LayerCache, mask: Tensor | None
     ) -> Tensor:
-        sentences = past.sentences if len(past) > 0 else len(x)
-        projected = self._query_key_value(x).view(sentences, -1, 3, self._num_heads, self._head_dim)
-        q, k, v = projected.permute(2, 0, 3, 1, 4)
-        past.append(k, v)
-        return self._own_out.added_to(residual, attend_cached(q, past, mask))
+        # The past is empty at first. The memory knows how many sentences there are.
+        projected = self._heads(self._query_key_value(x), cache.memory.sentences)
+        q, k, v = projected.chunk(3, dim=1)
+        cache.past.append(k, v)
+        return self._own_out.added_to(residual, attend_cached(q, cache.past, mask))
 
     def _attend_memory(
         self, residual: Tensor, x: Tensor, memory: KeyValueCache, mask: Tensor | None
     ) -> Tensor:
-        q = self._memory_query(x).view(memory.sentences, -1, self._num_heads, self._head_dim)
-        return self._memory_out.added_to(residual, attend_cached(q.transpose(1, 2), memory, mask))
+        q = self._heads(self._memory_query(x), memory.sentences)
+        return self._memory_out.added_to(residual, attend_cached(q, memory, mask))
+
+    def _heads(self, x: Tensor, sentences: int) -> Tensor:
+        """``[B*N, n*D]`` -> ``[B, n*H, N, K]``, a view."""
+        beams = len(x) // max(1, sentences)
+        return x.view(sentences, beams, -1, self._head_dim).transpose(1, 2)
 
 
 def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tensor:
@@ -185,24 +196,30 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
 
     Args:
         q: ``[B, H, N, K]``: a sentence's N beams are N queries of the same keys.
-        mask: what is added to the scores; broadcasts to ``[B, H, N, L]``.
+        mask: what is added to the scores; broadcasts to ``[B, H, N, L]``, but for L.
 
     Returns:
         The heads side by side, ``[B*N, D]``.
+
+    Raises:
+        ValueError: a mask over another number of positions than there are.
     """
     batch_size, num_heads, beams, head_dim = q.shape
     keys, values = cache.read()
     scores = torch.baddbmm(
         q.new_empty(1, 1, 1),
-        q.reshape(-1, beams, head_dim),
+        q.flatten(0, 1),
         keys.flatten(0, 1).transpose(1, 2),
         beta=0,
         alpha=1.0 / math.sqrt(head_dim),
     )
     if mask is not None:
-        scores.view(batch_size, num_heads, beams, -1).add_(mask)
+        length = keys.shape[2]
+        if mask.shape[-1] != length:
+            raise ValueError(f"a mask over {mask.shape[-1]} positions, where {length} are cached")
+        scores.view(batch_size, num_heads, beams, length).add_(mask)
     heads = torch.bmm(scores.softmax(dim=2), values.flatten(0, 1))
-    return heads.view(q.shape).transpose(1, 2).reshape(batch_size * beams, -1)
+    return heads.view(q.shape).transpose(1, 2).reshape(batch_size * beams, num_heads * head_dim)
 
 
 def _projection(

@@ -41,18 +41,25 @@ class Memory(NamedTuple):
 class _Packed(NamedTuple):
     """The model's parts as decoding uses them."""
 
-    weights: list[nn.Parameter]
-    versions: list[tuple[int, int]]
-    linear: MakeLinear
     encoder: PackedEncoder
     decoder: PackedDecoder
     generator: PackedLinear | Int8Linear
 
-    def is_current(self, linear: MakeLinear) -> bool:
-        """Whether the weights are frozen, and what they were, and packed by ``linear``."""
-        return linear is self.linear and all(
-            (weight.data_ptr(), weight._version) == version and not weight.requires_grad
-            for weight, version in zip(self.weights, self.versions, strict=True)
+
+class _Frozen(NamedTuple):
+    """Packed weights that are good as long as the weights stay what they were."""
+
+    packed: _Packed
+    linear: MakeLinear
+    weights: list[nn.Parameter]
+    versions: list[tuple[int, int]]
+
+    def is_of(self, weights: list[nn.Parameter], linear: MakeLinear) -> bool:
+        return (
+            linear is self.linear
+            and len(weights) == len(self.weights)
+            and all(new is old for new, old in zip(weights, self.weights, strict=True))
+            and _versions(weights) == self.versions
         )
 
 
@@ -137,7 +144,7 @@ class SequenceToSequence(nn.Module):
         )
         # How decoding computes linear layers: PackedLinear, or Int8Linear to be faster yet.
         self.linear: MakeLinear = PackedLinear
-        self._last_packed: _Packed | None = None
+        self._frozen: _Frozen | None = None
         self.generator = nn.Linear(config.d_model, tgt_vocab_size)
         nn.init.zeros_(self.generator.bias)
         if tie_output:
@@ -145,7 +152,7 @@ class SequenceToSequence(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies do without the packed weights: they have their own made when they need them."""
-        return {**self.__dict__, "_last_packed": None}
+        return {**self.__dict__, "_frozen": None}
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """``src`` ``[S, B]``, ``tgt`` ``[T, B]`` (from ``<bos>`` on) -> logits ``[T, B, V]``."""
@@ -171,6 +178,7 @@ class SequenceToSequence(nn.Module):
             memory_key_padding_mask=memory.is_pad,
         )
 
+    @torch.no_grad()
     def start(self, src: Tensor) -> DecoderState:
         """Encodes ``src`` ``[S, B]`` for step-by-step decoding, with one row a sentence."""
         packed = self._packed()
@@ -185,12 +193,19 @@ class SequenceToSequence(nn.Module):
             sentences=memory.shape[1],
         )
 
+    @torch.no_grad()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """The logits ``[R, V]`` of the words after ``tokens`` ``[R]``, the newest of each row.
 
         The state moves on by one position.
+
+        Raises:
+            ValueError: not one token for each of the state's rows; the message names both numbers.
         """
-        state.lineage.append(len(tokens) // state.sentences)
+        rows = state.sentences * state.lineage.beams
+        if len(tokens) != rows:
+            raise ValueError(f"{len(tokens)} tokens for a state of {rows} rows")
+        state.lineage.append()
         x = self.tgt_embedding(tokens) + self.positional_encoding.at(state.length)
         x = state.packed.decoder(x, state.caches, state.lineage.mask(), state.memory_mask)
         state.length += 1
@@ -200,19 +215,19 @@ class SequenceToSequence(nn.Module):
         """The weights as decoding uses them, packed anew when they may have changed.
 
         Weights that can be trained are packed every time. Their version numbers would not tell: a
-        fused optimizer does not count them up.
+        fused optimizer does not count them up. Nor do weights made in inference mode have any.
         """
-        if self._last_packed is None or not self._last_packed.is_current(self.linear):
-            weights = list(self.parameters())
-            self._last_packed = _Packed(
-                weights,
-                [(weight.data_ptr(), weight._version) for weight in weights],
-                self.linear,
-                PackedEncoder(self.transformer.encoder, self.linear),
-                PackedDecoder(self.transformer.decoder, self.linear),
-                self.linear(self.generator.weight, self.generator.bias),
-            )
-        return self._last_packed
+        weights, linear = list(self.parameters()), self.linear
+        can_change = any(weight.requires_grad or weight.is_inference() for weight in weights)
+        if not can_change and self._frozen is not None and self._frozen.is_of(weights, linear):
+            return self._frozen.packed
+        packed = _Packed(
+            PackedEncoder(self.transformer.encoder, linear),
+            PackedDecoder(self.transformer.decoder, linear),
+            linear(self.generator.weight, self.generator.bias),
+        )
+        self._frozen = None if can_change else _Frozen(packed, linear, weights, _versions(weights))
+        return packed
 
     @torch.no_grad()
     def attention_weights(self, src: Tensor, tgt: Tensor) -> AttentionWeights:
@@ -234,6 +249,11 @@ class SequenceToSequence(nn.Module):
             decoder=stack_weights(of_decoder, tgt_is_pad),
             cross=stack_weights(of_cross, tgt_is_pad),
         )
+
+
+def _versions(weights: list[nn.Parameter]) -> list[tuple[int, int]]:
+    """Numbers that change with the weights: where they lie, and how often they were written."""
+    return [(weight.data_ptr(), weight._version) for weight in weights]
 
 
 def _as_added(is_pad: Tensor, like: Tensor) -> Tensor:
