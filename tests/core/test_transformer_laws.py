@@ -1,19 +1,17 @@
-"""Laws of the Transformer: causality, padding and batch invariance, cached = uncached."""
+"""Laws of the Transformer: causality, padding and batch invariance, step by step = at once."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity import assert_near, shake
+from stepwise import Stepwise
 from torch import Tensor
 
+from core.key_value_cache import LayerCache
 from core.masks import generate_square_subsequent_mask
-from core.transformer import (
-    LayerCache,
-    MyTransformer,
-    MyTransformerDecoder,
-    MyTransformerDecoderLayer,
-)
+from core.packed_transformer import PackedDecoder
+from core.transformer import MyTransformer
 
 law = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -145,72 +143,85 @@ def test_step_by_step_equals_all_at_once(
         tgt_mask=causal(target),
         memory_key_padding_mask=is_pad.repeat_interleave(beams, dim=0),
     )
-    caches = [LayerCache() for _ in range(NUM_LAYERS)]
     with torch.inference_mode():
-        steps = [
-            decoder(tgt[[t]], memory, memory_key_padding_mask=is_pad, caches=caches)
-            for t in range(target)
-        ]
-    assert_near(torch.cat(steps), at_once, 1e-5)
-    assert all(len(cache.past) == target for cache in caches)
-    assert all(cache.memory.read()[0].shape == (batch, 2, source, 4) for cache in caches)
+        stepwise = Stepwise(decoder, memory, is_pad)
+        remembered = [[x.clone() for x in cache.memory.read()] for cache in stepwise.caches]
+        stepwise.state.select(torch.arange(batch).repeat_interleave(beams))
+        steps = [stepwise(x) for x in tgt]
+    assert_near(torch.stack(steps), at_once, 1e-5)
+    assert all(len(cache.past) == target * beams for cache in stepwise.caches)
+    # What is remembered of the memory is computed once, one row a sentence, and then only read.
+    for cache, (keys, values) in zip(stepwise.caches, remembered, strict=True):
+        assert keys.shape == values.shape == (batch, 2, source, 4)
+        assert torch.equal(cache.memory.read()[0], keys)
+        assert torch.equal(cache.memory.read()[1], values)
 
 
 @law
 @given(seed=seeds, source=lengths, batch=batches, norm_first=orders, beams=batches)
-def test_reordered_caches_equal_reordered_histories(
+def test_reordered_beams_equal_reordered_histories(
     seed: int, source: int, batch: int, norm_first: bool, beams: int
 ) -> None:
     """A beam search in small: every step draws each sentence's beams anew, from its own."""
     decoder = model_of(seed, norm_first).decoder
     memory = torch.randn(source, batch, 8)
-    caches = [LayerCache() for _ in range(NUM_LAYERS)]
+    stepwise = Stepwise(decoder, memory)
     history = torch.empty(0, batch, 8)
     rows_each = 1  # as decoding starts: one row a sentence, then as many as there are beams
     with torch.no_grad():
         for _ in range(5):
             history = torch.cat([history, torch.randn(1, batch * rows_each, 8)])
-            step = decoder(history[-1:], memory, caches=caches)
+            step = stepwise(history[-1])
             at_once = decoder(
                 history,
                 memory.repeat_interleave(rows_each, dim=1),
                 tgt_mask=causal(len(history)),
             )
-            assert_near(step, at_once[-1:], 1e-5)
+            assert_near(step, at_once[-1], 1e-5)
             first_rows = torch.arange(batch).unsqueeze(1) * rows_each
             rows = (first_rows + torch.randint(rows_each, (batch, beams))).flatten()
             rows_each = beams
             history = history[:, rows]
-            for cache in caches:
-                cache.past.select(rows)
+            stepwise.state.select(rows)
 
 
 @law
-@given(seed=seeds, source=lengths, norm_first=orders, data=st.data())
+@given(seed=seeds, source=lengths, norm_first=orders, beams=st.integers(1, 3), data=st.data())
 def test_finished_sentences_can_leave_the_batch(
-    seed: int, source: int, norm_first: bool, data: st.DataObject
+    seed: int, source: int, norm_first: bool, beams: int, data: st.DataObject
 ) -> None:
+    """Again and again; those that stay may come in any order, and so may their beams."""
     decoder = model_of(seed, norm_first).decoder
-    memory, tgt = torch.randn(source, 4, 8), torch.randn(3, 4, 8)
-    stay = torch.tensor(
-        data.draw(st.lists(st.integers(0, 3), min_size=1, unique=True).map(sorted), label="stay")
-    )
-    caches = [LayerCache() for _ in range(NUM_LAYERS)]
+    memory, is_pad = torch.randn(source, 4, 8), torch.rand(4, source) < 0.3
+    stepwise = Stepwise(decoder, memory, is_pad)
+    stepwise.state.select(torch.arange(4).repeat_interleave(beams))
+    history = torch.empty(0, 4 * beams, 8)
     with torch.no_grad():
-        for t in range(2):
-            decoder(tgt[[t]], memory, caches=caches)
-        for cache in caches:
-            cache.past.select(stay)
-            cache.memory.select(stay)
-        step = decoder(tgt[2:][:, stay], memory[:, stay], caches=caches)
-        at_once = decoder(tgt[:, stay], memory[:, stay], tgt_mask=causal(3))
-    assert_near(step, at_once[2:], 1e-5)
+        while len(is_pad) > 0:
+            history = torch.cat([history, torch.randn(1, len(is_pad) * beams, 8)])
+            step = stepwise(history[-1])
+            at_once = decoder(
+                history,
+                memory.repeat_interleave(beams, dim=1),
+                tgt_mask=causal(len(history)),
+                memory_key_padding_mask=is_pad.repeat_interleave(beams, dim=0),
+            )
+            assert_near(step, at_once[-1], 1e-5)
+            sentences = range(len(is_pad))
+            fewer = st.lists(st.sampled_from(sentences), max_size=len(is_pad) - 1, unique=True)
+            same = st.permutations(sentences) if len(history) < 3 else fewer
+            stay = torch.tensor(data.draw(same | fewer, label="stay"), dtype=torch.long)
+            rows = (stay.unsqueeze(1) * beams + torch.randint(beams, (len(stay), beams))).flatten()
+            stepwise.state.select(rows, stay)
+            memory, is_pad, history = memory[:, stay], is_pad[stay], history[:, rows]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_every_layer_needs_its_cache(count: int) -> None:
-    """An empty list used to be taken for "no caching": the steps forgot their past in silence."""
-    decoder = MyTransformerDecoder(MyTransformerDecoderLayer(8, 2, 13), 2)
-    caches = [LayerCache() for _ in range(count)]
+    """Without one it would forget its past, in silence."""
+    decoder = PackedDecoder(model_of(1, True).decoder)
+    (cache, _) = decoder.remember(torch.randn(5, 3, 8), None)
+    caches = [LayerCache(cache.memory) for _ in range(count)]
     with pytest.raises(ValueError, match=f"{count} caches for 2 decoder layers"):
-        decoder(torch.randn(1, 3, 8), torch.randn(5, 3, 8), caches=caches)
+        decoder(torch.randn(3, 8), caches, None, None)
+    assert all(len(cache.past) == 0 for cache in caches)
