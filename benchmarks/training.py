@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""How fast a translation model is trained: this program, ``torch.nn.Transformer``, and the limit.
+
+The model is the same in all: 3 + 3 layers, d_model 256, 512 inside, 4 heads, one joint vocabulary,
+dropout 0.3, label smoothing 0.1, float32. The rivals take turns, round after round, and every ratio
+is the median over the rounds of two rates measured side by side. What is counted is target tokens,
+padding left out, for each second.
+
+* plain: ``torch.nn.Transformer`` on the very batches of this program, with its optimizer;
+* tutorial: the same on 128 random sentences a batch, padded to the longest;
+* limit: the matrix products of a step of this program, done at the rate that a large matrix product
+  reaches in the same round, and nothing else.
+
+    python -m benchmarks.training --data FOLDER
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+
+import click
+import torch
+from torch import Tensor, nn
+
+from core.config import TrainConfig, TransformerConfig
+from core.run import Run
+from data.batching import bucket_by_length
+from data.vocabulary import PAD_ID
+from tasks.console import PATH
+from tasks.pairs import Pair, as_tensors, pair_loss
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
+
+MODEL = TransformerConfig(
+    d_model=256,
+    nhead=4,
+    num_encoder_layers=3,
+    num_decoder_layers=3,
+    dim_feedforward=512,
+    dropout=0.3,
+)
+LABEL_SMOOTHING = 0.1
+LEARNING_RATE = 3e-4
+
+Batch = tuple[Tensor, Tensor]
+Step = Callable[[Batch], None]
+
+
+class PlainTransformer(nn.Module):
+    """The model that tutorials build around ``torch.nn.Transformer``."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        width = MODEL.d_model
+        self.embedding = nn.Embedding(vocab_size, width)
+        self.dropout = nn.Dropout(MODEL.dropout)
+        self.transformer = nn.Transformer(
+            width,
+            MODEL.nhead,
+            MODEL.num_encoder_layers,
+            MODEL.num_decoder_layers,
+            MODEL.dim_feedforward,
+            MODEL.dropout,
+            norm_first=MODEL.norm_first,
+        )
+        self.generator = nn.Linear(width, vocab_size)
+        position = torch.arange(MODEL.max_len).unsqueeze(1)
+        rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+        table = torch.zeros(MODEL.max_len, 1, width)
+        table[:, 0, 0::2], table[:, 0, 1::2] = (
+            torch.sin(position * rate),
+            torch.cos(position * rate),
+        )
+        self.register_buffer("table", table)
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        def embed(ids: Tensor) -> Tensor:
+            x = self.embedding(ids) * math.sqrt(MODEL.d_model)
+            return self.dropout(x + self.table[: len(ids)])
+
+        causal = self.transformer.generate_square_subsequent_mask(len(tgt))
+        src_is_pad, tgt_is_pad = (src == PAD_ID).t(), (tgt == PAD_ID).t()
+        hidden = self.transformer(
+            embed(src),
+            embed(tgt),
+            tgt_mask=causal.isinf(),
+            src_key_padding_mask=src_is_pad,
+            tgt_key_padding_mask=tgt_is_pad,
+            memory_key_padding_mask=src_is_pad,
+        )
+        return self.generator(hidden)
+
+
+def our_step(vocab_size: int, folder: Path) -> Step:
+    """A step of this program's training, as ``core.training.fit`` takes it."""
+    model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
+    model.train()
+    config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
+    run = Run(model, config, folder, torch.device("cpu"), "loss")
+    loss = pair_loss(model, LABEL_SMOOTHING)
+    return lambda batch: void(run.step([batch], loss, LEARNING_RATE))
+
+
+def plain_step(vocab_size: int, *, fused: bool) -> Step:
+    """A step as it is usually written."""
+    model = PlainTransformer(vocab_size).train()
+    criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING)
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), eps=1e-9, fused=fused or None
+    )
+
+    def step(batch: Batch) -> None:
+        src, tgt = batch
+        logits = model(src, tgt[:-1])
+        loss = criterion(logits.reshape(-1, logits.shape[-1]), tgt[1:].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        loss.item()
+
+    return step
+
+
+def matrix_products(batch: Batch, vocab_size: int) -> float:
+    """The floating-point operations of a step's matrix products: two for each weight and position
+    forwards, and twice as many backwards; attention over the padded lengths, the output layer over
+    the words alone."""
+    src, tgt = batch
+    width, inner = MODEL.d_model, MODEL.dim_feedforward
+    s, t, b = len(src), len(tgt) - 1, src.shape[1]
+    words = int((tgt[1:] != PAD_ID).sum())
+    encoder = s * b * (4 * width * width + 2 * width * inner + 2 * s * width)
+    decoder = t * b * (6 * width * width + 2 * width * inner + 2 * (t + s) * width)
+    decoder += s * b * 2 * width * width  # the memory's keys and values
+    layers = encoder * MODEL.num_encoder_layers + decoder * MODEL.num_decoder_layers
+    return 3.0 * 2.0 * (layers + words * width * vocab_size)
+
+
+def large_product_rate(size: int = 2048) -> float:
+    """Floating-point operations a second of a large matrix product, the best of three."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    torch.mm(a, b)
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        torch.mm(a, b)
+        seconds.append(time.perf_counter() - started)
+    return 2.0 * size**3 / min(seconds)
+
+
+def rate_of(step: Step, batches: Sequence[Batch]) -> float:
+    """Target tokens a second."""
+    started = time.perf_counter()
+    for batch in batches:
+        step(batch)
+    return sum(map(target_tokens, batches)) / (time.perf_counter() - started)
+
+
+def target_tokens(batch: Batch) -> int:
+    return int((batch[1][1:] != PAD_ID).sum())
+
+
+def read_pairs(data: Path) -> tuple[list[Pair], int]:
+    """The training pairs, in the vocabulary of the model that ships, and its size."""
+    translator = Translator.load(device="cpu")
+    sides = [
+        [codec.encode(line) for line in (data / f"train.{name}").read_text("utf-8").splitlines()]
+        for name, codec in (("de", translator.source), ("en", translator.target))
+    ]
+    return list(zip(*sides, strict=True)), len(translator.source.vocabulary)
+
+
+def void(_: object) -> None:
+    """Takes anything, and returns nothing."""
+
+
+@click.command()
+@click.option("--data", type=PATH, required=True, help="A folder with train.de and train.en.")
+@click.option("--threads", default=2, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+@click.option("--steps", default=10, show_default=True, help="Of each rival in a round.")
+@click.option("--batch-tokens", default=2500, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+def main(data: Path, threads: int, rounds: int, steps: int, batch_tokens: int, seed: int) -> None:
+    torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    pairs, vocab_size = read_pairs(data)
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+    buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=seed)
+    bucketed = cycle(as_tensors([pairs[i] for i in indices]) for indices in buckets)
+    order = random.Random(seed).sample(range(len(pairs)), len(pairs))
+    chunks = [order[i : i + 128] for i in range(0, len(order), 128)]
+    mixed = cycle(as_tensors([pairs[i] for i in indices]) for indices in chunks)
+    names = ("ours", "plain", "tutorial", "limit")
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        ours = our_step(vocab_size, Path(folder))
+        plain = plain_step(vocab_size, fused=True)
+        tutorial = plain_step(vocab_size, fused=False)
+        for step in (ours, plain, tutorial):
+            step(next(bucketed))
+        for _ in range(rounds):
+            batches = list(islice(bucketed, steps))
+            rates["ours"].append(rate_of(ours, batches))
+            rates["plain"].append(rate_of(plain, batches))
+            rates["tutorial"].append(rate_of(tutorial, list(islice(mixed, steps))))
+            work = sum(matrix_products(batch, vocab_size) for batch in batches)
+            tokens = sum(map(target_tokens, batches))
+            rates["limit"].append(tokens * large_product_rate() / work)
+    print(f"torch {torch.__version__}, {threads} threads, batches of {batch_tokens} tokens\n")
+    print("| rival | target tokens a second | ours is so many times as fast |")
+    print("|---|---|---|")
+    for name in names:
+        ratio = median(own / other for own, other in zip(rates["ours"], rates[name], strict=True))
+        print(f"| {name} | {median(rates[name]):,.0f} | {ratio:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
