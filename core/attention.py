@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import check_probability, dropout
+from .linear import Linear, linear
 from .masks import combine_masks
 
 
@@ -46,7 +47,7 @@ class MyMultiheadAttention(nn.Module):
             self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
         else:
             self.register_parameter("in_proj_bias", None)
-        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -140,11 +141,14 @@ def multi_head_attention_forward(
         heads, weights = attend(q, k, v, blocked, dropout_p), None
     if weights is not None and average_attn_weights:
         weights = weights.mean(dim=1)
-    return F.linear(merge_heads(heads), out_proj_weight, out_proj_bias), weights
+    return linear(merge_heads(heads), out_proj_weight, out_proj_bias), weights
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float) -> Tensor:
-    """Equation 1 by a fused kernel: ``[B, H, T, K]`` from queries, keys, values of that layout."""
+    """Equation 1 by the quickest way: ``[B, H, T, K]``; keys and values are ``[B, H, S, K]``."""
+    if dropout_p > 0.0 and q.device.type == "cpu":
+        # There the fused kernel has no dropout, and what stands in for it is slow.
+        return _attend_with_weights(q, k, v, blocked, dropout_p)[0]
     if blocked is not None:
         # The kernel's boolean masks have the opposite polarity: True lets pass.
         blocked = ~blocked if blocked.dtype == torch.bool else blocked.to(q.dtype)
@@ -155,23 +159,34 @@ def _attend_with_weights(
     q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
     """Equation 1 spelt out: the heads ``[B, H, T, K]`` and their weights ``[B, H, T, S]``."""
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    if blocked is None:
-        weights = scores.softmax(dim=-1)
-    else:
-        if blocked.dtype == torch.bool:
-            is_blocked = blocked
-        else:
-            # Cast first: a mask's lowest float32 is -inf in half precision, and then it blocks.
-            blocked = blocked.to(scores.dtype)
-            is_blocked = blocked == -torch.inf
-            scores = scores + blocked.masked_fill(is_blocked, 0.0)
+    scores = torch.baddbmm(
+        q.new_empty(1, 1, 1),
+        q.flatten(0, 1),
+        k.flatten(0, 1).transpose(1, 2),
+        beta=0,
+        alpha=1.0 / math.sqrt(q.shape[-1]),
+    ).view(*q.shape[:3], k.shape[2])
+    is_row_blocked = None
+    if blocked is not None:
+        # Cast first: a mask's lowest float32 is -inf in half precision, and then it blocks.
+        added = _as_added(blocked, scores.dtype)
+        is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
         # A row that is blocked everywhere has no softmax: it is computed as if open, then zeroed.
-        is_row_blocked = is_blocked.all(dim=-1, keepdim=True)
-        scores = scores.masked_fill(is_blocked & ~is_row_blocked, -torch.inf)
-        weights = scores.softmax(dim=-1).masked_fill(is_row_blocked, 0.0)
+        scores = scores + added.masked_fill(is_row_blocked, 0.0)
+    weights = scores.softmax(dim=-1)
+    if is_row_blocked is not None and is_row_blocked.any():
+        weights = weights.masked_fill(is_row_blocked, 0.0)
     weights = dropout(weights, dropout_p)
-    return weights @ v, weights
+    heads = torch.bmm(weights.flatten(0, 1), v.flatten(0, 1))
+    return heads.view(q.shape), weights
+
+
+def _as_added(blocked: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as what is added to the scores."""
+    if blocked.dtype != torch.bool:
+        return blocked.to(dtype)
+    zeros = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
+    return zeros.masked_fill_(blocked, -torch.inf)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -197,18 +212,18 @@ def _project(
     """Queries, keys and values ``[B, H, length, K]``, in as few matrix products as possible."""
     embed_dim = query.shape[-1]
     if query is key and key is value:
-        projected = F.linear(query, weight, bias).split(embed_dim, dim=-1)
+        projected = linear(query, weight, bias).split(embed_dim, dim=-1)
     elif key is value:
         w_q, w_kv = weight.split([embed_dim, 2 * embed_dim])
         b_q, b_kv = (None, None) if bias is None else bias.split([embed_dim, 2 * embed_dim])
         projected = (
-            F.linear(query, w_q, b_q),
-            *F.linear(key, w_kv, b_kv).split(embed_dim, dim=-1),
+            linear(query, w_q, b_q),
+            *linear(key, w_kv, b_kv).split(embed_dim, dim=-1),
         )
     else:
         biases = (None, None, None) if bias is None else bias.split(embed_dim)
         inputs = zip((query, key, value), weight.split(embed_dim), biases, strict=True)
-        projected = tuple(F.linear(x, w, b) for x, w, b in inputs)
+        projected = tuple(linear(x, w, b) for x, w, b in inputs)
     q, k, v = (split_heads(x, num_heads) for x in projected)
     return q, k, v
 

@@ -29,12 +29,29 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, p)
+    kept, scale = _kept(x, p)
+    if x.dtype in (torch.float32, torch.float64):
+        return x.mul(kept.mul_(scale))
+    # The scale is applied apart from the mask: 1 / (1 - p) would not survive bfloat16's rounding.
+    return x.mul(kept).mul_(scale)
+
+
+def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
+    """``residual + dropout(x, p)``, in one pass over them on a CPU."""
+    check_probability(p)
+    if p == 0.0 or x.device.type != "cpu" or x.dtype != residual.dtype:
+        return residual + dropout(x, p)
+    kept, scale = _kept(x, p)
+    return torch.addcmul(residual, x, kept, value=scale)
+
+
+def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """Ones and zeros in the shape of ``x``, and what to multiply the elements by that are kept."""
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
     kept = torch.ge(bits, _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
-    # The scale is applied apart from the mask: 1 / (1 - p) would not survive bfloat16's rounding.
-    return x.mul(kept).mul_(_LEVELS / (_LEVELS - dropped))
+    return kept, _LEVELS / (_LEVELS - dropped)
 
 
 def check_probability(p: float) -> None:
@@ -53,6 +70,10 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p) if self.training else x
+
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """``residual`` plus this layer's output for ``x``."""
+        return add_dropout(residual, x, self.p) if self.training else residual + x
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .linear import linear
+
 _CHUNK_ROWS = 256
 
 
@@ -77,7 +79,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_b = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
             for start in range(0, len(x), _CHUNK_ROWS):
                 rows = slice(start, start + _CHUNK_ROWS)
-                part, grad = _chunk(F.linear(x[rows], w, b), targets[rows], label_smoothing)
+                part, grad = _chunk(linear(x[rows], w, b), targets[rows], label_smoothing)
                 loss += part
                 if grad_b is not None:
                     grad_b += grad.sum(dim=0)
@@ -105,12 +107,13 @@ def _chunk(logits: Tensor, targets: Tensor, label_smoothing: float) -> tuple[Ten
     logits = logits.float()
     vocabulary_size = logits.shape[1]
     rows = torch.arange(len(targets), device=targets.device)
-    log_normaliser = logits.logsumexp(dim=1)
-    loss = log_normaliser.sum() - (1.0 - label_smoothing) * logits[rows, targets].sum()
+    of_targets, largest, total = logits[rows, targets].sum(), logits.amax(dim=1), logits.sum()
+    grad = torch.softmax(logits, 1, out=logits)
+    # The largest probability is exp(largest - normaliser), and never too small for its logarithm.
+    log_normaliser = largest - grad.amax(dim=1).log()
+    loss = log_normaliser.sum() - (1.0 - label_smoothing) * of_targets
     if label_smoothing > 0.0:
-        loss -= label_smoothing / vocabulary_size * logits.sum()
-    grad = (logits - log_normaliser.unsqueeze(1)).exp_()
-    if label_smoothing > 0.0:
+        loss -= label_smoothing / vocabulary_size * total
         grad -= label_smoothing / vocabulary_size
     grad[rows, targets] -= 1.0 - label_smoothing
     return loss, grad

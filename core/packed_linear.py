@@ -14,6 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .linear import HAS_ONEDNN
+
 
 class PackedLinear:
     """``x W^T + b`` with a copy of the weights as they are now.
@@ -86,16 +88,12 @@ def _affine(bias: Tensor | None, x: Tensor, columns: Tensor) -> Tensor:
 
 def _packed(weight: Tensor) -> Tensor | None:
     """``weight`` in oneDNN's own order, where this build, device and type have one."""
-    if not _HAS_PACKING or weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if not HAS_ONEDNN or weight.device.type != "cpu" or weight.dtype != torch.float32:
         return None
     return _reorder(weight, None)
 
 
-# What PyTorch's own compiler emits for linear layers on a CPU; builds without oneDNN lack it.
-_HAS_PACKING = torch.backends.mkldnn.is_available() and hasattr(
-    torch.ops.mkldnn, "_linear_pointwise"
-)
-if _HAS_PACKING:
+if HAS_ONEDNN:
     _reorder = torch.ops.mkldnn._reorder_linear_weight.default
     _linear = torch.ops.mkldnn._linear_pointwise.default
     _linear_and_add = torch.ops.mkldnn._linear_pointwise.binary

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from .attention import MyMultiheadAttention
 from .dropout import Dropout
+from .linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
@@ -31,9 +32,9 @@ class FeedForward(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, not {activation!r}")
         self.activation = ACTIVATIONS[activation]
-        self.linear1 = nn.Linear(d_model, dim_feedforward)
+        self.linear1 = Linear(d_model, dim_feedforward)
         self.dropout = Dropout(dropout)
-        self.linear2 = nn.Linear(dim_feedforward, d_model)
+        self.linear2 = Linear(dim_feedforward, d_model)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """``[S, B, D]`` -> ``[S, B, D]``, each position by itself."""
@@ -85,7 +86,7 @@ class MyTransformerEncoderLayer(FeedForward):
         """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]`` (else ValueError)."""
         self._check_width("src", src)
 
-        def attention(x: Tensor) -> Tensor:
+        def add_attention(residual: Tensor, x: Tensor) -> Tensor:
             out, _ = self.self_attn(
                 x,
                 x,
@@ -94,17 +95,17 @@ class MyTransformerEncoderLayer(FeedForward):
                 key_padding_mask=src_key_padding_mask,
                 need_weights=False,
             )
-            return self.dropout1(out)
+            return self.dropout1.added_to(residual, out)
 
-        def feed_forward(x: Tensor) -> Tensor:
-            return self.dropout2(self.feed_forward(x))
+        def add_feed_forward(residual: Tensor, x: Tensor) -> Tensor:
+            return self.dropout2.added_to(residual, self.feed_forward(x))
 
         x = src
         if self.norm_first:
-            x = x + attention(self.norm1(x))
-            return x + feed_forward(self.norm2(x))
-        x = self.norm1(x + attention(x))
-        return self.norm2(x + feed_forward(x))
+            x = add_attention(x, self.norm1(x))
+            return add_feed_forward(x, self.norm2(x))
+        x = self.norm1(add_attention(x, x))
+        return self.norm2(add_feed_forward(x, x))
 
 
 class MyTransformerDecoderLayer(FeedForward):
@@ -147,7 +148,7 @@ class MyTransformerDecoderLayer(FeedForward):
         self._check_width("tgt", tgt)
         self._check_width("memory", memory)
 
-        def self_attention(x: Tensor) -> Tensor:
+        def add_self_attention(residual: Tensor, x: Tensor) -> Tensor:
             out, _ = self.self_attn(
                 x,
                 x,
@@ -156,9 +157,9 @@ class MyTransformerDecoderLayer(FeedForward):
                 key_padding_mask=tgt_key_padding_mask,
                 need_weights=False,
             )
-            return self.dropout1(out)
+            return self.dropout1.added_to(residual, out)
 
-        def memory_attention(x: Tensor) -> Tensor:
+        def add_memory_attention(residual: Tensor, x: Tensor) -> Tensor:
             out, _ = self.multihead_attn(
                 x,
                 memory,
@@ -167,19 +168,19 @@ class MyTransformerDecoderLayer(FeedForward):
                 key_padding_mask=memory_key_padding_mask,
                 need_weights=False,
             )
-            return self.dropout2(out)
+            return self.dropout2.added_to(residual, out)
 
-        def feed_forward(x: Tensor) -> Tensor:
-            return self.dropout3(self.feed_forward(x))
+        def add_feed_forward(residual: Tensor, x: Tensor) -> Tensor:
+            return self.dropout3.added_to(residual, self.feed_forward(x))
 
         x = tgt
         if self.norm_first:
-            x = x + self_attention(self.norm1(x))
-            x = x + memory_attention(self.norm2(x))
-            return x + feed_forward(self.norm3(x))
-        x = self.norm1(x + self_attention(x))
-        x = self.norm2(x + memory_attention(x))
-        return self.norm3(x + feed_forward(x))
+            x = add_self_attention(x, self.norm1(x))
+            x = add_memory_attention(x, self.norm2(x))
+            return add_feed_forward(x, self.norm3(x))
+        x = self.norm1(add_self_attention(x, x))
+        x = self.norm2(add_memory_attention(x, x))
+        return self.norm3(add_feed_forward(x, x))
 
 
 class MyTransformerEncoder(nn.Module):

@@ -9,7 +9,7 @@ import itertools
 import pytest
 import torch
 
-from core.dropout import Dropout, dropout
+from core.dropout import Dropout, add_dropout, dropout
 
 LANES = 4  # elements that one 64-bit draw decides
 
@@ -137,3 +137,24 @@ def test_what_is_no_probability_is_refused(p: float) -> None:
         Dropout(p)
     with pytest.raises(ValueError, match=f"not {p}"):
         dropout(torch.ones(3), p)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_adding_drops_what_dropout_drops(dtype: torch.dtype) -> None:
+    """In value and in both gradients: the sum of the residual and of what dropout leaves."""
+    x, residual = (torch.randn(64, 32, dtype=dtype, requires_grad=True) for _ in range(2))
+    upstream = torch.randn(64, 32, dtype=dtype)
+    results = []
+    for function in (lambda: residual + dropout(x, 0.3), lambda: add_dropout(residual, x, 0.3)):
+        torch.manual_seed(5)
+        out = function()
+        results.append((out.detach(), *torch.autograd.grad(out, (residual, x), upstream)))
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-6
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, atol=tolerance, rtol=tolerance)
+
+
+def test_adding_without_dropout_is_a_sum() -> None:
+    x, residual = torch.randn(3, 4), torch.randn(3, 4)
+    assert torch.equal(add_dropout(residual, x, 0.0), residual + x)
+    assert torch.equal(Dropout(0.5).eval().added_to(residual, x), residual + x)

@@ -239,6 +239,8 @@ def test_dropout_acts_where_torch_has_it(norm_first: bool, monkeypatch: pytest.M
     monkeypatch.setattr(F, "scaled_dot_product_attention", scaled_fused)
     monkeypatch.setattr(nn.functional, "dropout", scaled)
     monkeypatch.setattr(core.dropout, "dropout", scaled)
+    monkeypatch.setattr(core.dropout, "add_dropout", lambda residual, x, p: residual + scaled(x, p))
+    monkeypatch.setattr(core.attention, "dropout", scaled)
     out = ours.train()(*inputs)
     assert_near(out, theirs.train()(*inputs), 1e-5)
     assert (out - without).abs().max() > 1e-2

@@ -67,7 +67,7 @@ def test_beams_are_the_cores() -> None:
         diverse = diverse_beam_search(
             model.step, model.start(source_tensor([source])), groups=4, diversity=2.0, **common
         )
-    config = CONFIG.replaced(length_penalty=0.5)
+    config = CONFIG.replaced(length_penalty=0.5, n_best=4)
     (found,) = generate(model, [source], config, device=CPU)
     assert pairs(found) == pairs(plain[0])
     (found,) = generate(model, [source], config.replaced(diversity=2.0), device=CPU)
