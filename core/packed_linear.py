@@ -26,8 +26,8 @@ class PackedLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         weight = weight.detach()
-        self._columns = weight.t().contiguous()
-        self._bias = None if bias is None else bias.detach()
+        self._columns = weight.t().clone(memory_format=torch.contiguous_format)
+        self._bias = None if bias is None else bias.detach().clone()
         self._blocks = _packed(weight)
 
     def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:

@@ -186,7 +186,8 @@ class _PackedDecoderLayer:
     def _heads(self, x: Tensor, sentences: int) -> Tensor:
         """``[B*N, n*D]`` -> ``[B, n*H, N, K]``, a view."""
         beams = len(x) // max(1, sentences)
-        return x.view(sentences, beams, -1, self._head_dim).transpose(1, 2)
+        heads = x.shape[1] // self._head_dim
+        return x.view(sentences, beams, heads, self._head_dim).transpose(1, 2)
 
 
 def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tensor:

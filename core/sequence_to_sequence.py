@@ -52,14 +52,18 @@ class _Frozen(NamedTuple):
     packed: _Packed
     linear: MakeLinear
     weights: list[nn.Parameter]
-    versions: list[tuple[int, int]]
+    # Where they lay, kept so that nothing else can come to lie there, and how often written.
+    versions: list[tuple[Tensor, int]]
 
     def is_of(self, weights: list[nn.Parameter], linear: MakeLinear) -> bool:
+        of_weights = zip(weights, self.weights, self.versions, strict=True)
         return (
             linear is self.linear
             and len(weights) == len(self.weights)
-            and all(new is old for new, old in zip(weights, self.weights, strict=True))
-            and _versions(weights) == self.versions
+            and all(
+                new is old and new.data_ptr() == data.data_ptr() and new._version == version
+                for new, old, (data, version) in of_weights
+            )
         )
 
 
@@ -219,14 +223,18 @@ class SequenceToSequence(nn.Module):
         """
         weights, linear = list(self.parameters()), self.linear
         can_change = any(weight.requires_grad or weight.is_inference() for weight in weights)
-        if not can_change and self._frozen is not None and self._frozen.is_of(weights, linear):
-            return self._frozen.packed
+        frozen = self._frozen  # read once: searches may run side by side
+        if not can_change and frozen is not None and frozen.is_of(weights, linear):
+            return frozen.packed
         packed = _Packed(
             PackedEncoder(self.transformer.encoder, linear),
             PackedDecoder(self.transformer.decoder, linear),
             linear(self.generator.weight, self.generator.bias),
         )
-        self._frozen = None if can_change else _Frozen(packed, linear, weights, _versions(weights))
+        self._frozen = None
+        if not can_change:
+            versions = [(weight.detach(), weight._version) for weight in weights]
+            self._frozen = _Frozen(packed, linear, weights, versions)
         return packed
 
     @torch.no_grad()
@@ -249,11 +257,6 @@ class SequenceToSequence(nn.Module):
             decoder=stack_weights(of_decoder, tgt_is_pad),
             cross=stack_weights(of_cross, tgt_is_pad),
         )
-
-
-def _versions(weights: list[nn.Parameter]) -> list[tuple[int, int]]:
-    """Numbers that change with the weights: where they lie, and how often they were written."""
-    return [(weight.data_ptr(), weight._version) for weight in weights]
 
 
 def _as_added(is_pad: Tensor, like: Tensor) -> Tensor:
