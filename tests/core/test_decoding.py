@@ -156,6 +156,46 @@ def test_early_stopping_saves_steps() -> None:
 
 @law
 @given(
+    table_seeds=st.lists(seeds, min_size=1, max_size=4),
+    beam_size=st.integers(1, 5),
+    alpha=st.sampled_from([-0.5, 0.0, 0.6, 1.0, 3.0]),
+    data=st.data(),
+)
+def test_fewer_hypotheses_are_the_first_of_all(
+    table_seeds: list[int], beam_size: int, alpha: float, data: st.DataObject
+) -> None:
+    """To want but the best one is no reason to find another."""
+    n_best = data.draw(st.integers(1, beam_size), label="n_best")
+    tables = [random_table(seed, length=5) for seed in table_seeds]
+    max_lengths = [data.draw(st.integers(0, 6)) for _ in tables]
+    options = {"beam_size": beam_size, "length_penalty": alpha, "max_lengths": max_lengths}
+    expected = beam(*tables, **options)
+    assert beam(*tables, n_best=n_best, **options) == [found[:n_best] for found in expected]
+    assert beam(*tables, n_best=beam_size, **options) == expected
+
+
+def test_fewer_hypotheses_are_certain_sooner() -> None:
+    """The empty output has 0.9. Whether anything has more is clear at once; what is second, with
+    0.09, takes another step."""
+    table: Table = {"": {".": 0.9, "a": 0.1}, "a": {".": 0.9, "a": 0.1}}
+    steps = []
+    for n_best in (1, 2):
+        state = Histories(1)
+        (found,) = beam_search(
+            reader([table]),
+            state,
+            beam_size=2,
+            n_best=n_best,
+            max_lengths=torch.tensor([20]),
+            length_penalty=0.0,
+        )
+        assert texts(found) == ["", "a"][:n_best]
+        steps.append(state.steps)
+    assert steps == [1, 2]
+
+
+@law
+@given(
     table_seeds=st.lists(seeds, min_size=2, max_size=5),
     beam_size=st.integers(1, 4),
     alpha=alphas,
@@ -210,6 +250,14 @@ def test_fewer_outputs_than_beams() -> None:
     (found,) = beam(table, beam_size=6)
     assert texts(found) == ["ab", ""]
     assert probabilities(found) == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("n_best", [0, 4, -1])
+def test_more_hypotheses_than_beams_or_none_are_refused(n_best: int) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"n_best must be from 1 to beam_size \(3\), not {n_best}"
+    ):
+        beam(TRAP, beam_size=3, n_best=n_best)
 
 
 def test_a_beam_of_none_is_refused() -> None:

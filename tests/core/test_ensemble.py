@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from every_search import assert_same, every_search, greedily
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity import assert_near
@@ -19,54 +20,13 @@ from small_models import (
 from torch import Tensor
 
 from core.config import TransformerConfig
-from core.decoding import (
-    Ensemble,
-    Hypothesis,
-    SearchState,
-    Step,
-    beam_search,
-    diverse_beam_search,
-    greedy_search,
-    sample_search,
-)
+from core.decoding import Ensemble
 from core.errors import ConfigError
 from core.sequence_to_sequence import SequenceToSequence, SpecialIds
 
 law = settings(max_examples=10, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 source_lengths = st.lists(st.integers(1, 6), min_size=1, max_size=3)
-
-
-def greedily(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
-    return [[one] for one in greedy_search(step, state, max_lengths=limits)]
-
-
-def by_chance(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
-    found = sample_search(step, state, max_lengths=limits, seed=5, top_p=0.9)
-    return [[one] for one in found]
-
-
-def by_beam(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
-    return beam_search(step, state, beam_size=3, max_lengths=limits)
-
-
-def in_groups(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
-    return diverse_beam_search(
-        step, state, beam_size=4, groups=2, diversity=1.0, max_lengths=limits
-    )
-
-
-every_search = pytest.mark.parametrize("search", [greedily, by_chance, by_beam, in_groups])
-
-
-def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    assert [[one.tokens for one in ranked] for ranked in found] == [
-        [one.tokens for one in ranked] for ranked in expected
-    ]
-    for ranked, right in zip(found, expected, strict=True):
-        assert [one.log_prob for one in ranked] == pytest.approx(
-            [one.log_prob for one in right], abs=1e-4
-        )
 
 
 @every_search

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from every_search import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity import assert_near
@@ -238,16 +239,6 @@ def search(
     if beam_size == 0:
         return [[one] for one in greedy_search(step, state, **options)]
     return beam_search(step, state, beam_size=beam_size, length_penalty=0.6, **options)
-
-
-def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    assert [[one.tokens for one in ranked] for ranked in found] == [
-        [one.tokens for one in ranked] for ranked in expected
-    ]
-    for ranked, right in zip(found, expected, strict=True):
-        assert [one.log_prob for one in ranked] == pytest.approx(
-            [one.log_prob for one in right], abs=1e-4
-        )
 
 
 @pytest.mark.parametrize("beam_size", [0, 1, 3])
