@@ -32,6 +32,28 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def device_of_rank(name: str, local_rank: int) -> str:
+    """The device that one of a machine's several processes takes, as :func:`choose_device` has it.
+
+    Each has a GPU of its own for "auto", where there are any, and for "cuda"; "cpu" and "cuda:N"
+    are the same for all.
+
+    Raises:
+        UserError: there are more processes than GPUs.
+    """
+    if name == "auto" and not torch.cuda.is_available():
+        return "cpu"
+    if name not in ("auto", "cuda"):
+        return name
+    count = torch.cuda.device_count()
+    if local_rank >= count:
+        raise UserError(
+            f"--device {name}: {local_rank + 1} or more processes, but {count} usable GPUs on this "
+            "machine; start one process a GPU, or use cpu"
+        )
+    return f"cuda:{local_rank}"
+
+
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """The precision of a forward pass: "auto" is bf16 on a GPU that has it and fp32 elsewhere."""
     if precision == "auto":

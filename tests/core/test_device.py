@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny_runs import CPU
 
-from core.device import autocast, choose_device
+from core.device import autocast, choose_device, device_of_rank
 from core.errors import UserError
 
 
@@ -24,6 +24,25 @@ def test_what_is_no_device(name: str) -> None:
 def test_a_gpu_that_is_not_there() -> None:
     with pytest.raises(UserError, match="--device cuda:99: this machine has"):
         choose_device("cuda:99")
+
+
+def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [device_of_rank("auto", rank) for rank in (0, 1)] == ["cuda:0", "cuda:1"]
+    assert device_of_rank("cuda", 1) == "cuda:1"
+    assert [device_of_rank(name, 3) for name in ("cpu", "cuda:0")] == ["cpu", "cuda:0"]
+    for name in ("auto", "cuda"):
+        with pytest.raises(UserError, match=f"--device {name}: 3 or more processes, but 2 usable"):
+            device_of_rank(name, 2)
+
+
+def test_processes_without_a_gpu_take_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert device_of_rank("auto", 5) == "cpu"
+    with pytest.raises(UserError, match="0 usable GPUs"):
+        device_of_rank("cuda", 0)
 
 
 def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
