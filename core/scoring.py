@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .ensemble import Ensemble
 from .sequence_to_sequence import SequenceToSequence
 
 
@@ -19,7 +21,7 @@ class PairScores(NamedTuple):
     sentences: Tensor
 
 
-def score(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> PairScores:
+def score(model: SequenceToSequence | Ensemble, src: Tensor, tgt: Tensor) -> PairScores:
     """The log-probability of ``tgt`` ``[T, B]`` given ``src`` ``[S, B]``, token by token.
 
     Probabilities are those of the searches, among the tokens that can come: an output that a search
@@ -41,13 +43,23 @@ def score(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> PairScores:
     with torch.inference_mode():
         given = torch.cat([torch.full_like(tgt[:1], bos), tgt[:-1]])
         tokens = torch.zeros(tgt.shape, device=tgt.device)
-        # Logits are wide: they exist for one position at a time.
-        for place, hidden in enumerate(model.decode(given, model.encode(src))):
-            logits = model.generator(hidden).float()
-            is_rated = torch.ones_like(logits, dtype=torch.bool)
-            is_rated[:, [pad, bos]] = False
-            is_rated[:, unk] = tgt[place] == unk
-            logits = logits.masked_fill(~is_rated, -math.inf)
+        for place, logits in enumerate(_logits(model, src, given)):
+            logits[:, [pad, bos]] = -math.inf
+            logits[:, unk].masked_fill_(tgt[place] != unk, -math.inf)
             tokens[place] = logits.log_softmax(dim=1).gather(1, tgt[place].unsqueeze(1)).squeeze(1)
         tokens = tokens.masked_fill(tgt == pad, 0.0)
     return PairScores(tokens, tokens.sum(dim=0))
+
+
+def _logits(model: SequenceToSequence | Ensemble, src: Tensor, given: Tensor) -> Iterator[Tensor]:
+    """What follows each position of ``given`` ``[T, B]``: T times ``[B, V]``, in float32.
+
+    They are wide: they exist for one position at a time.
+    """
+    if isinstance(model, Ensemble):
+        for each in zip(*(_logits(one, src, given) for one in model.models), strict=True):
+            # The mean of the probabilities, times M, which no softmax notices.
+            yield torch.stack([one.log_softmax(dim=1) for one in each]).logsumexp(dim=0)
+    else:
+        for hidden in model.decode(given, model.encode(src)):
+            yield model.generator(hidden).float()

@@ -23,6 +23,7 @@ from small_models import (
 from torch import Tensor
 
 from core.decoding import (
+    Ensemble,
     Hypothesis,
     beam_search,
     diverse_beam_search,
@@ -38,7 +39,7 @@ pairs_of_lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min
 
 
 def outputs_of(
-    model: SequenceToSequence, src: Tensor, limits: Tensor
+    model: SequenceToSequence | Ensemble, src: Tensor, limits: Tensor
 ) -> list[tuple[int, Hypothesis]]:
     """What every search finds, each with its sentence."""
     with torch.inference_mode():
@@ -76,6 +77,33 @@ def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> 
     scored = score(model, src[:, [b for b, _ in found]], together(targets))
     for i, (_, one) in enumerate(found):
         assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
+
+
+@law
+@given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
+def test_an_ensemble_scores_what_it_searches(seed: int, lengths: list[int]) -> None:
+    ensemble = Ensemble([chatty(seed + i, i != 1) for i in range(3)])
+    src = together([column(n, SRC_WORDS) for n in lengths])
+    limits = torch.tensor([n + 2 for n in lengths])
+    found = outputs_of(ensemble, src, limits)
+    targets = [as_target(one, int(limits[b])) for b, one in found]
+    scored = score(ensemble, src[:, [b for b, _ in found]], together(targets))
+    for i, (_, one) in enumerate(found):
+        assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
+
+
+def test_an_ensembles_probability_is_the_mean_before_words_are_ruled_out() -> None:
+    """By hand: what no search produces takes its share from each model, as in a search."""
+    models = [chatty(1, True), chatty(2, True)]
+    src, tgt = column(4, SRC_WORDS), torch.tensor([[6], [UNK], [EOS]])
+    with torch.inference_mode():
+        given = torch.tensor([[BOS], [6], [UNK]])
+        mean = (models[0](src, given).softmax(dim=2) + models[1](src, given).softmax(dim=2)) / 2
+    rated = [EOS, *range(4, TGT_WORDS)]
+    share = mean[:, 0, rated].sum(dim=1)
+    share[1] += mean[1, 0, UNK]
+    expected = (mean[[0, 1, 2], 0, tgt[:, 0]] / share).log()
+    assert_near(score(Ensemble(models), src, tgt).tokens[:, 0], expected, 1e-4)
 
 
 @law
