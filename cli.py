@@ -22,7 +22,7 @@ import click
 
 from core.config import override
 from core.errors import ConfigError, UserError
-from tasks import lines, registry
+from tasks import lines, pair_lines, registry
 from tasks.console import (
     PATH,
     STDIO,
@@ -36,10 +36,10 @@ from tasks.console import (
     option_names,
     output_options,
     print_results,
-    progress_bar,
-    results_to,
+    result_options,
     search_given,
     search_options,
+    stream,
     table,
     text_options,
     use_threads,
@@ -152,6 +152,57 @@ def couplet(**options: Any) -> None:
         return CoupletWriter.load(model, device=device).answer_scored
 
     search_and_answer(load, lambda found: found.second, options)
+
+
+@main.command()
+@click.argument("task", type=click.Choice(registry.PAIR_TASKS))
+@click.option("--src", "source_file", type=PATH, metavar="FILE", help="The sources, one a line.")
+@click.option("--tgt", "target_file", type=PATH, metavar="FILE", help="Their targets.")
+@click.option("--input", "input_file", type=PATH, help="Read both from one file, a tab between.")
+@result_options
+@models_option
+def score(
+    task: str,
+    source_file: Path | None,
+    target_file: Path | None,
+    input_file: Path | None,
+    is_json: bool,
+    **options: Any,
+) -> None:
+    """Say how probable a model finds each target, given its source.
+
+    Pairs come from two files, --src and --tgt, or as lines of a source, a tab and its target: from
+    --input, or else from standard input. For each there is a line: the log-probability (natural)
+    of the target, its tokens, the end counted as one, and the log-probability a token, tabs
+    between; with --json that of every token too, and how many tokens the vocabulary does not know,
+    which are rated as <unk>.
+
+    Texts are rated whole. An empty target is rated by its end alone. A pair too long for the model
+    has the log-probability -inf, in JSON null.
+
+    \b
+        score translation --src german.txt --tgt english.txt
+        score translation --input pairs.tsv | awk '$3 > -2'
+    """
+    if (source_file is None) != (target_file is None):
+        raise click.UsageError("--src and --tgt go together.")
+    if source_file and input_file:
+        raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
+
+    def load(model: Folders, device: str) -> lines.Predict:
+        return pair_lines.scoring(registry.load_scorer(task, model, device=device))
+
+    def show(line: str, found: Any) -> list[str]:
+        if not is_json:
+            return [f"{found.log_prob:.4f}\t{len(found.tokens)}\t{found.mean:.4f}"]
+        source, target = pair_lines.pair_of(line)
+        return [lines.json_line({"source": source, "target": target, **found.record()})]
+
+    if source_file and target_file:
+        open_pairs = partial(pair_lines.open_parallel, source_file, target_file)
+    else:
+        open_pairs = partial(pair_lines.open_table, None if input_file == STDIO else input_file)
+    stream(open_pairs, load, show, **options)
 
 
 @main.command()
@@ -469,12 +520,8 @@ def answer(
     *,
     texts: tuple[str, ...],
     input_file: Path | None,
-    output_file: Path | None,
     is_json: bool,
-    model: Folders,
-    device: str,
-    threads: int | None,
-    batch_tokens: int | None,
+    **options: Any,
 ) -> None:
     """Sends the texts that the options name through a predictor, and the results where they say."""
     if texts and input_file is not None:
@@ -483,14 +530,9 @@ def answer(
     def show(text: str, found: Any) -> list[str]:
         return [lines.as_json(text, record_of(found))] if is_json else lines_of(found)
 
-    source = lines.open_texts(
-        () if texts == (str(STDIO),) else texts, None if input_file == STDIO else input_file
-    )
-    with results_to(output_file) as write, source as (chunks, total):
-        use_threads(threads)
-        predict = partial(load(model, device), **given(batch_tokens=batch_tokens))
-        with progress_bar(total, is_stdout_busy=write is print_results) as on_lines:
-            lines.answer(chunks, predict, show, write, on_lines=on_lines)
+    given_texts = () if texts == (str(STDIO),) else texts
+    path = None if input_file == STDIO else input_file
+    stream(partial(lines.open_texts, given_texts, path), load, show, **options)
 
 
 def corpus_for(task: str, folder: Path | None) -> Path:

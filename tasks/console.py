@@ -6,9 +6,10 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,8 @@ from click.exceptions import Exit
 from core.errors import ConfigError, Interrupted, UserError
 from core.files import reason_of
 from core.generation_config import GenerationConfig
-from tasks.lines import ignore, one_line, open_output
+from tasks.folders import Folders
+from tasks.lines import Predict, answer, ignore, one_line, open_output
 
 PATH = click.Path(path_type=Path)
 STDIO = Path("-")
@@ -210,13 +212,16 @@ output_options = all_of(
         "--prefix", metavar="TEXT", callback=check_prefix, help="What every output begins with."
     ),
 )
-text_options = all_of(
-    click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),
-    click.option("--input", "input_file", type=PATH, help="Read texts from a file, one a line."),
+result_options = all_of(
     click.option("--output", "output_file", type=PATH, help="Write the results to a file."),
     click.option("--json", "is_json", is_flag=True, help="One JSON object a line, with scores."),
     machine_options,
     batch_option,
+)
+text_options = all_of(
+    click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),
+    click.option("--input", "input_file", type=PATH, help="Read texts from a file, one a line."),
+    result_options,
 )
 
 
@@ -285,6 +290,31 @@ def progress_bar(total: int | None, *, is_stdout_busy: bool) -> Iterator[Callabl
 
     with Progress(total, "lines", unit="line") as bar:
         yield bar.advance
+
+
+def stream(
+    open_input: Callable[[], AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]],
+    load: Callable[[Any, str], Predict],
+    show: Callable[[str, Any], Iterable[str]],
+    *,
+    output_file: Path | None,
+    model: Folders,
+    device: str,
+    threads: int | None,
+    batch_tokens: int | None,
+) -> None:
+    """Sends lines through a predictor, and a line for each where the options say.
+
+    Args:
+        open_input: opens the lines, in chunks, and says how many there are, if that is known.
+        load: from the folders of a model and the name of a device to the predictor.
+        show: the lines for a text and its result.
+    """
+    with results_to(output_file) as write, open_input() as (chunks, total):
+        use_threads(threads)
+        predict = partial(load(model, device), **given(batch_tokens=batch_tokens))
+        with progress_bar(total, is_stdout_busy=write is print_results) as on_lines:
+            answer(chunks, predict, show, write, on_lines=on_lines)
 
 
 def table(rows: Sequence[Sequence[object]]) -> str:

@@ -106,11 +106,14 @@ def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
 
 @contextmanager
 def open_texts(
-    texts: Sequence[str], path: Path | None
+    texts: Sequence[str], path: Path | None, *, kind: str = "text"
 ) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
     """The given texts, or else the lines at ``path``, or else those of standard input.
 
     Yields them in chunks, and how many lines a file has.
+
+    Args:
+        kind: what a line holds, for the person at a terminal.
 
     Raises:
         UserError: the file cannot be opened.
@@ -119,7 +122,7 @@ def open_texts(
         yield [texts], None
     elif path is None:
         if sys.stdin.isatty():
-            print("one text a line; Ctrl-D ends", file=sys.stderr)
+            print(f"one {kind} a line; Ctrl-D ends", file=sys.stderr)
         yield read_chunks(cast(BufferedReader, sys.stdin.buffer), "standard input"), None
     else:
         with _open(path) as stream:
@@ -153,8 +156,12 @@ def count_lines(stream: BufferedReader) -> int | None:
 
 def as_json(text: str, record: Mapping[str, Any]) -> str:
     """One JSON object on one line: ``input``, then what ``record`` holds."""
-    line = json.dumps({"input": text, **record}, ensure_ascii=False)
-    return line.translate(_ESCAPED_BREAKS)
+    return json_line({"input": text, **record})
+
+
+def json_line(record: Mapping[str, Any]) -> str:
+    """``record`` as one JSON object on one line, whatever its texts hold."""
+    return json.dumps(record, ensure_ascii=False).translate(_ESCAPED_BREAKS)
 
 
 def one_line(text: str) -> str:

@@ -16,6 +16,9 @@ from core.files import reason_of
 if TYPE_CHECKING:
     from torch import nn
 
+    from tasks.folders import Folders
+    from tasks.scoring import PairScore
+
 TASKS = ("translation", "classification", "couplet")
 
 PREDICTORS = {
@@ -23,6 +26,9 @@ PREDICTORS = {
     "classification": ("Classifier", "classify_scored"),
     "couplet": ("CoupletWriter", "answer_scored"),
 }
+
+# The tasks whose predictors can score given pairs.
+PAIR_TASKS = ("translation", "couplet")
 
 DEFAULT_CORPUS = {"translation": "multi30k", "classification": "ag_news", "couplet": "couplet"}
 
@@ -52,6 +58,11 @@ def config_class(task: str) -> type[Any]:
     return type(module(task, "config").PRESETS["default"]())
 
 
+def load_scorer(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[PairScore]]:
+    """From sources and targets to their scores, for one of :data:`PAIR_TASKS`."""
+    return _predictor(task, folder, device).score
+
+
 def make_config(
     task: str, *, preset: str, config_file: Path | None, assignments: Iterable[str]
 ) -> Any:
@@ -68,7 +79,7 @@ def make_config(
     return override(config, assignments)
 
 
-def _predictor(task: str, folder: Path | None, device: str) -> Any:
+def _predictor(task: str, folder: Folders, device: str) -> Any:
     return getattr(module(task, "predict"), PREDICTORS[task][0]).load(folder, device=device)
 
 

@@ -17,7 +17,8 @@ Models = Callable[[str], Path]
 
 def test_help_names_every_command() -> None:
     text = "\n".join(lines_of("--help"))
-    for name in ("translate", "classify", "couplet", "train", "evaluate", "models", "data"):
+    names = ("translate", "classify", "couplet", "score", "train", "evaluate", "models", "data")
+    for name in names:
         assert re.search(rf"^  {name} ", text, re.MULTILINE)
 
 
@@ -45,6 +46,10 @@ def test_the_version_is_that_of_the_package() -> None:
         "translate Hund \udcff",
         "classify --top 0 Hund",
         "classify --beam 2 Hund",
+        "score classification",
+        "score translation --src a.de",
+        "score translation --src a.de --tgt a.en --input a.tsv",
+        "score translation Hund",
         "train nonsense",
         "train translation --preset nonsense",
         "train translation --set nonsense",

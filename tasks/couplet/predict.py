@@ -26,6 +26,7 @@ from tasks.ensembles import Model, check_alike, max_len, model_of
 from tasks.folders import Folders, model_folders, read_config
 from tasks.generation import generate_texts
 from tasks.n_best import Output
+from tasks.scoring import PairScore, score_texts
 
 # The form alone decides how long an answer is, and what in it repeats.
 _FORM_OPTIONS = {
@@ -206,6 +207,18 @@ class CoupletWriter:
                     f"it breaks the rule of {rule}"
                 )
         return ids
+
+    def score(
+        self, firsts: Sequence[str], seconds: Sequence[str], **options: Any
+    ) -> list[PairScore]:
+        """How probable each of ``seconds`` is as the answer to the first line at its place.
+
+        White space is dropped. The rules, which :meth:`answer` keeps by force, are left aside.
+        ``options`` are those of :func:`tasks.scoring.score_texts`.
+        """
+        return score_texts(
+            self.model, self.codec, self.codec, firsts, seconds, device=self.device, **options
+        )
 
     @cached_property
     def _table(self) -> CharacterTable:

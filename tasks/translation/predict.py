@@ -20,6 +20,7 @@ from tasks.ensembles import Model, check_alike, max_len, model_of
 from tasks.folders import Folders, model_folders, read_config
 from tasks.generation import generate_texts
 from tasks.n_best import Output
+from tasks.scoring import PairScore, score_texts
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import load_codecs
 from tasks.translation.model import TranslationModel
@@ -137,6 +138,17 @@ class Translator:
             attention(self.model, piece, found.tokens, vocabularies, self.device)
             for piece, found in zip(pieces, output.hypotheses, strict=True)
         ]
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], **options: Any
+    ) -> list[PairScore]:
+        """How probable each of ``targets`` is as the translation of the source at its place.
+
+        ``options`` are those of :func:`tasks.scoring.score_texts`.
+        """
+        return score_texts(
+            self.model, self.source, self.target, sources, targets, device=self.device, **options
+        )
 
     @property
     def max_source_tokens(self) -> int:

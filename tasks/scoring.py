@@ -1,0 +1,107 @@
+"""How probable a model finds given pairs of texts: what both seq2seq predictors share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from core.decoding import score
+from data.batching import bucket_by_length
+from data.codec import TextCodec
+from data.vocabulary import EOS, UNK_ID
+from tasks.ensembles import Model, max_len
+from tasks.generation import DEFAULT_BATCH_TOKENS
+from tasks.pairs import source_tensor
+
+# What JSON says of a number: more digits are the noise of one batch or another.
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """The log-probability (natural) of a target, given its source, token by token.
+
+    ``tokens`` are the target's, ``<eos>`` at the end; each of ``log_probs`` is given the source and
+    the tokens before. ``unknown`` of the tokens are not in the vocabulary, and rated as ``<unk>``
+    is. Where source or target is too long for the model, it gives the pair no probability: every
+    logarithm is minus infinity.
+    """
+
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    unknown: int
+
+    @property
+    def log_prob(self) -> float:
+        """The log-probability of the whole target, its end included."""
+        return math.fsum(self.log_probs)
+
+    @property
+    def mean(self) -> float:
+        """The log-probability a token; exp(-mean) is the perplexity."""
+        return self.log_prob / len(self.tokens)
+
+    def record(self) -> dict[str, Any]:
+        """What JSON, which has no infinity, says of it."""
+        return {
+            "log_prob": _finite(self.log_prob),
+            "mean": _finite(self.mean),
+            "tokens": list(self.tokens),
+            "log_probs": [_finite(log_prob) for log_prob in self.log_probs],
+            "unknown": self.unknown,
+        }
+
+
+def score_texts(
+    model: Model,
+    source: TextCodec,
+    target: TextCodec,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    device: torch.device,
+    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    on_batch: Callable[[int], None] = lambda pairs: None,
+) -> list[PairScore]:
+    """The score of each of ``targets`` given the source at its place, in their order.
+
+    Texts are taken whole, not sentence by sentence; an empty one is ``<eos>`` alone. Probabilities
+    are those of the searches, see :func:`core.scoring.score`. The batch that a pair is in moves its
+    score by rounding alone, some 1e-5.
+
+    Args:
+        batch_tokens: the most tokens that either side of a batch holds.
+        on_batch: told how many pairs have just been finished.
+
+    Raises:
+        ValueError: not equally many sources and targets.
+    """
+    words = [target.tokenizer.tokenize(text) for text in targets]
+    pairs = [
+        (source.encode(text), target.vocabulary.encode(tokens))
+        for text, tokens in zip(sources, words, strict=True)
+    ]
+    # One more on each side: both end in <eos>, which a decoder that begins with <bos> foretells.
+    lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in pairs]
+    log_probs = [[-math.inf] * length for _, length in lengths]
+    fitting = [i for i, sides in enumerate(lengths) if max(sides) <= max_len(model)]
+    buckets = bucket_by_length([lengths[i] for i in fitting], batch_tokens=batch_tokens, seed=None)
+    for bucket in buckets:
+        numbers = [fitting[i] for i in bucket]
+        src, tgt = (source_tensor(side) for side in zip(*(pairs[i] for i in numbers), strict=True))
+        found = score(model, src.to(device), tgt.to(device)).tokens
+        for number, row in zip(numbers, found.t().tolist(), strict=True):
+            log_probs[number] = row[: lengths[number][1]]
+        on_batch(len(numbers))
+    return [
+        PairScore((*tokens, EOS), tuple(row), tgt.count(UNK_ID))
+        for tokens, row, (_, tgt) in zip(words, log_probs, pairs, strict=True)
+    ]
+
+
+def _finite(number: float) -> float | None:
+    return round(number, _DIGITS) if math.isfinite(number) else None
