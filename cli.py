@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from tasks.console import (
     STDIO,
     Program,
     batch_option,
+    check_input,
     given,
     length_options,
     machine_options,
@@ -116,7 +117,7 @@ def classify(top: int | None, **options: Any) -> None:
         count = len(classifier.classes)
         if top is not None and top > count:
             raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {top}")
-        return classifier.classify_scored
+        return lines.unnumbered(classifier.classify_scored)
 
     def lines_of(found: Any) -> list[str]:
         best = islice(found.probabilities.items(), top or 1)
@@ -201,7 +202,9 @@ def score(
     if source_file and target_file:
         open_pairs = partial(pair_lines.open_parallel, source_file, target_file)
     else:
-        open_pairs = partial(pair_lines.open_table, None if input_file == STDIO else input_file)
+        path = None if input_file == STDIO else input_file
+        check_input(is_file=path is not None)
+        open_pairs = partial(pair_lines.open_table, path)
     stream(open_pairs, load, show, **options)
 
 
@@ -491,20 +494,27 @@ def search_and_answer(
 ) -> None:
     """:func:`answer` for the commands that search: with their options, and n-best lists."""
     search = search_given(options)
-    numbers = count(1)
 
     def predictor(model: Folders, device: str) -> lines.Predict:
-        predict = partial(load(model, device), **search)
-        predict([])  # options that cannot be used are refused before the first text is read
-        return lines.numbered(predict)
+        search_texts = partial(load(model, device), **search)
+        search_texts([])  # options that cannot be used are refused before the first text is read
 
-    def lines_of(found: Any) -> list[str]:
+        def predict(
+            texts: Sequence[str], *, numbers: Sequence[int], **rest: Any
+        ) -> Sequence[tuple[int, Any]]:
+            found = search_texts(texts, numbers=numbers, **rest)
+            return [*zip(numbers, found, strict=True)]
+
+        return predict
+
+    def lines_of(numbered: tuple[int, Any]) -> list[str]:
+        number, found = numbered
         if "n_best" not in search:
             return [text_of(found)]
-        number = next(numbers)
-        return [f"{number}\t{one.score:.4f}\t{text_of(one)}" for one in found.hypotheses]
+        return [f"{number + 1}\t{one.score:.4f}\t{text_of(one)}" for one in found.hypotheses]
 
-    def record_of(found: Any) -> dict[str, Any]:
+    def record_of(numbered: tuple[int, Any]) -> dict[str, Any]:
+        _, found = numbered
         if "n_best" not in search:
             return found.record()
         return {**found.record(), "hypotheses": [one.record() for one in found.hypotheses]}
@@ -532,6 +542,7 @@ def answer(
 
     given_texts = () if texts == (str(STDIO),) else texts
     path = None if input_file == STDIO else input_file
+    check_input(is_file=path is not None)
     stream(partial(lines.open_texts, given_texts, path), load, show, **options)
 
 

@@ -93,13 +93,18 @@ def process_group(
     if is_gpu:
         torch.cuda.set_device(device)
     try:
-        dist.init_process_group(
-            "nccl" if is_gpu else "gloo",
-            rank=world.rank,
-            world_size=world.size,
-            timeout=timeout,
-            device_id=device if is_gpu else None,
-        )
+        with _stdout_to_stderr():
+            dist.init_process_group(
+                "nccl" if is_gpu else "gloo",
+                rank=world.rank,
+                world_size=world.size,
+                timeout=timeout,
+                device_id=device if is_gpu else None,
+            )
+            if not is_gpu:
+                # gloo connects pair by pair: one that has all of its pairs could begin, and end,
+                # while another still waits for its own.
+                dist.barrier()
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
@@ -107,6 +112,18 @@ def process_group(
         ) from error
     yield
     dist.destroy_process_group()
+
+
+@contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Some versions of gloo print a greeting on stdout, which is for results."""
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 1)
+        os.close(ours)
 
 
 def _number(name: str, variables: Mapping[str, str]) -> int:

@@ -11,16 +11,18 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import click
 from click.exceptions import Exit
 
+from core.distributed import world_from_environment
 from core.errors import ConfigError, Interrupted, UserError
 from core.files import reason_of
 from core.generation_config import GenerationConfig
 from tasks.folders import Folders
-from tasks.lines import Predict, answer, ignore, one_line, open_output
+from tasks.lines import ChunkLines, Predict, ignore, one_line, open_output
+from tasks.ranks.joined import joined
 
 PATH = click.Path(path_type=Path)
 STDIO = Path("-")
@@ -56,12 +58,37 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            # All of torchrun's processes have the same arguments: one of them complains.
+            if is_first_process():
+                raise
+            raise Exit(error.exit_code) from error
         except UserError as error:
             raise Failure(error) from error
         except (Interrupted, KeyboardInterrupt) as stop:
             if str(stop):
                 click.echo(one_line(str(stop)), err=True)
             raise Exit(130) from stop
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one to say what all that torchrun has started would say."""
+    try:
+        world = world_from_environment()
+    except ConfigError:
+        return True
+    return world is None or world.is_first
+
+
+def check_input(is_file: bool) -> None:
+    """Refuses input that only one of several processes could read.
+
+    Raises:
+        UsageError: several processes, and no file.
+    """
+    world = world_from_environment()
+    if world is not None and world.size > 1 and not is_file:
+        raise click.UsageError("under torchrun, where all processes read it, the input is a file.")
 
 
 def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -292,8 +319,16 @@ def progress_bar(total: int | None, *, is_stdout_busy: bool) -> Iterator[Callabl
         yield bar.advance
 
 
+class OpenInput(Protocol):
+    """Opens lines, in chunks of the size that is asked for, and says how many there are."""
+
+    def __call__(
+        self, *, chunk_lines: ChunkLines
+    ) -> AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]: ...
+
+
 def stream(
-    open_input: Callable[[], AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]],
+    open_input: OpenInput,
     load: Callable[[Any, str], Predict],
     show: Callable[[str, Any], Iterable[str]],
     *,
@@ -305,16 +340,22 @@ def stream(
 ) -> None:
     """Sends lines through a predictor, and a line for each where the options say.
 
+    Under torchrun all processes share the work.
+
     Args:
-        open_input: opens the lines, in chunks, and says how many there are, if that is known.
         load: from the folders of a model and the name of a device to the predictor.
         show: the lines for a text and its result.
     """
-    with results_to(output_file) as write, open_input() as (chunks, total):
+    with (
+        joined() as ranks,
+        results_to(output_file if ranks.is_first else None) as write,
+        open_input(chunk_lines=ranks.chunk_lines) as (chunks, total),
+    ):
         use_threads(threads)
-        predict = partial(load(model, device), **given(batch_tokens=batch_tokens))
-        with progress_bar(total, is_stdout_busy=write is print_results) as on_lines:
-            answer(chunks, predict, show, write, on_lines=on_lines)
+        predict = partial(load(model, ranks.device(device)), **given(batch_tokens=batch_tokens))
+        shown_total = total if ranks.is_first else None
+        with progress_bar(shown_total, is_stdout_busy=write is print_results) as on_lines:
+            ranks.answer(chunks, predict, show, write, on_lines=on_lines)
 
 
 def table(rows: Sequence[Sequence[object]]) -> str:

@@ -9,8 +9,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
-from itertools import count, islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -31,11 +31,23 @@ _ESCAPED_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 class Predict(Protocol):
-    """From texts to a result each; tells ``on_batch`` how many pieces of text it has finished."""
+    """From texts, and their numbers among all texts, from 0, to a result each.
+
+    It tells ``on_batch`` how many pieces of text it has finished.
+    """
 
     def __call__(
-        self, texts: Sequence[str], *, on_batch: Callable[[int], None]
+        self, texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
     ) -> Sequence[Any]: ...
+
+
+ChunkLines = Callable[[int | None], int]
+"""From the number of lines of a file, if it is known, to the number that are taken at a time."""
+
+
+def full_chunks(total: int | None) -> int:
+    """Chunks for one process that answers all of them."""
+    return CHUNK_LINES
 
 
 def ignore(count: int) -> None:
@@ -57,24 +69,44 @@ def answer(
         write: gets whole lines.
         on_lines: told how many texts have just been finished.
     """
+    done = 0
     for chunk in chunks:
-        results = _predict_chunk(chunk, predict, on_lines)
-        shown = (show(text, result) for text, result in zip(chunk, results, strict=True))
-        write("".join(f"{one_line(line)}\n" for lines in shown for line in lines))
+        write(answer_chunk(chunk, predict, show, first=done, on_lines=on_lines))
+        done += len(chunk)
 
 
-def numbered(predict: Callable[..., Sequence[Any]]) -> Predict:
-    """``predict``, told by ``numbers`` which of all texts, from 0 on, each call gives it."""
-    rest = count()
+def answer_chunk(
+    chunk: Sequence[str],
+    predict: Predict,
+    show: Callable[[str, Any], Iterable[str]],
+    *,
+    first: int,
+    on_lines: Callable[[int], None] = ignore,
+) -> str:
+    """The lines that :func:`answer` writes for one chunk, together.
 
-    def predict_next(texts: Sequence[str], **options: Any) -> Sequence[Any]:
-        return predict(texts, numbers=[*islice(rest, len(texts))], **options)
+    Args:
+        first: the number of its first text among all texts, from 0.
+    """
+    numbers = range(first, first + len(chunk))
+    results = _predict_chunk(chunk, partial(predict, numbers=numbers), on_lines)
+    shown = (show(text, result) for text, result in zip(chunk, results, strict=True))
+    return "".join(f"{one_line(line)}\n" for lines in shown for line in lines)
 
-    return predict_next
+
+def unnumbered(predict: Callable[..., Sequence[Any]]) -> Predict:
+    """``predict``, to which it is all one which of all texts it is given."""
+
+    def predict_any(
+        texts: Sequence[str], *, numbers: Sequence[int], **options: Any
+    ) -> Sequence[Any]:
+        return predict(texts, **options)
+
+    return predict_any
 
 
-def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
-    """The lines of ``stream``, ``CHUNK_LINES`` at a time, fewer where the input pauses.
+def read_chunks(stream: BufferedReader, name: str, size: int = CHUNK_LINES) -> Iterator[list[str]]:
+    """The lines of ``stream``, ``size`` at a time, fewer where the input pauses.
 
     Lines end in ``\\n`` or ``\\r\\n``; a byte order mark is dropped. A person at a terminal, or a
     program that waits for the answer to its last line, gets it at once.
@@ -92,7 +124,7 @@ def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
         for line in ended:
             number += 1
             chunk.append(_decode(line.removesuffix(b"\r"), name, number))
-            if len(chunk) == CHUNK_LINES:
+            if len(chunk) == size:
                 yield chunk
                 chunk = []
         if chunk and not _has_more(stream):
@@ -106,13 +138,18 @@ def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
 
 @contextmanager
 def open_texts(
-    texts: Sequence[str], path: Path | None, *, kind: str = "text"
+    texts: Sequence[str],
+    path: Path | None,
+    *,
+    chunk_lines: ChunkLines = full_chunks,
+    kind: str = "text",
 ) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
     """The given texts, or else the lines at ``path``, or else those of standard input.
 
     Yields them in chunks, and how many lines a file has.
 
     Args:
+        chunk_lines: decides about the size of the chunks.
         kind: what a line holds, for the person at a terminal.
 
     Raises:
@@ -123,10 +160,12 @@ def open_texts(
     elif path is None:
         if sys.stdin.isatty():
             print(f"one {kind} a line; Ctrl-D ends", file=sys.stderr)
-        yield read_chunks(cast(BufferedReader, sys.stdin.buffer), "standard input"), None
+        stream = cast(BufferedReader, sys.stdin.buffer)
+        yield read_chunks(stream, "standard input", chunk_lines(None)), None
     else:
         with _open(path) as stream:
-            yield read_chunks(stream, str(path)), count_lines(stream)
+            total = count_lines(stream)
+            yield read_chunks(stream, str(path), chunk_lines(total)), total
 
 
 @contextmanager
@@ -170,7 +209,7 @@ def one_line(text: str) -> str:
 
 
 def _predict_chunk(
-    chunk: Sequence[str], predict: Predict, on_lines: Callable[[int], None]
+    chunk: Sequence[str], predict: Callable[..., Sequence[Any]], on_lines: Callable[[int], None]
 ) -> Sequence[Any]:
     """The results for one chunk; ``on_lines`` hears of every one of its lines exactly once."""
     left = len(chunk)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import UserError
-from tasks.lines import CHUNK_LINES, Predict, open_texts
+from tasks.lines import ChunkLines, Predict, full_chunks, open_texts
 
 if TYPE_CHECKING:
     from tasks.scoring import PairScore
@@ -18,19 +18,22 @@ _ALIGNED = "line n of one must belong to line n of the other"
 
 
 @contextmanager
-def open_table(path: Path | None) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
+def open_table(
+    path: Path | None, *, chunk_lines: ChunkLines = full_chunks
+) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
     """The pairs at ``path``, or those of standard input, in chunks, and how many a file has.
 
     Raises:
         UserError: the file cannot be read; a line without a tab, or with several (names it).
     """
-    with open_texts((), path, kind="source, a tab and its target") as (chunks, total):
+    kind = "source, a tab and its target"
+    with open_texts((), path, chunk_lines=chunk_lines, kind=kind) as (chunks, total):
         yield _checked(chunks, "standard input" if path is None else str(path)), total
 
 
 @contextmanager
 def open_parallel(
-    source: Path, target: Path
+    source: Path, target: Path, *, chunk_lines: ChunkLines = full_chunks
 ) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
     """The lines of two files side by side, in chunks, and how many there are.
 
@@ -43,7 +46,7 @@ def open_parallel(
     with open_texts((), source) as (sources, count), open_texts((), target) as (targets, other):
         if None not in (count, other) and count != other:
             raise UserError(f"{target}: {other:,} lines, but {source} has {count:,}: {_ALIGNED}")
-        yield _side_by_side(sources, targets, (source, target)), count
+        yield _side_by_side(sources, targets, (source, target), chunk_lines(count)), count
 
 
 def pair_of(line: str) -> tuple[str, str]:
@@ -55,7 +58,9 @@ def pair_of(line: str) -> tuple[str, str]:
 def scoring(score: Callable[..., Sequence[PairScore]]) -> Predict:
     """What scores such lines, from what scores sources and targets."""
 
-    def predict(texts: Sequence[str], **options: Any) -> Sequence[PairScore]:
+    def predict(
+        texts: Sequence[str], *, numbers: Sequence[int], **options: Any
+    ) -> Sequence[PairScore]:
         pairs = [pair_of(text) for text in texts]
         return score([source for source, _ in pairs], [target for _, target in pairs], **options)
 
@@ -76,7 +81,10 @@ def _checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[st
 
 
 def _side_by_side(
-    sources: Iterable[Sequence[str]], targets: Iterable[Sequence[str]], paths: tuple[Path, Path]
+    sources: Iterable[Sequence[str]],
+    targets: Iterable[Sequence[str]],
+    paths: tuple[Path, Path],
+    size: int,
 ) -> Iterator[Sequence[str]]:
     def pairs() -> Iterator[str]:
         sides = zip_longest(chain.from_iterable(sources), chain.from_iterable(targets))
@@ -89,5 +97,5 @@ def _side_by_side(
             yield "\t".join(text.replace("\t", " ") for text in pair)
 
     lines = pairs()
-    while chunk := list(islice(lines, CHUNK_LINES)):
+    while chunk := list(islice(lines, size)):
         yield chunk

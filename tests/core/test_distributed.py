@@ -1,5 +1,6 @@
 """Who a process is among several, and how they are connected."""
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -64,6 +65,17 @@ def test_a_group_is_there_inside_and_gone_outside(monkeypatch: pytest.MonkeyPatc
             dist.all_reduce(one)
             assert one.item() == 1.0
         assert not dist.is_initialized()
+
+
+def test_a_greeting_is_no_result(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """gloo of torch 2.8 and others prints "Rank 0 is connected to ..." below Python."""
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: os.write(1, b"Rank 0\n"))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    with process_group(World(rank=0, size=1, local_rank=0), CPU):
+        os.write(1, b"a result\n")
+    assert capfd.readouterr() == ("a result\n", "Rank 0\n")
 
 
 def test_others_that_do_not_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

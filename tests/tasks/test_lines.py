@@ -20,13 +20,14 @@ from tasks import lines
 from tasks.lines import (
     CHUNK_LINES,
     answer,
+    answer_chunk,
     as_json,
     count_lines,
-    numbered,
     one_line,
     open_output,
     open_texts,
     read_chunks,
+    unnumbered,
 )
 
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -46,7 +47,9 @@ def chunks_of(content: bytes, tmp_path: Path) -> list[list[str]]:
         return list(read_chunks(stream, "input"))
 
 
-def shout(texts: Sequence[str], *, on_batch: Callable[[int], None]) -> list[str]:
+def shout(
+    texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
+) -> list[str]:
     on_batch(len(texts))
     return [text.upper() for text in texts]
 
@@ -210,7 +213,9 @@ def test_every_text_has_its_line_in_its_place() -> None:
 def test_line_breaks_in_texts_and_results_are_spaces(line_break: str) -> None:
     seen: list[str] = []
 
-    def predict(texts: Sequence[str], *, on_batch: Callable[[int], None]) -> Sequence[str]:
+    def predict(
+        texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
+    ) -> Sequence[str]:
         seen.extend(texts)
         return [f"x{line_break}y"]
 
@@ -227,24 +232,35 @@ def test_a_text_may_have_several_lines_or_none() -> None:
     assert written[1:] == ["A\nB\nC\n", "D\nE\n"]
 
 
-def test_texts_are_numbered_through_all_calls() -> None:
-    def predict(texts: Sequence[str], *, numbers: Sequence[int], mark: str) -> list[str]:
-        return [f"{number}{mark}{text}" for number, text in zip(numbers, texts, strict=True)]
+def test_texts_are_numbered_through_all_chunks() -> None:
+    def predict(texts: Sequence[str], *, numbers: Sequence[int], **rest: object) -> list[str]:
+        return [f"{number}:{text}" for number, text in zip(numbers, texts, strict=True)]
 
-    tell = cast(Callable[..., Sequence[str]], numbered(predict))
-    assert tell(["a", "b"], mark=":") == ["0:a", "1:b"]
-    assert tell([], mark=":") == []
-    assert tell(["c"], mark="-") == ["2-c"]
+    written: list[str] = []
+    answer([["a", "b"], [], ["c"]], predict, second, written.append)
+    assert written == ["0:a\n1:b\n", "", "2:c\n"]
+    chunk: list[str] = ["d", "e"]
+    assert answer_chunk(chunk, predict, second, first=7) == "7:d\n8:e\n"
+
+
+def test_a_predictor_may_not_care_for_numbers() -> None:
+    def predict(texts: Sequence[str], *, mark: str) -> list[str]:
+        return [f"{mark}{text}" for text in texts]
+
+    careless = cast(Callable[..., Sequence[str]], unnumbered(predict))
+    assert careless(["a", "b"], numbers=[5, 6], mark="-") == ["-a", "-b"]
 
 
 def test_a_result_too_few_is_an_error_and_no_shift() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        answer([["a", "b"]], lambda texts, on_batch: ["A"], second, print)
+        answer([["a", "b"]], lambda texts, numbers, on_batch: ["A"], second, print)
 
 
 @pytest.mark.parametrize("pieces", [[], [1], [2, 2], [1, 1, 1], [7], [1, 9]])
 def test_each_line_is_reported_once_however_many_pieces_it_has(pieces: list[int]) -> None:
-    def predict(texts: Sequence[str], *, on_batch: Callable[[int], None]) -> Sequence[str]:
+    def predict(
+        texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
+    ) -> Sequence[str]:
         for count in pieces:
             on_batch(count)
         return texts

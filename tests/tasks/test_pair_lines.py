@@ -152,6 +152,6 @@ def test_sources_and_targets_reach_the_scorer_apart() -> None:
         return [f"{s}|{t}" for s, t in zip(sources, targets, strict=True)]
 
     predict = scoring(score)
-    assert list(predict(["a\tb", "\tc"], on_batch=heard.append)) == ["a|b", "|c"]
+    assert list(predict(["a\tb", "\tc"], numbers=[0, 1], on_batch=heard.append)) == ["a|b", "|c"]
     assert heard == [2]
     assert pair_lines.pair_of("a\t") == ("a", "")
