@@ -28,7 +28,6 @@ from tasks.console import (
     STDIO,
     Program,
     batch_option,
-    check_input,
     given,
     length_options,
     machine_options,
@@ -40,12 +39,12 @@ from tasks.console import (
     result_options,
     search_given,
     search_options,
-    stream,
     table,
     text_options,
     use_threads,
 )
 from tasks.folders import Folders
+from tasks.streams import check_input, stream
 
 if TYPE_CHECKING:
     from data.fetching import CorpusReport
@@ -61,7 +60,14 @@ data_option = click.option(
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """One Transformer, three applications: translation, classification, couplets."""
+    """One Transformer, three applications: translation, classification, couplets.
+
+    Under torchrun several processes share the lines of one --input: in translate, classify, couplet
+    and score.
+
+    \b
+        torchrun --standalone --nproc-per-node 4 cli.py translate --input german.txt
+    """
 
 
 @main.command()
@@ -179,7 +185,7 @@ def score(
     which are rated as <unk>.
 
     Texts are rated whole. An empty target is rated by its end alone. A pair too long for the model
-    has the log-probability -inf, in JSON null.
+    has no log-probability: there is nothing between the tabs, and null in JSON.
 
     \b
         score translation --src german.txt --tgt english.txt
@@ -195,7 +201,7 @@ def score(
 
     def show(line: str, found: Any) -> list[str]:
         if not is_json:
-            return [f"{found.log_prob:.4f}\t{len(found.tokens)}\t{found.mean:.4f}"]
+            return [found.row()]
         source, target = pair_lines.pair_of(line)
         return [lines.json_line({"source": source, "target": target, **found.record()})]
 

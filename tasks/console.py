@@ -6,12 +6,11 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import click
 from click.exceptions import Exit
@@ -20,9 +19,7 @@ from core.distributed import world_from_environment
 from core.errors import ConfigError, Interrupted, UserError
 from core.files import reason_of
 from core.generation_config import GenerationConfig
-from tasks.folders import Folders
-from tasks.lines import ChunkLines, Predict, ignore, one_line, open_output
-from tasks.ranks.joined import joined
+from tasks.lines import ignore, one_line, open_output
 
 PATH = click.Path(path_type=Path)
 STDIO = Path("-")
@@ -78,17 +75,6 @@ def is_first_process() -> bool:
     except ConfigError:
         return True
     return world is None or world.is_first
-
-
-def check_input(is_file: bool) -> None:
-    """Refuses input that only one of several processes could read.
-
-    Raises:
-        UsageError: several processes, and no file.
-    """
-    world = world_from_environment()
-    if world is not None and world.size > 1 and not is_file:
-        raise click.UsageError("under torchrun, where all processes read it, the input is a file.")
 
 
 def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -317,45 +303,6 @@ def progress_bar(total: int | None, *, is_stdout_busy: bool) -> Iterator[Callabl
 
     with Progress(total, "lines", unit="line") as bar:
         yield bar.advance
-
-
-class OpenInput(Protocol):
-    """Opens lines, in chunks of the size that is asked for, and says how many there are."""
-
-    def __call__(
-        self, *, chunk_lines: ChunkLines
-    ) -> AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]: ...
-
-
-def stream(
-    open_input: OpenInput,
-    load: Callable[[Any, str], Predict],
-    show: Callable[[str, Any], Iterable[str]],
-    *,
-    output_file: Path | None,
-    model: Folders,
-    device: str,
-    threads: int | None,
-    batch_tokens: int | None,
-) -> None:
-    """Sends lines through a predictor, and a line for each where the options say.
-
-    Under torchrun all processes share the work.
-
-    Args:
-        load: from the folders of a model and the name of a device to the predictor.
-        show: the lines for a text and its result.
-    """
-    with (
-        joined() as ranks,
-        results_to(output_file if ranks.is_first else None) as write,
-        open_input(chunk_lines=ranks.chunk_lines) as (chunks, total),
-    ):
-        use_threads(threads)
-        predict = partial(load(model, ranks.device(device)), **given(batch_tokens=batch_tokens))
-        shown_total = total if ranks.is_first else None
-        with progress_bar(shown_total, is_stdout_busy=write is print_results) as on_lines:
-            ranks.answer(chunks, predict, show, write, on_lines=on_lines)
 
 
 def table(rows: Sequence[Sequence[object]]) -> str:

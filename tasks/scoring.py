@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from core.decoding import score
+from core.parallel import map_on_cores
 from data.batching import bucket_by_length
 from data.codec import TextCodec
 from data.vocabulary import EOS, UNK_ID
@@ -44,6 +45,17 @@ class PairScore:
     def mean(self) -> float:
         """The log-probability a token; exp(-mean) is the perplexity."""
         return self.log_prob / len(self.tokens)
+
+    def row(self) -> str:
+        """The log-probability, the number of tokens and the mean, tabs between them.
+
+        Without a probability the two are empty, which to ``sort -g`` and awk's ``$3 > -2`` is less
+        than any number; "-inf" is a word to some of them.
+        """
+        log_prob, mean = (
+            f"{x:.4f}" if math.isfinite(x) else "" for x in (self.log_prob, self.mean)
+        )
+        return f"{log_prob}\t{len(self.tokens)}\t{mean}"
 
     def record(self) -> dict[str, Any]:
         """What JSON, which has no infinity, says of it."""
@@ -90,13 +102,20 @@ def score_texts(
     log_probs = [[-math.inf] * length for _, length in lengths]
     fitting = [i for i, sides in enumerate(lengths) if max(sides) <= max_len(model)]
     buckets = bucket_by_length([lengths[i] for i in fitting], batch_tokens=batch_tokens, seed=None)
-    for bucket in buckets:
-        numbers = [fitting[i] for i in bucket]
-        src, tgt = (source_tensor(side) for side in zip(*(pairs[i] for i in numbers), strict=True))
-        found = score(model, src.to(device), tgt.to(device)).tokens
-        for number, row in zip(numbers, found.t().tolist(), strict=True):
+    # The longest first, so that the last ones to be worked on are soon done.
+    batches = [[fitting[i] for i in bucket] for bucket in reversed(buckets)]
+
+    def score_batch(batch: Sequence[int]) -> list[list[float]]:
+        src, tgt = (source_tensor(side) for side in zip(*(pairs[i] for i in batch), strict=True))
+        return score(model, src.to(device), tgt.to(device)).tokens.t().tolist()
+
+    workers = None if device.type == "cpu" else 1
+    for batch, found in zip(
+        batches, map_on_cores(score_batch, batches, workers=workers), strict=True
+    ):
+        for number, row in zip(batch, found, strict=True):
             log_probs[number] = row[: lengths[number][1]]
-        on_batch(len(numbers))
+        on_batch(len(batch))
     return [
         PairScore((*tokens, EOS), tuple(row), tgt.count(UNK_ID))
         for tokens, row, (_, tgt) in zip(words, log_probs, pairs, strict=True)
