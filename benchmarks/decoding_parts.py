@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""What each part of fast decoding is worth: the time without it, divided by the time with it.
+
+Every variant leaves one thing out and takes turns with the whole, round after round; ratios are
+medians over the rounds. All variants in float32 give the same outputs, and it is checked that they
+do. The table goes to stdout.
+
+    python -m benchmarks.decoding_parts --data FOLDER
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from statistics import median
+from unittest.mock import patch
+
+import click
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import core.largest
+import tasks.generation
+from core.generation_config import GenerationConfig
+from tasks.console import PATH
+from tasks.translation.predict import Translator
+
+Part = Callable[[], AbstractContextManager[object]]
+
+
+class UnpackedLinear:
+    """The layer as PyTorch computes it."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
+
+    def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        return y.relu_() if relu else y
+
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        return residual + self(x)
+
+
+def in_order(lengths: Sequence[object], *, batch_tokens: int, seed: int | None) -> list[list[int]]:
+    """Batches of 128 in the order of the input."""
+    return [list(range(len(lengths)))[i : i + 128] for i in range(0, len(lengths), 128)]
+
+
+@contextmanager
+def one_batch_at_a_time() -> Iterator[None]:
+    def one_by_one(function: object, items: object, *, workers: object) -> object:
+        return map(function, items)  # type: ignore[call-overload]
+
+    with patch.object(tasks.generation, "map_on_cores", one_by_one):
+        yield
+
+
+PARTS: dict[str, Part] = {
+    "nothing": nullcontext,
+    "packed weights": lambda: patch.object(tasks.generation, "PackedLinear", UnpackedLinear),
+    "batches side by side (each operation split instead)": one_batch_at_a_time,
+    "batches of one length": lambda: patch.object(tasks.generation, "bucket_by_length", in_order),
+    "the quick search for the largest": lambda: patch.object(
+        core.largest, "_WORTHWHILE", float("inf")
+    ),
+    "float32 (int8 instead)": nullcontext,
+    "one hypothesis wanted (all of the beam instead)": nullcontext,
+}
+
+
+@click.command()
+@click.option("--data", type=PATH, required=True, help="A folder with test_2016_flickr.de.")
+@click.option("--threads", default=2, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+def main(data: Path, threads: int, rounds: int) -> None:
+    torch.set_num_threads(threads)
+    translator = Translator.load(device="cpu")
+    texts = (data / "test_2016_flickr.de").read_text(encoding="utf-8").splitlines()
+    sources = [translator.source.encode(text) for text in texts]
+    print("| without | beam 1 | beam 5 |\n|---|---|---|")
+    columns = [measure(translator, sources, width, rounds) for width in (1, 5)]
+    for name in PARTS:
+        cells = (f"{column[name]:.2f}" if name in column else "" for column in columns)
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def measure(
+    translator: Translator, sources: Sequence[Sequence[int]], width: int, rounds: int
+) -> dict[str, float]:
+    """The time without each part, divided by that with all of them."""
+    whole = translator.config.generation.replaced(beam_size=width)
+    options: dict[str, GenerationConfig] = dict.fromkeys(PARTS, whole)
+    options["float32 (int8 instead)"] = whole.replaced(int8=True)
+    all_of_beam = "one hypothesis wanted (all of the beam instead)"
+    options[all_of_beam] = whole.replaced(n_best=width)
+    if width == 1:
+        del options[all_of_beam]
+    seconds: dict[str, list[float]] = {name: [] for name in options}
+    outputs = {}
+    for _ in range(rounds):
+        for name, config in options.items():
+            with PARTS[name]():
+                started = time.perf_counter()
+                found = tasks.generation.generate(
+                    translator.model, sources, config, device=translator.device
+                )
+                seconds[name].append(time.perf_counter() - started)
+            outputs[name] = [hypotheses[0].tokens for hypotheses in found]
+    for name, config in options.items():
+        assert config.int8 or outputs[name] == outputs["nothing"], name
+    return {
+        name: median(a / b for a, b in zip(times, seconds["nothing"], strict=True))
+        for name, times in seconds.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Batches side by side: order, threads and errors."""
+
+import threading
+
+import pytest
+import torch
+
+from core.parallel import map_on_cores
+
+
+@pytest.fixture(autouse=True)
+def four_threads():  # type: ignore[no-untyped-def]
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    barrier = threading.Barrier(2)
+
+    def work(number: int) -> int:
+        barrier.wait(timeout=30)  # passes only if two items are worked on at once
+        return number * number
+
+    assert list(map_on_cores(work, range(8), workers=2)) == [n * n for n in range(8)]
+
+
+def test_together_the_workers_have_the_threads_that_torch_had() -> None:
+    assert list(map_on_cores(lambda _: torch.get_num_threads(), range(6))) == [1] * 6
+    assert list(map_on_cores(lambda _: torch.get_num_threads(), range(6), workers=2)) == [2] * 6
+    assert list(map_on_cores(lambda _: torch.get_num_threads(), [0])) == [4]
+    assert torch.get_num_threads() == 4
+
+
+def test_nothing_to_do() -> None:
+    assert list(map_on_cores(abs, [])) == []
+
+
+def test_an_error_ends_the_work_and_gives_the_threads_back() -> None:
+    done = []
+
+    def work(number: int) -> int:
+        if number == 1:
+            raise ZeroDivisionError(number)
+        done.append(number)
+        return number
+
+    results = map_on_cores(work, range(100), workers=1)
+    assert next(results) == 0
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    with pytest.raises(ZeroDivisionError):
+        list(map_on_cores(work, range(10_000), workers=2))
+    assert len(done) < 10_000
+    assert torch.get_num_threads() == 4
