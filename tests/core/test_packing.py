@@ -13,6 +13,7 @@ from parity import assert_near
 from small_models import SRC_WORDS, TGT_WORDS, Uncached, chatty, column, model_of, together
 from torch import nn
 
+from core.packed_linear import Int8Linear, PackedLinear
 from core.sequence_to_sequence import SequenceToSequence
 
 law = settings(max_examples=12, deadline=None, derandomize=True)
@@ -116,6 +117,18 @@ def test_weights_that_have_changed_are_packed_anew(
     assert_decodes_as_it_is(model, 1e-5)
     after = model.step(torch.tensor([4, 5]), model.start(SRC))
     assert not torch.equal(after.double(), before.double())
+
+
+def test_layers_of_another_kind_are_packed_anew() -> None:
+    model = frozen()
+    first = model.start(SRC).packed
+    model.linear = Int8Linear
+    rounded = model.start(SRC).packed
+    assert rounded is not first
+    assert isinstance(rounded.generator, Int8Linear)
+    assert model.start(SRC).packed is rounded
+    model.linear = PackedLinear
+    assert_decodes_as_it_is(model)
 
 
 def test_what_has_begun_goes_on_with_the_weights_it_began_with() -> None:
