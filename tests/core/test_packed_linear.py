@@ -20,9 +20,9 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, onednn: bool) -> Pac
     """With the kernels of oneDNN, if this build of PyTorch has them, or as if it had not."""
     with pytest.MonkeyPatch.context() as patch:
         if not onednn:
-            patch.setattr(packed_linear, "_HAS_PACKING", False)
+            patch.setattr(packed_linear, "HAS_ONEDNN", False)
         layer = PackedLinear(weight, bias)
-        is_packable = packed_linear._HAS_PACKING and weight.dtype == torch.float32
+        is_packable = packed_linear.HAS_ONEDNN and weight.dtype == torch.float32
     assert (layer._blocks is not None) == is_packable
     return layer
 

@@ -101,7 +101,7 @@ def test_steps_in_every_precision_with_and_without_onednn(
 ) -> None:
     """Three sentences, one of them nothing but padding, two beams each from the second step on."""
     if not onednn:
-        monkeypatch.setattr(packed_linear, "_HAS_PACKING", False)
+        monkeypatch.setattr(packed_linear, "HAS_ONEDNN", False)
     model = model_of(2, norm_first).to(dtype)
     src = together([column(5, SRC_WORDS), column(2, SRC_WORDS), torch.full((3, 1), PAD)])
     tgt = torch.randint(4, TGT_WORDS, (4, 3)).repeat_interleave(2, dim=1)
