@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -31,10 +32,20 @@ def map_on_cores(
         yield from map(function, items)
         return
     # New threads take over what is set here; this one computes nothing meanwhile.
-    torch.set_num_threads(threads // count)
-    pool = ThreadPoolExecutor(count)
+    with at_most(threads // count):
+        pool = ThreadPoolExecutor(count)
+        try:
+            yield from pool.map(function, items)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Operations inside the block are split among so many threads, or fewer if it was fewer."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(threads, before))
     try:
-        yield from pool.map(function, items)
+        yield
     finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)

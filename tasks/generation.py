@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -25,7 +26,7 @@ from core.decoding import (
 from core.errors import ConfigError
 from core.generation_config import GenerationConfig
 from core.packed_linear import Int8Linear, PackedLinear
-from core.parallel import map_on_cores
+from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
 from tasks.ensembles import Model, max_len, models_of, vocab_size
 from tasks.n_best import Output, best_combinations, combinations_by_rank
@@ -36,6 +37,9 @@ DEFAULT_BATCH_TOKENS = 3000
 
 GREEDY: dict[str, Any] = {"beam_size": 1, "n_best": 1, "diversity": 0.0, "sample": False}
 """Options that make a greedy search of any configuration."""
+
+# For so few, splitting an operation takes longer than the operation.
+_FEW_ROWS = 16
 
 # One number for a draw of chance: that of the text, of its piece, and of the draw, side by side.
 _PIECE_BIT, _DRAW_BIT = 32, 48
@@ -193,12 +197,13 @@ def generate(
     batches = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)[::-1]
     workers = max_workers if device.type == "cpu" else 1
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    for batch, found in zip(
-        batches, map_on_cores(search_batch, batches, workers=workers), strict=True
-    ):
-        for index, hypotheses in zip(batch, found, strict=True):
-            results[index] = hypotheses
-        on_batch(len(batch))
+    is_small = len(sources) * copies * options.beam_size <= _FEW_ROWS
+    with at_most(1) if is_small else nullcontext():
+        found = map_on_cores(search_batch, batches, workers=workers)
+        for batch, of_batch in zip(batches, found, strict=True):
+            for index, hypotheses in zip(batch, of_batch, strict=True):
+                results[index] = hypotheses
+            on_batch(len(batch))
     return results
 
 

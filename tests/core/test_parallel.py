@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from core.parallel import map_on_cores
+from core.parallel import at_most, map_on_cores
 
 
 @pytest.fixture(autouse=True)
@@ -53,4 +53,12 @@ def test_an_error_ends_the_work_and_gives_the_threads_back() -> None:
     with pytest.raises(ZeroDivisionError):
         list(map_on_cores(work, range(10_000), workers=2))
     assert len(done) < 10_000
+    assert torch.get_num_threads() == 4
+
+
+def test_threads_are_fewer_inside_the_block_never_more() -> None:
+    with at_most(2):
+        assert torch.get_num_threads() == 2
+        with at_most(3):
+            assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 4
