@@ -75,7 +75,7 @@ def main(
                     for compute_type in ("float32", "int8")
                     for workers in (1, threads)
                 ),
-                ours(translator, options, int8=True),
+                ours(translator, options.replaced(int8=True)),
             ]
             once = [tutorial_loop(translator)] if beam_size == 1 else []
             print(f"### Beam {beam_size}: all sentences\n")

@@ -10,7 +10,6 @@ import ctranslate2
 import torch
 
 from core.generation_config import GenerationConfig
-from core.packed_linear import Int8Linear, PackedLinear
 from data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
 from tasks.generation import generate
 from tasks.pairs import source_tensor
@@ -52,16 +51,14 @@ def tutorial_loop(translator: Translator) -> Engine:
     return Engine("tutorials' loop", translate)
 
 
-def ours(translator: Translator, options: GenerationConfig, *, int8: bool = False) -> Engine:
+def ours(translator: Translator, options: GenerationConfig) -> Engine:
     """This program."""
-    linear = Int8Linear if int8 else PackedLinear
 
     def translate(sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        translator.model.linear = linear
         found = generate(translator.model, sources, options, device=translator.device)
         return [hypotheses[0].tokens for hypotheses in found]
 
-    return Engine("ours, int8" if int8 else "ours, float32", translate)
+    return Engine("ours, int8" if options.int8 else "ours, float32", translate)
 
 
 def ctranslate2_engine(
