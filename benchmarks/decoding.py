@@ -14,7 +14,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -23,11 +22,13 @@ import click
 import sacrebleu
 import torch
 
-from benchmarks.engines import Engine, ctranslate2_engine, exported, ours, tutorial_loop
+from benchmarks.engines import Engine, Ids, ctranslate2_engine, ours, tutorial_loop
 from tasks.console import PATH
+from tasks.translation.export import to_ctranslate2
 from tasks.translation.predict import Translator
 
-BATCH_SIZES = {1: 128, 5: 64}  # of CTranslate2: the quicker of 32, 64 and 128 for each width
+WIDTHS = (1, 5)
+BATCH_SIZE = 128  # of CTranslate2: the quickest of 32, 64 and 128
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -57,32 +58,28 @@ def main(
     sources = [translator.source.encode(text) for text in texts]
     print(f"{len(sources)} sentences, {threads} threads, torch {torch.__version__}\n")
     with tempfile.TemporaryDirectory() as folder:
-        export = exported(model, Path(folder) / "ctranslate2")
-        for beam_size, batch_size in BATCH_SIZES.items():
-            options = translator.config.generation.replaced(beam_size=beam_size)
-            engines = [
-                ours(translator, options),
-                *(
-                    ctranslate2_engine(
-                        export,
-                        translator,
-                        options,
-                        compute_type=compute_type,
-                        threads=threads,
-                        workers=workers,
-                        batch_size=batch_size,
-                    )
-                    for compute_type in ("float32", "int8")
-                    for workers in (1, threads)
-                ),
-                ours(translator, options.replaced(int8=True)),
-            ]
-            once = [tutorial_loop(translator)] if beam_size == 1 else []
-            print(f"### Beam {beam_size}: all sentences\n")
+        export = Path(folder) / "ctranslate2"
+        to_ctranslate2(model, export)
+        words = list(translator.source.vocabulary.itos)
+        for width in WIDTHS:
+            options = translator.config.generation.replaced(beam_size=width)
+            int8 = options.replaced(int8=True)
+            engines = [Engine("ours, float32", ours, model, threads, options)]
+            for compute_type in ("float32", "int8"):
+                for workers in (1, threads):
+                    how = f"{workers} workers" if workers > 1 else f"{threads} threads an operation"
+                    arguments = (export, words, threads, options, compute_type, workers, BATCH_SIZE)
+                    name = f"CTranslate2, {compute_type}, {how}"
+                    engines.append(Engine(name, ctranslate2_engine, *arguments))
+            engines.append(Engine("ours, int8", ours, model, threads, int8))
+            once = []
+            if width == 1:
+                once.append(Engine("tutorials' loop", tutorial_loop, model, threads))
+            print(f"### Beam {width}: all sentences\n")
             print_throughput(engines, once, sources, references, translator, rounds)
-            print(f"\n### Beam {beam_size}: one sentence at a time\n")
+            print(f"\n### Beam {width}: one sentence at a time\n")
             print_latency(engines, sources[:latency_sentences])
-            print()
+            print(flush=True)
     if memory:
         print_memory(texts, model, threads)
 
@@ -90,19 +87,20 @@ def main(
 def print_throughput(
     engines: Sequence[Engine],
     once: Sequence[Engine],
-    sources: Sequence[Sequence[int]],
+    sources: Ids,
     references: Sequence[str],
     translator: Translator,
     rounds: int,
 ) -> None:
     """A row for each engine; those of ``once`` are slow, and measured in the first round alone."""
-    outputs = {e.name: e.translate(sources[:50]) and [] for e in engines}  # warms them up
+    for engine in engines:
+        engine.translate([sources[:50]])  # warms it up
+    outputs: dict[str, Ids] = {}
     seconds: dict[str, list[float]] = {e.name: [] for e in (*engines, *once)}
     for number in range(rounds):
         for engine in (*engines, *(once if number == 0 else ())):
-            started = time.perf_counter()
-            outputs[engine.name] = engine.translate(sources)
-            seconds[engine.name].append(time.perf_counter() - started)
+            (duration,), outputs[engine.name] = engine.translate([sources])
+            seconds[engine.name].append(duration)
     first = engines[0].name
     print("| engine | seconds | ours float32 is so many times as fast | same outputs | BLEU |")
     print("|---|---|---|---|---|")
@@ -114,14 +112,13 @@ def print_throughput(
         print(f"| {name} | {median(times):.2f} | {ratio:.2f} | {same} | {bleu:.2f} |")
 
 
-def print_latency(engines: Sequence[Engine], sources: Sequence[Sequence[int]]) -> None:
-    """The median time for one sentence by itself; the engines take turns sentence by sentence."""
+def print_latency(engines: Sequence[Engine], sources: Ids) -> None:
+    """The median time for one sentence by itself; the engines take turns after ten of them."""
     seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
-    for source in sources:
+    for start in range(0, len(sources), 10):
         for engine in engines:
-            started = time.perf_counter()
-            engine.translate([source])
-            seconds[engine.name].append(time.perf_counter() - started)
+            times, _ = engine.translate([[source] for source in sources[start : start + 10]])
+            seconds[engine.name] += times
     own = median(seconds[engines[0].name])
     print("| engine | milliseconds (median) | ours float32 is so many times as fast |")
     print("|---|---|---|")

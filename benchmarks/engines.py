@@ -1,39 +1,76 @@
-"""Three ways to translate with the same weights: a tutorial's loop, CTranslate2, this program."""
+"""Three ways to translate with the same weights: a tutorial's loop, CTranslate2, this program.
+
+Each works in a process of its own: libraries that bring their own threads disturb one another in
+one process, long after their work is done.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-import ctranslate2
 import torch
 
 from core.generation_config import GenerationConfig
 from data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
 from tasks.generation import generate
 from tasks.pairs import source_tensor
-from tasks.translation.export import to_ctranslate2
 from tasks.translation.predict import Translator
 
-Translate = Callable[[Sequence[Sequence[int]]], list[list[int]]]
+Ids = list[list[int]]
+Translate = Callable[[Ids], Ids]
 """From source ids to output ids."""
 
+# Threads that wait for work in a busy loop give up after a fifth of a second.
+_REST_SECONDS = 0.3
 
-@dataclass(frozen=True)
+
 class Engine:
-    """A name for the table, and what translates a list of sentences."""
+    """What translates lists of sentences, and measures how long that takes.
 
-    name: str
-    translate: Translate
+    Args:
+        name: for the table.
+        make: makes, in the engine's own process, what translates; with ``arguments``.
+    """
+
+    def __init__(self, name: str, make: Callable[..., Translate], *arguments: Any) -> None:
+        self.name = name
+        context = get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
+        self._process.start()
+
+    def translate(self, batches: Sequence[Ids]) -> tuple[list[float], Ids]:
+        """Seconds for each of ``batches``, one after another, and all outputs."""
+        time.sleep(_REST_SECONDS)
+        self._connection.send(batches)
+        seconds, outputs = self._connection.recv()
+        return seconds, outputs
 
 
-def tutorial_loop(translator: Translator) -> Engine:
+def _serve(connection: Connection, make: Callable[..., Translate], arguments: Any) -> None:
+    translate = make(*arguments)
+    while True:
+        seconds, outputs = [], []
+        for batch in connection.recv():
+            started = time.perf_counter()
+            outputs += translate(batch)
+            seconds.append(time.perf_counter() - started)
+        connection.send((seconds, outputs))
+
+
+def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:
     """The loop of the tutorials: greedy, one sentence after another, and every step computes the
     whole output so far anew."""
+    torch.set_num_threads(threads)
+    translator = Translator.load(model_folder, device="cpu")
     model, limit = translator.model, translator.config.generation.longest_output
 
-    def translate_one(source: Sequence[int]) -> list[int]:
+    def translate_one(source: list[int]) -> list[int]:
         memory = model.encode(source_tensor([source]))
         output = torch.tensor([[BOS_ID]])
         for _ in range(limit(len(source))):
@@ -44,34 +81,37 @@ def tutorial_loop(translator: Translator) -> Engine:
             output = torch.cat([output, torch.tensor([[word]])])
         return output[1:, 0].tolist()
 
-    def translate(sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    def translate(sources: Ids) -> Ids:
         with torch.no_grad():
             return [translate_one(source) for source in sources]
 
-    return Engine("tutorials' loop", translate)
+    return translate
 
 
-def ours(translator: Translator, options: GenerationConfig) -> Engine:
+def ours(model_folder: Path | None, threads: int, options: GenerationConfig) -> Translate:
     """This program."""
+    torch.set_num_threads(threads)
+    translator = Translator.load(model_folder, device="cpu")
 
-    def translate(sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    def translate(sources: Ids) -> Ids:
         found = generate(translator.model, sources, options, device=translator.device)
         return [hypotheses[0].tokens for hypotheses in found]
 
-    return Engine("ours, int8" if options.int8 else "ours, float32", translate)
+    return translate
 
 
 def ctranslate2_engine(
     folder: Path,
-    translator: Translator,
-    options: GenerationConfig,
-    *,
-    compute_type: str,
+    words: Sequence[str],
     threads: int,
+    options: GenerationConfig,
+    compute_type: str,
     workers: int,
     batch_size: int,
-) -> Engine:
+) -> Translate:
     """CTranslate2 with so many threads in all, ``workers`` batches at a time."""
+    import ctranslate2
+
     engine = ctranslate2.Translator(
         str(folder),
         device="cpu",
@@ -79,10 +119,9 @@ def ctranslate2_engine(
         inter_threads=workers,
         intra_threads=threads // workers,
     )
-    words = translator.source.vocabulary.itos
-    numbers = {word: number for number, word in enumerate(translator.target.vocabulary.itos)}
+    numbers = {word: number for number, word in enumerate(words)}
 
-    def translate(sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    def translate(sources: Ids) -> Ids:
         results = engine.translate_batch(
             [[words[i] for i in source] for source in sources],
             beam_size=options.beam_size,
@@ -95,11 +134,4 @@ def ctranslate2_engine(
         )
         return [[numbers[word] for word in result.hypotheses[0]] for result in results]
 
-    how = f"{workers} workers" if workers > 1 else f"{threads} threads an operation"
-    return Engine(f"CTranslate2, {compute_type}, {how}", translate)
-
-
-def exported(model: Path | None, folder: Path) -> Path:
-    """The model in CTranslate2's format, in ``folder``."""
-    to_ctranslate2(model, folder)
-    return folder
+    return translate
