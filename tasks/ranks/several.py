@@ -27,7 +27,7 @@ from core.device import device_of_rank
 from core.distributed import World
 from core.errors import ConfigError, UserError
 from tasks.lines import CHUNK_LINES, Predict, answer_chunk, ignore
-from tasks.ranks.link import Frame, Kind, Link
+from tasks.ranks.link import SILENT_SECONDS, Frame, Kind, Link
 
 # How many chunks a rank may have finished that rank 0 has not taken yet.
 AHEAD = 2
@@ -295,7 +295,9 @@ def close(links: Sequence[Link], code: int) -> None:
     """
     for link in links:
         link.hang_up()
-    if not all(link.is_closed(_END_SECONDS) for link in links):
+    # After success all are there, though one may be slow to take the goodbye.
+    seconds = SILENT_SECONDS if code == 0 else _END_SECONDS
+    if not all(link.is_closed(seconds) for link in links):
         atexit.register(_leave, code)
 
 
