@@ -83,7 +83,7 @@ def score_texts(
 
     Texts are taken whole, not sentence by sentence; an empty one is ``<eos>`` alone. Probabilities
     are those of the searches, see :func:`core.scoring.score`. The batch that a pair is in moves its
-    score by rounding alone, some 1e-5.
+    score by rounding alone, some millionths of it.
 
     Args:
         batch_tokens: the most tokens that either side of a batch holds.
