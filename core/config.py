@@ -63,16 +63,30 @@ class TransformerConfig(EncoderConfig):
 class TrainConfig:
     """How a model is trained; see :func:`core.training.fit`.
 
-    ``batch_tokens`` is the most tokens (padding included) that one side of a batch holds;
-    ``accumulate`` batches make one step. ``learning_rate`` is the schedule's peak. Gradients beyond
-    the length ``clip_norm`` are cut to it (0: never). ``average`` keeps so many of the best epochs
-    and tries the mean of their weights at the end. ``patience`` epochs without a better metric end
-    the run early (0: never). The state is saved every ``save_every`` steps and after every epoch.
+    Attributes:
+        epochs: passes over the training data.
+        batch_tokens: the most tokens, padding included, that one side of a batch holds.
+        accumulate: so many batches make one step.
+        optimizer: "adamw" or "adam", which has no weight decay; see :mod:`core.optimizer`.
+        learning_rate: the schedule's peak; "noam" has its own.
+        schedule: "noam", "inverse_sqrt", "cosine" or "constant"; see :mod:`core.schedule`.
+        warmup_steps: the steps in which the learning rate rises.
+        label_smoothing: the part of a target's probability that all words share.
+        weight_decay: what a weight loses in a step, in learning rates ("adamw" only).
+        adam_beta2: how slowly the optimizer forgets the gradients' sizes.
+        clip_norm: gradients beyond this length are cut to it; 0: never.
+        patience: so many epochs without a better metric end the run early; 0: never.
+        average: keeps so many of the best epochs, and tries the mean of their weights at the end.
+        precision: "fp32", "bf16", or "auto": bf16 on a GPU that has it.
+        seed: decides all that is random.
+        save_every: the state is saved after so many steps, and after every epoch.
+        weights_on_disk: "fp32", or "fp16" for a model of half the size.
     """
 
     epochs: int = 20
     batch_tokens: int = 2500
     accumulate: int = 1
+    optimizer: str = "adamw"
     learning_rate: float = 1e-3
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 1200
@@ -97,6 +111,13 @@ class TrainConfig:
         for name in ("label_smoothing", "adam_beta2"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"train.{name}", value, "at least 0 and below 1")
+        check_choice("train.optimizer", self.optimizer, ("adamw", "adam"))
+        check(
+            self.optimizer == "adamw" or self.weight_decay == 0.0,
+            "train.weight_decay",
+            self.weight_decay,
+            f"0 with train.optimizer={self.optimizer}; adamw has weight decay",
+        )
         check_choice(
             "train.schedule", self.schedule, ("noam", "inverse_sqrt", "cosine", "constant")
         )

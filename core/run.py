@@ -27,6 +27,7 @@ from .config import TrainConfig
 from .device import autocast
 from .errors import CheckpointError, ConfigError, UserError
 from .files import write_text
+from .optimizer import make_optimizer
 from .progress import say
 from .sequence_to_sequence import SpecialIds
 
@@ -105,14 +106,7 @@ class Run:
         self.state = TrainingState()
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.AdamW(
-            self._parameters,
-            lr=0.0,
-            betas=(0.9, config.adam_beta2),
-            eps=1e-9,
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
+        self._optimizer = make_optimizer(config, self._parameters)
 
     def step(self, batches: Iterable[Batch], loss: LossFunction, learning_rate: float) -> float:
         """One step of the optimizer over all of ``batches``, as if they were one.

@@ -281,6 +281,7 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         ("label_smoothing", 1.0, "at least 0 and below 1"),
         ("adam_beta2", 1.0, "at least 0 and below 1"),
         ("adam_beta2", -0.1, "at least 0 and below 1"),
+        ("optimizer", "sgd", "one of adamw, adam"),
         ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
         ("precision", "fp16", "one of auto, fp32, bf16"),
         ("weights_on_disk", "bf16", "one of fp32, fp16"),
@@ -291,6 +292,13 @@ def test_what_no_training_can_use(name: str, wrong: object, allowed: str) -> Non
         TrainConfig(**{name: wrong})  # type: ignore[arg-type]
     message = str(caught.value)
     assert message.startswith(f"train.{name} must be {allowed}, not {wrong!r}")
+
+
+def test_adam_has_no_weight_decay() -> None:
+    """It would have been ignored, or become an L2 penalty, which is something else."""
+    assert TrainConfig(optimizer="adam").weight_decay == 0.0
+    with pytest.raises(ConfigError, match=r"weight_decay must be 0 with .*=adam; .* not 0\.1"):
+        TrainConfig(optimizer="adam", weight_decay=0.1)
 
 
 @pytest.mark.parametrize("value", [0, 2**32 - 1])
