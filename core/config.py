@@ -72,6 +72,8 @@ class TrainConfig:
         schedule: "noam", "inverse_sqrt", "cosine" or "constant"; see :mod:`core.schedule`.
         warmup_steps: the steps in which the learning rate rises.
         label_smoothing: the part of a target's probability that all words share.
+        r_drop: R-Drop's alpha: every example is read twice, and its two outputs are pulled together
+            (:mod:`core.loss`); about twice the time and memory. 0: off.
         weight_decay: what a weight loses in a step, in learning rates ("adamw" only).
         adam_beta2: how slowly the optimizer forgets the gradients' sizes.
         clip_norm: gradients beyond this length are cut to it; 0: never.
@@ -91,6 +93,7 @@ class TrainConfig:
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 1200
     label_smoothing: float = 0.1
+    r_drop: float = 0.0
     weight_decay: float = 0.0
     adam_beta2: float = 0.98
     clip_norm: float = 1.0
@@ -104,7 +107,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
             check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
-        for name in ("patience", "average", "weight_decay", "clip_norm"):
+        for name in ("patience", "average", "r_drop", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")
         check(self.learning_rate > 0, "train.learning_rate", self.learning_rate, "above 0")

@@ -88,11 +88,19 @@ def as_tensors(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
     return source_tensor([source for source, _ in pairs]), targets
 
 
-def pair_loss(model: SequenceToSequence, label_smoothing: float) -> LossFunction:
-    """The training loss of ``model``: label-smoothed cross-entropy of the next target token."""
+def pair_loss(
+    model: SequenceToSequence, label_smoothing: float, r_drop: float = 0.0
+) -> LossFunction:
+    """The training loss of ``model``: label-smoothed cross-entropy of the next target token.
+
+    With ``r_drop``, that of every pair read twice, and how far the two readings are apart
+    (:mod:`core.loss`).
+    """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         src, tgt = batch
+        if r_drop > 0.0:
+            src, tgt = (ids.repeat_interleave(2, dim=1) for ids in (src, tgt))
         hidden = model.decode(tgt[:-1], model.encode(src))
         following = tgt[1:]
         is_word = following != PAD_ID
@@ -103,6 +111,7 @@ def pair_loss(model: SequenceToSequence, label_smoothing: float) -> LossFunction
             model.generator.bias,
             words,
             label_smoothing=label_smoothing,
+            r_drop=r_drop,
         )
         return total, len(words)
 

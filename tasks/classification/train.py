@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from core.loss import symmetric_divergence
 from core.training import LossFunction
 from data.codec import TextCodec
 from data.vocabulary import PAD_ID, UNK_ID
@@ -68,7 +69,12 @@ def _prepare(
         data=dataset.training_data(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
         ),
-        loss=text_loss(model, config.train.label_smoothing, config.data.token_dropout),
+        loss=text_loss(
+            model,
+            config.train.label_smoothing,
+            config.data.token_dropout,
+            config.train.r_drop,
+        ),
         validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",
         evaluate=test,
@@ -76,17 +82,25 @@ def _prepare(
 
 
 def text_loss(
-    model: ClassificationModel, label_smoothing: float, token_dropout: float
+    model: ClassificationModel, label_smoothing: float, token_dropout: float, r_drop: float = 0.0
 ) -> LossFunction:
-    """The training loss of ``model``: label-smoothed cross-entropy of the class."""
+    """The training loss of ``model``: label-smoothed cross-entropy of the class.
+
+    With ``r_drop``, that of every text read twice, and how far the two readings are apart
+    (:mod:`core.loss`). Either reading drops tokens of its own.
+    """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         src, labels = batch
+        if r_drop > 0.0:
+            src, labels = src.repeat_interleave(2, dim=1), labels.repeat_interleave(2)
         if token_dropout > 0.0:
             is_dropped = torch.rand(src.shape, device=src.device) < token_dropout
             src = src.masked_fill(is_dropped & (src != PAD_ID), UNK_ID)
         scores = model(src).float()
         total = F.cross_entropy(scores, labels, label_smoothing=label_smoothing, reduction="sum")
+        if r_drop > 0.0:
+            total = total + r_drop * symmetric_divergence(scores)
         return total, len(labels)
 
     return loss

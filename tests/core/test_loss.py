@@ -7,7 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.loss import label_smoothed_cross_entropy, linear_cross_entropy
+from core.loss import (
+    label_smoothed_cross_entropy,
+    linear_cross_entropy,
+    symmetric_divergence,
+)
 
 CHUNK = 256  # rows at a time: the sizes below stand on both sides of its multiples
 ROW_COUNTS = [0, 1, 7, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3]
@@ -154,3 +158,88 @@ def test_the_plain_loss_is_taken_in_float32() -> None:
     assert loss.dtype == torch.float32
     expected = F.cross_entropy(logits.double(), targets, reduction="sum")
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+# R-Drop
+
+
+def r_drop_by_the_paper(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    label_smoothing: float,
+    alpha: float,
+) -> Tensor:
+    """Wu et al. (2021), equations 1 to 4, with rows 2i and 2i + 1 the two passes of one target."""
+    log_probs = F.linear(hidden, weight, bias).log_softmax(dim=1)
+    right = log_probs[torch.arange(len(targets)), targets]
+    likelihood = -(1 - label_smoothing) * right - label_smoothing * log_probs.mean(dim=1)
+    first, second = log_probs[0::2], log_probs[1::2]
+    there = F.kl_div(second, first, log_target=True, reduction="sum")
+    back = F.kl_div(first, second, log_target=True, reduction="sum")
+    return likelihood.sum() + alpha * (there + back) / 2
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("label_smoothing", "alpha"), [(0.0, 1.0), (0.1, 5.0)])
+@pytest.mark.parametrize("pairs", [0, 1, 7, CHUNK // 2 - 1, CHUNK // 2, CHUNK // 2 + 1, CHUNK + 3])
+def test_r_drop_and_its_gradients_are_autograds_in_double_precision(
+    pairs: int, label_smoothing: float, alpha: float, has_bias: bool
+) -> None:
+    """On both sides of the chunks' borders; times 3 as above."""
+    hidden, weight, some_bias, targets = inputs_of(2 * pairs)
+    bias = some_bias if has_bias else None
+    wanted = [x for x in (hidden, weight, bias) if x is not None]
+    targets = targets[0::2].repeat_interleave(2)
+    ours = linear_cross_entropy(
+        hidden, weight, bias, targets, label_smoothing=label_smoothing, r_drop=alpha
+    )
+    exact = [x.detach().double().requires_grad_() for x in wanted]
+    theirs = r_drop_by_the_paper(
+        *exact[:2], exact[2] if has_bias else None, targets, label_smoothing, alpha
+    )
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-5)
+    gradients = torch.autograd.grad(3 * ours, wanted)
+    expected = torch.autograd.grad(3 * theirs, exact)
+    for gradient, right in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient.double(), right, rtol=1e-4, atol=1e-4)
+
+
+def test_the_divergence_by_hand() -> None:
+    """Coins of 1/2 and 1/4, then two equal ones: (1/2 - 1/4) * log 3 / 2 by the definition."""
+    logits = torch.tensor([[0.0, 0.0], [0.0, math.log(3.0)], [0.3, 0.9], [0.3, 0.9]])
+    assert symmetric_divergence(logits).item() == pytest.approx(0.125 * math.log(3.0))
+
+
+def test_the_divergence_of_both_losses_is_one() -> None:
+    hidden, weight, bias, targets = inputs_of(CHUNK + 2)
+    plain, pulled = (
+        linear_cross_entropy(hidden, weight, bias, targets, r_drop=alpha) for alpha in (0.0, 2.0)
+    )
+    expected = 2.0 * symmetric_divergence(F.linear(hidden, weight, bias))
+    torch.testing.assert_close(pulled - plain, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_equal_outputs_are_not_pulled() -> None:
+    """Without dropout R-Drop is the plain loss, gradients included."""
+    hidden, weight, bias, targets = inputs_of(7)
+    twice, labels = hidden.repeat_interleave(2, dim=0), targets.repeat_interleave(2)
+    results = []
+    for alpha in (0.0, 5.0):
+        loss = linear_cross_entropy(twice, weight, bias, labels, r_drop=alpha)
+        results.append((loss, *torch.autograd.grad(loss, (hidden, weight, bias))))
+        twice = hidden.repeat_interleave(2, dim=0)
+    torch.testing.assert_close(*results)
+
+
+def test_r_drop_of_enormous_logits_stays_finite() -> None:
+    hidden, weight, bias, targets = inputs_of(8)
+    loss = linear_cross_entropy(1e4 * hidden, weight, bias, targets, r_drop=5.0)
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(loss, (hidden, weight, bias)))
+
+
+def test_r_drop_needs_pairs() -> None:
+    with pytest.raises(ValueError, match="every row twice, not 7 rows"):
+        linear_cross_entropy(*inputs_of(7), r_drop=1.0)
