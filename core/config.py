@@ -78,6 +78,8 @@ class TrainConfig:
         adam_beta2: how slowly the optimizer forgets the gradients' sizes.
         clip_norm: gradients beyond this length are cut to it; 0: never.
         patience: so many epochs without a better metric end the run early; 0: never.
+        ema: the decay of an exponential moving average of the weights, 0.999 say, which is
+            validated and kept in their place; see :mod:`core.ema`. 0: off.
         average: keeps so many of the best epochs, and tries the mean of their weights at the end.
         precision: "fp32", "bf16", or "auto": bf16 on a GPU that has it.
         seed: decides all that is random.
@@ -98,6 +100,7 @@ class TrainConfig:
     adam_beta2: float = 0.98
     clip_norm: float = 1.0
     patience: int = 0
+    ema: float = 0.0
     average: int = 5
     precision: str = "auto"
     seed: int = 1
@@ -111,7 +114,7 @@ class TrainConfig:
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")
         check(self.learning_rate > 0, "train.learning_rate", self.learning_rate, "above 0")
-        for name in ("label_smoothing", "adam_beta2"):
+        for name in ("label_smoothing", "adam_beta2", "ema"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"train.{name}", value, "at least 0 and below 1")
         check_choice("train.optimizer", self.optimizer, ("adamw", "adam"))

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .checkpoint import (
 )
 from .config import TrainConfig
 from .device import autocast
+from .ema import MovingAverage
 from .errors import CheckpointError, ConfigError, UserError
 from .files import write_text
 from .optimizer import make_optimizer
@@ -105,8 +107,10 @@ class Run:
         self.metric = metric
         self.state = TrainingState()
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._names, self._parameters = list(trained), list(trained.values())
         self._optimizer = make_optimizer(config, self._parameters)
+        self._ema = MovingAverage(self._parameters, config.ema) if config.ema > 0.0 else None
 
     def step(self, batches: Iterable[Batch], loss: LossFunction, learning_rate: float) -> float:
         """One step of the optimizer over all of ``batches``, as if they were one.
@@ -142,6 +146,8 @@ class Run:
         self._optimizer.zero_grad(set_to_none=True)
         state = self.state
         state.step += 1
+        if self._ema is not None:
+            self._ema.update(state.step)
         state.epoch_steps += 1
         state.position += size
         state.learning_rate = learning_rate
@@ -150,8 +156,23 @@ class Run:
         state.norm_sum += norm
         return loss_sum / count
 
-    def finish_epoch(self, metrics: Metrics) -> None:
-        """Notes an epoch's result, keeps its weights if they are among the best, and saves."""
+    def finish_epoch(self, validate: Callable[[], Metrics]) -> None:
+        """Validates, keeps the epoch's weights if they are among the best, and saves the run.
+
+        The weights that are validated and kept are the moving average's where there is one.
+        """
+        with self._ema.in_place_of_weights() if self._ema is not None else nullcontext():
+            self.model.eval()
+            metrics = validate()
+            self._note(metrics)
+            self._keep(metrics[self.metric])
+        write_text(self.folder / HISTORY_FILE, _as_csv(self.state.history))
+        self.state.begin_epoch(self.state.epoch + 1)
+        self.save()
+        self._remove_old_candidates()
+
+    def _note(self, metrics: Metrics) -> None:
+        """Adds the epoch to the history."""
         state = self.state
         row = {
             "epoch": state.epoch,
@@ -170,15 +191,14 @@ class Run:
             f"epoch {state.epoch}: train_loss {row['train_loss']:.4f}, {shown}, "
             f"{row['tokens_per_second']:,.0f} tokens/s, {state.seconds:.0f} s"
         )
-        value = metrics[self.metric]
+
+    def _keep(self, value: float) -> None:
+        """Keeps the weights of an epoch whose metric is ``value`` if they are among the best."""
+        state = self.state
         if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
             save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
         self._keep_candidate(value)
-        write_text(self.folder / HISTORY_FILE, _as_csv(state.history))
-        state.begin_epoch(state.epoch + 1)
-        self.save()
-        self._remove_old_candidates()
 
     def is_over(self) -> bool:
         """Whether every epoch is done, or ``patience`` of them came without a better one."""
@@ -209,6 +229,9 @@ class Run:
         for name, parameter in self.model.named_parameters():
             for slot, value in self._optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{name}.{slot}"] = value
+        if self._ema is not None:
+            averages = zip(self._names, self._ema.tensors, strict=True)
+            tensors.update((f"ema.{name}", average) for name, average in averages)
         tensors["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -238,6 +261,11 @@ class Run:
                 self._optimizer.state[parameter] = {
                     slot: value.to(self.device, copy=True) for slot, value in slots.items()
                 }
+        if self._ema is not None:
+            # Weights of a run that had no average until now are their own.
+            averages = _below("ema", tensors) or _below("model", tensors)
+            for name, average in zip(self._names, self._ema.tensors, strict=True):
+                average.copy_(averages[name])
         torch.set_rng_state(tensors["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)

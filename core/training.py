@@ -98,8 +98,7 @@ def fit(
     with _stop_requests() as is_stop_requested:
         while not run.is_over():
             _train_epoch(run, data, loss, is_stop_requested)
-            model.eval()
-            run.finish_epoch(validate())
+            run.finish_epoch(validate)
             if is_stop_requested():
                 raise _interrupted(run)
     if run.state.best is None:
