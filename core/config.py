@@ -80,7 +80,8 @@ class TrainConfig:
         patience: so many epochs without a better metric end the run early; 0: never.
         ema: the decay of an exponential moving average of the weights, 0.999 say, which is
             validated and kept in their place; see :mod:`core.ema`. 0: off.
-        average: keeps so many of the best epochs, and tries the mean of their weights at the end.
+        average: so many epochs are kept, and the mean of their weights is tried at the end.
+        average_of: "best" or "last": which epochs those are.
         precision: "fp32", "bf16", or "auto": bf16 on a GPU that has it.
         seed: decides all that is random.
         save_every: the state is saved after so many steps, and after every epoch.
@@ -102,6 +103,7 @@ class TrainConfig:
     patience: int = 0
     ema: float = 0.0
     average: int = 5
+    average_of: str = "best"
     precision: str = "auto"
     seed: int = 1
     save_every: int = 500
@@ -127,6 +129,7 @@ class TrainConfig:
         check_choice(
             "train.schedule", self.schedule, ("noam", "inverse_sqrt", "cosine", "constant")
         )
+        check_choice("train.average_of", self.average_of, ("best", "last"))
         check_choice("train.precision", self.precision, ("auto", "fp32", "bf16"))
         check_choice("train.weights_on_disk", self.weights_on_disk, ("fp32", "fp16"))
 

@@ -20,6 +20,7 @@ from .checkpoint import (
     average_weights,
     copy_into,
     load_tensors,
+    load_weights,
     model_tensors,
     save_tensors,
     save_weights,
@@ -206,22 +207,26 @@ class Run:
         return done >= self.config.epochs or 0 < patience <= done - self.state.best_epoch
 
     def keep_average(self, validate: Callable[[], Metrics]) -> None:
-        """Tries the mean of the best epochs' weights, and keeps it if it beats the best epoch."""
+        """Tries the mean of some epochs' weights, and keeps it if it beats the best epoch."""
         state = self.state
         epochs = sorted(epoch for _, epoch in state.candidates)
-        if self.config.average < 2 or len(epochs) < 2:
-            return
-        paths = [self._candidate(epoch) for epoch in epochs]
-        copy_into(self.model, average_weights(paths), self.folder)
-        self.model.eval()
-        value = validate()[self.metric]
-        say(
-            f"average of epochs {', '.join(map(str, epochs))}: {self.metric} {value:.4g} "
-            f"(best epoch: {state.best:.4g})"
-        )
-        if is_better(self.metric, value, state.best):
+        if self.config.average >= 2 and len(epochs) >= 2:
+            paths = [self._candidate(epoch) for epoch in epochs]
+            copy_into(self.model, average_weights(paths), self.folder)
+            self.model.eval()
+            value = validate()[self.metric]
+            say(
+                f"average of epochs {', '.join(map(str, epochs))}: {self.metric} {value:.4g} "
+                f"(best epoch: {state.best:.4g})"
+            )
+            if is_better(self.metric, value, state.best):
+                save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
+                state.averaged = epochs
+                return
+        best = self._candidate(state.best_epoch)
+        if best.is_file():  # before the run was prolonged, an average may have been kept
+            load_weights(best, self.model)
             save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
-            state.averaged = epochs
 
     def save(self) -> None:
         """Writes everything that decides how the run goes on, atomically."""
@@ -300,18 +305,25 @@ class Run:
         return epoch_file(self.folder, epoch)
 
     def _keep_candidate(self, value: float) -> None:
-        if self.config.average < 2 or math.isnan(value):
+        """Keeps the weights if the epoch is the best, or one that may be averaged at the end."""
+        state, config = self.state, self.config
+        if config.average < 2 or math.isnan(value):
             return
-        state = self.state
         state.candidates.append((value, state.epoch))
-        state.candidates.sort(key=lambda c: c[0], reverse=not _falls(self.metric))
-        del state.candidates[self.config.average :]
-        if (value, state.epoch) in state.candidates:
+        if config.average_of == "last":
+            state.candidates.sort(key=lambda c: c[1], reverse=True)
+        else:
+            state.candidates.sort(key=lambda c: c[0], reverse=not _falls(self.metric))
+        del state.candidates[config.average :]
+        if state.epoch in self._kept_epochs():
             save_weights(self._candidate(state.epoch), self.model)
+
+    def _kept_epochs(self) -> set[int]:
+        return {self.state.best_epoch, *(epoch for _, epoch in self.state.candidates)}
 
     def _remove_old_candidates(self) -> None:
         """After the state that no longer names them is safe on disk, not before."""
-        kept = {self._candidate(epoch) for _, epoch in self.state.candidates}
+        kept = set(map(self._candidate, self._kept_epochs()))
         for path in (self.folder / STATE_FOLDER).glob("epoch-*.safetensors"):
             if path not in kept:
                 path.unlink()

@@ -2,7 +2,7 @@
 
 A task brings its data (:class:`TrainingData`), its loss and its validation; ``fit`` does the rest:
 schedule, mixed precision, gradient clipping, checkpoints that survive anything, early stopping, and
-the average of the best epochs' weights. Everything that decides a run is in its state file, so that
+averages of weights. Everything that decides a run is in its state file, so that
 a run that was interrupted ends exactly as one that was not.
 """
 

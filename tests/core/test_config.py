@@ -284,6 +284,7 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         ("adam_beta2", -0.1, "at least 0 and below 1"),
         ("optimizer", "sgd", "one of adamw, adam"),
         ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
+        ("average_of", "first", "one of best, last"),
         ("precision", "fp16", "one of auto, fp32, bf16"),
         ("weights_on_disk", "bf16", "one of fp32, fp16"),
     ],

@@ -151,6 +151,46 @@ def test_the_average_of_the_best_is_kept_only_if_it_is_better(
     assert kept == {STATE_FILE, *(f"epoch-{e:03d}.safetensors" for e in averaged)}
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_average_of_the_last_epochs(tmp_path: Path, is_kept: bool) -> None:
+    """Vaswani et al. (2017), section 6.1: whatever they are worth by themselves. The best epoch is
+    kept beside them, to be the model where their mean is no better."""
+    model = tiny_model()
+    validate = Scripted(model, [1.0, 3.0, 2.0, 4.0, 0.5 if is_kept else 1.5], "val_loss")
+    state = run_fit(model, tmp_path, validate=validate, average=2, average_of="last", epochs=4)
+    *epochs, average = validate.seen
+    for name, tensor in average.items():
+        mean = torch.stack([epochs[e - 1][name] for e in (3, 4)]).double().mean(dim=0)
+        torch.testing.assert_close(tensor, mean.float(), atol=1e-6, rtol=1e-6)
+    assert state.averaged == ([3, 4] if is_kept else [])
+    assert same(weights_of(model), average if is_kept else epochs[0])
+    kept = {path.name for path in (tmp_path / STATE_FOLDER).glob("epoch-*")}
+    assert kept == {f"epoch-{e:03d}.safetensors" for e in (1, 3, 4)}
+
+
+@pytest.mark.parametrize("average_of", ["best", "last"])
+def test_an_average_that_was_kept_is_not_mistaken_for_the_best_epoch(
+    tmp_path: Path, average_of: str
+) -> None:
+    """A run of three epochs ends with an average, and goes on. With no better epoch and no better
+    average after it, the model used to stay that old average, called the best epoch's weights."""
+    options = {"average": 2, "average_of": average_of}
+    for epochs, of_average in ((3, 0.5), (4, 1.5)):
+        model = tiny_model()
+        values = [[2.0, 1.0, 3.0], [3.0]][epochs - 3]
+        validate = Scripted(model, [*values, of_average], "val_loss")
+        state = run_fit(
+            model, tmp_path, validate=validate, epochs=epochs, resume=epochs > 3, **options
+        )
+        assert bool(state.averaged) == (epochs == 3)
+    straight = tiny_model()
+    validate = Scripted(straight, [2.0, 1.0, 3.0, 3.0, 1.5], "val_loss")
+    run_fit(straight, tmp_path / "straight", validate=validate, epochs=4, **options)
+    assert same(weights_of(model), weights_of(straight))
+    files = [load_tensors(folder / WEIGHTS_FILE) for folder in (tmp_path, tmp_path / "straight")]
+    assert same(*files)
+
+
 @pytest.mark.parametrize("average", [0, 1])
 def test_no_average_is_tried_of_fewer_than_two(tmp_path: Path, average: int) -> None:
     model = tiny_model()
