@@ -77,6 +77,9 @@ class TrainConfig:
         weight_decay: what a weight loses in a step, in learning rates ("adamw" only).
         adam_beta2: how slowly the optimizer forgets the gradients' sizes.
         clip_norm: gradients beyond this length are cut to it; 0: never.
+        explosion: the run stops when the mean loss of the last steps is so many times the lowest
+            that this mean has been, or that of the gradients' lengths the square of it
+            (:mod:`core.divergence`); 0: never. A loss that is no number stops it in any case.
         patience: so many epochs without a better metric end the run early; 0: never.
         ema: the decay of an exponential moving average of the weights, 0.999 say, which is
             validated and kept in their place; see :mod:`core.ema`. 0: off.
@@ -100,6 +103,7 @@ class TrainConfig:
     weight_decay: float = 0.0
     adam_beta2: float = 0.98
     clip_norm: float = 1.0
+    explosion: float = 10.0
     patience: int = 0
     ema: float = 0.0
     average: int = 5
@@ -114,6 +118,8 @@ class TrainConfig:
             check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
         for name in ("patience", "average", "r_drop", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+        factor = self.explosion
+        check(factor == 0.0 or factor > 1.0, "train.explosion", factor, "0 or above 1")
         check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")
         check(self.learning_rate > 0, "train.learning_rate", self.learning_rate, "above 0")
         for name in ("label_smoothing", "adam_beta2", "ema"):

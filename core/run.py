@@ -27,6 +27,7 @@ from .checkpoint import (
 )
 from .config import TrainConfig
 from .device import autocast
+from .divergence import Course, Level
 from .ema import MovingAverage
 from .errors import CheckpointError, ConfigError, UserError
 from .files import write_text
@@ -70,6 +71,7 @@ class TrainingState:
     best_epoch: int = 0
     candidates: list[tuple[float, int]] = field(default_factory=list)
     history: list[Metrics] = field(default_factory=list)
+    course: Course = field(default_factory=Course)
     averaged: list[int] = field(default_factory=list)
     """The epochs whose mean is the model that was kept; none where it is the best epoch's own."""
 
@@ -77,6 +79,15 @@ class TrainingState:
     def tokens_per_second(self) -> float:
         """Source and target tokens, without padding."""
         return self.tokens / max(self.seconds, 1e-9)
+
+    @classmethod
+    def from_mapping(cls, mapping: dict[str, Any]) -> TrainingState:
+        """The state that ``asdict`` made ``mapping`` of, and JSON may have changed."""
+        state = cls(**mapping)
+        state.candidates = [(value, epoch) for value, epoch in state.candidates]
+        course = mapping.get("course", {})  # states of before had none
+        state.course = Course(**{name: Level(**level) for name, level in course.items()})
+        return state
 
     def begin_epoch(self, epoch: int) -> None:
         """Moves on to the first batch of ``epoch``."""
@@ -107,6 +118,8 @@ class Run:
         self.device = device
         self.metric = metric
         self.state = TrainingState()
+        self.is_calm = True
+        """Whether the last step was like those before it; see :class:`core.divergence.Course`."""
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._names, self._parameters = list(trained), list(trained.values())
@@ -120,7 +133,8 @@ class Run:
         accumulating small batches equals one big batch. Returns that mean loss.
 
         Raises:
-            UserError: the loss or its gradient is not finite; the weights are as they were.
+            UserError: the loss or its gradient is not finite, or has exploded; the weights are as
+                they were.
         """
         total, count, size = torch.zeros((), device=self.device), 0, 0
         for batch in batches:
@@ -136,7 +150,10 @@ class Run:
         norm = torch.stack(torch._foreach_norm(gradients)).norm().item() / count
         loss_sum = total.item()
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
-            raise self._diverged(loss_sum / count, norm)
+            raise self._gone_wrong(
+                f"the loss is {loss_sum / count:.4g} and its gradient's norm {norm:.4g}", size
+            )
+        self._watch(loss_sum / count, norm, size)
         factor = 1.0 / count
         if self.config.clip_norm > 0.0:
             factor *= min(1.0, self.config.clip_norm / (norm + 1e-6))
@@ -274,9 +291,7 @@ class Run:
         torch.set_rng_state(tensors["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        state = numbers["state"]
-        state["candidates"] = [(value, epoch) for value, epoch in state["candidates"]]
-        self.state = TrainingState(**state)
+        self.state = TrainingState.from_mapping(numbers["state"])
 
     def _count_tokens(self, batch: Batch) -> None:
         for ids in batch:
@@ -284,12 +299,21 @@ class Run:
                 self.state.positions += ids.numel()
                 self.state.tokens += int((ids != SpecialIds().pad).sum())
 
-    def _diverged(self, loss: float, norm: float) -> UserError:
+    def _watch(self, loss: float, norm: float, batches: int) -> None:
+        """Refuses a step over so many batches with which the run has exploded."""
+        factor = self.config.explosion
+        if factor > 0.0:
+            if reason := self.state.course.explosion(loss, norm, factor):
+                raise self._gone_wrong(reason, batches)
+            self.is_calm = self.state.course.is_calm(loss, norm, factor)
+
+    def _gone_wrong(self, reason: str, batches: int) -> UserError:
         state = self.state
+        first, last = state.position + 1, state.position + batches
+        place = f"batch {first}" if first == last else f"batches {first} to {last}"
         return UserError(
-            f"the loss is {loss:.4g} and its gradient's norm {norm:.4g} at step {state.step + 1} "
-            f"(epoch {state.epoch}, batch {state.position + 1}); the last good checkpoint is kept. "
-            "Lower train.learning_rate or raise train.warmup_steps"
+            f"{reason}, at step {state.step + 1} (epoch {state.epoch}, {place}); the last good "
+            "checkpoint is kept. Lower train.learning_rate or raise train.warmup_steps"
         )
 
     def _check_settings(self, path: Path, saved: dict[str, object]) -> None:

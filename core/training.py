@@ -88,7 +88,7 @@ def fit(
 
     Raises:
         Interrupted: SIGINT or SIGTERM came; everything up to this step is saved.
-        UserError: the loss is not finite any more, or a file cannot be written.
+        UserError: the loss is not finite any more or has exploded, or a file cannot be written.
         CheckpointError: ``resume`` without a usable state.
     """
     run = Run(model, config, folder, device, metric)
@@ -145,7 +145,8 @@ def _train_epoch(
             if is_stop_requested():
                 run.save()
                 raise _interrupted(run)
-            if state.step % config.save_every == 0 and state.position < len(plan):
+            is_due = state.step % config.save_every == 0 and state.position < len(plan)
+            if is_due and run.is_calm:  # an explosion may have begun
                 run.save()
 
 
