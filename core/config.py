@@ -88,6 +88,8 @@ class TrainConfig:
         precision: "fp32", "bf16", or "auto": bf16 on a GPU that has it.
         seed: decides all that is random.
         save_every: the state is saved after so many steps, and after every epoch.
+        log_every: ``steps.csv`` gets a row every so many steps; 0: never.
+        tensorboard: the curve goes to event files in ``tensorboard/`` as well.
         weights_on_disk: "fp32", or "fp16" for a model of half the size.
     """
 
@@ -111,12 +113,14 @@ class TrainConfig:
     precision: str = "auto"
     seed: int = 1
     save_every: int = 500
+    log_every: int = 100
+    tensorboard: bool = False
     weights_on_disk: str = "fp32"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
             check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
-        for name in ("patience", "average", "r_drop", "weight_decay", "clip_norm"):
+        for name in ("patience", "average", "log_every", "r_drop", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         factor = self.explosion
         check(factor == 0.0 or factor > 1.0, "train.explosion", factor, "0 or above 1")

@@ -84,6 +84,37 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
+def append(path: str | Path, content: bytes) -> None:
+    """Write `content` at the end of `path`, which is made if it is not there, as its folder is.
+
+    Not atomic: after a crash or on a full disk the file may end in a part of `content`.
+
+    Raises:
+        UserError: the folder or the file cannot be written (no space, no permission, ...).
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(content)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write: {reason_of(error)}") from error
+
+
+def read_text(path: str | Path, *, errors: str = "strict") -> str:
+    """The text of a UTF-8 file; `errors` is what becomes of bytes that are no text.
+
+    Raises:
+        UserError: the file cannot be read, or is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8", errors=errors)
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid UTF-8 (byte {error.start})") from error
+
+
 def write_json(path: str | Path, obj: object) -> None:
     """Write `obj` as indented UTF-8 JSON, atomically. Infinities and NaN are a ValueError."""
     write_text(path, json.dumps(obj, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
@@ -96,11 +127,7 @@ def read_json(path: str | Path) -> object:
         UserError: the file cannot be read, is not UTF-8 or is not JSON; names the file and line.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not valid UTF-8 (byte {error.start})") from error
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:

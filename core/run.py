@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +25,16 @@ from .checkpoint import (
 )
 from .config import TrainConfig
 from .device import autocast
-from .divergence import Course, Level
 from .ema import MovingAverage
 from .errors import CheckpointError, ConfigError, UserError
-from .files import write_text
+from .history import History
 from .optimizer import make_optimizer
 from .progress import say
 from .sequence_to_sequence import SpecialIds
+from .training_state import Metrics, TrainingState
 
 STATE_FOLDER = "training"
 STATE_FILE = "state.safetensors"
-HISTORY_FILE = "history.csv"
 
 Batch = tuple[Tensor, ...]
 """The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
@@ -46,54 +43,8 @@ and nothing else in a batch has two axes."""
 LossFunction = Callable[[Batch], tuple[Tensor, int]]
 """From a batch to its summed loss and the number of things (words, sentences) summed over."""
 
-Metrics = dict[str, float]
-
 # A run cannot go on with others of these: its place in an epoch's batches would mean nothing.
 _FIXED_SETTINGS = ("seed", "batch_tokens")
-
-
-@dataclass
-class TrainingState:
-    """Where a run stands, apart from its tensors. The sums are over the epoch so far."""
-
-    epoch: int = 1
-    position: int = 0
-    step: int = 0
-    epoch_steps: int = 0
-    learning_rate: float = 0.0
-    loss_sum: float = 0.0
-    loss_count: int = 0
-    norm_sum: float = 0.0
-    tokens: int = 0
-    positions: int = 0
-    seconds: float = 0.0
-    best: float | None = None
-    best_epoch: int = 0
-    candidates: list[tuple[float, int]] = field(default_factory=list)
-    history: list[Metrics] = field(default_factory=list)
-    course: Course = field(default_factory=Course)
-    averaged: list[int] = field(default_factory=list)
-    """The epochs whose mean is the model that was kept; none where it is the best epoch's own."""
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Source and target tokens, without padding."""
-        return self.tokens / max(self.seconds, 1e-9)
-
-    @classmethod
-    def from_mapping(cls, mapping: dict[str, Any]) -> TrainingState:
-        """The state that ``asdict`` made ``mapping`` of, and JSON may have changed."""
-        state = cls(**mapping)
-        state.candidates = [(value, epoch) for value, epoch in state.candidates]
-        course = mapping.get("course", {})  # states of before had none
-        state.course = Course(**{name: Level(**level) for name, level in course.items()})
-        return state
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Moves on to the first batch of ``epoch``."""
-        self.epoch = epoch
-        self.position = self.epoch_steps = self.loss_count = self.tokens = self.positions = 0
-        self.loss_sum = self.norm_sum = self.seconds = 0.0
 
 
 class Run:
@@ -118,6 +69,7 @@ class Run:
         self.device = device
         self.metric = metric
         self.state = TrainingState()
+        self._history = History(folder, config)
         self.is_calm = True
         """Whether the last step was like those before it; see :class:`core.divergence.Course`."""
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
@@ -125,6 +77,17 @@ class Run:
         self._names, self._parameters = list(trained), list(trained.values())
         self._optimizer = make_optimizer(config, self._parameters)
         self._ema = MovingAverage(self._parameters, config.ema) if config.ema > 0.0 else None
+
+    def begin(self, *, resume: bool) -> None:
+        """Takes up the run in the folder, or begins it.
+
+        Raises:
+            CheckpointError, ConfigError: as :meth:`load` says.
+            UserError: a file cannot be written.
+        """
+        if resume:
+            self.load()
+        self._history.begin(self.state.step)
 
     def step(self, batches: Iterable[Batch], loss: LossFunction, learning_rate: float) -> float:
         """One step of the optimizer over all of ``batches``, as if they were one.
@@ -184,7 +147,7 @@ class Run:
             metrics = validate()
             self._note(metrics)
             self._keep(metrics[self.metric])
-        write_text(self.folder / HISTORY_FILE, _as_csv(self.state.history))
+        self._history.add_epoch(self.state.history)
         self.state.begin_epoch(self.state.epoch + 1)
         self.save()
         self._remove_old_candidates()
@@ -192,17 +155,7 @@ class Run:
     def _note(self, metrics: Metrics) -> None:
         """Adds the epoch to the history."""
         state = self.state
-        row = {
-            "epoch": state.epoch,
-            "step": state.step,
-            "train_loss": state.loss_sum / state.loss_count,
-            **metrics,
-            "learning_rate": state.learning_rate,
-            "gradient_norm": state.norm_sum / state.epoch_steps,
-            "tokens_per_second": state.tokens_per_second,
-            "padding_share": 1.0 - state.tokens / max(1, state.positions),
-            "seconds": state.seconds,
-        }
+        row = state.epoch_row(metrics)
         state.history.append(row)
         shown = ", ".join(f"{name} {number:.4g}" for name, number in metrics.items())
         say(
@@ -215,8 +168,14 @@ class Run:
         state = self.state
         if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
-            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
+            self._save_model()
         self._keep_candidate(value)
+
+    def log_step(self) -> None:
+        """Writes down how the last ``log_every`` steps went, if there are as many since then."""
+        every = self.config.log_every
+        if every > 0 and self.state.step % every == 0:
+            self._history.add_step(self.state.step_row())
 
     def is_over(self) -> bool:
         """Whether every epoch is done, or ``patience`` of them came without a better one."""
@@ -237,13 +196,10 @@ class Run:
                 f"(best epoch: {state.best:.4g})"
             )
             if is_better(self.metric, value, state.best):
-                save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
+                self._save_model()
                 state.averaged = epochs
                 return
-        best = self._candidate(state.best_epoch)
-        if best.is_file():  # before the run was prolonged, an average may have been kept
-            load_weights(best, self.model)
-            save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
+        self._put_back_best()
 
     def save(self) -> None:
         """Writes everything that decides how the run goes on, atomically."""
@@ -352,6 +308,20 @@ class Run:
             if path not in kept:
                 path.unlink()
 
+    def _put_back_best(self) -> None:
+        """Before the run was prolonged, it may have kept an average in the best epoch's place."""
+        best = self._candidate(self.state.best_epoch)
+        if not best.is_file():
+            return
+        load_weights(best, self.model)
+        kept = load_tensors(self.folder / WEIGHTS_FILE)
+        weights = model_tensors(self.model).items()
+        if not all(torch.equal(kept[name], w.to(kept[name])) for name, w in weights):
+            self._save_model()
+
+    def _save_model(self) -> None:
+        save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
+
 
 def disk_dtype(config: TrainConfig) -> torch.dtype | None:
     """The type of a finished model's weights on disk; None: the one they have."""
@@ -396,12 +366,3 @@ def _numbers_of(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     start = f"{prefix}."
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-
-
-def _as_csv(rows: Sequence[Metrics]) -> str:
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

@@ -23,18 +23,10 @@ from . import schedule
 from .checkpoint import WEIGHTS_FILE, load_weights
 from .config import TrainConfig
 from .errors import Interrupted, UserError
+from .history import HISTORY_FILE
 from .progress import Progress, say
-from .run import (
-    HISTORY_FILE,
-    STATE_FILE,
-    STATE_FOLDER,
-    Batch,
-    LossFunction,
-    Metrics,
-    Run,
-    TrainingState,
-    is_better,
-)
+from .run import STATE_FILE, STATE_FOLDER, Batch, LossFunction, Run, is_better
+from .training_state import Metrics, TrainingState
 
 __all__ = [
     "HISTORY_FILE",
@@ -82,8 +74,8 @@ def fit(
         loss: computes with ``model`` in training mode, under the run's precision.
         validate: the metrics of ``model`` as it is, in evaluation mode; ``metric`` among them.
         metric: decides which epoch is best; see :func:`core.run.is_better`.
-        folder: gets ``model.safetensors`` (the best), ``history.csv`` and, in ``training/``, what
-            is needed to go on.
+        folder: gets ``model.safetensors`` (the best), the curve (:mod:`core.history`) and, in
+            ``training/``, what is needed to go on.
         resume: go on from the state in ``folder``.
 
     Raises:
@@ -93,8 +85,7 @@ def fit(
     """
     run = Run(model, config, folder, device, metric)
     torch.manual_seed(config.seed)
-    if resume:
-        run.load()
+    run.begin(resume=resume)
     with _stop_requests() as is_stop_requested:
         while not run.is_over():
             _train_epoch(run, data, loss, is_stop_requested)
@@ -137,6 +128,7 @@ def _train_epoch(
             items = plan[state.position : state.position + config.accumulate]
             mean_loss = run.step(map(data.batch, items), loss, rate(state.step + 1))
             state.seconds = time.monotonic() - started
+            run.log_step()
             progress.advance(
                 len(items),
                 f"loss {mean_loss:.3f}, {state.tokens_per_second:,.0f} tokens/s, "

@@ -4,7 +4,7 @@
 * ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: text to ids and back
 * ``model.safetensors``: the weights
 * ``metrics.json``: what was measured, and how
-* ``history.csv``: the training curve
+* ``history.csv``, ``steps.csv``: the training curve, by epochs and by steps
 * ``README.md``: the model card, for models that ship
 """
 

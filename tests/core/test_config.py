@@ -273,7 +273,7 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
     [
         *((name, 0, "at least 1") for name in ("epochs", "batch_tokens", "accumulate")),
         *((name, 0, "at least 1") for name in ("warmup_steps", "save_every")),
-        *((name, -1, "0 or more") for name in ("patience", "average")),
+        *((name, -1, "0 or more") for name in ("patience", "average", "log_every")),
         *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm", "r_drop")),
         ("seed", -1, "from 0 to 2^32 - 1"),
         ("seed", 2**32, "from 0 to 2^32 - 1"),

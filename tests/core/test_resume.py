@@ -26,6 +26,7 @@ from tiny_runs import (
 )
 from torch import Tensor
 
+from core import history as history_module
 from core import run as run_module
 from core.checkpoint import load_tensors, save_tensors
 from core.errors import CheckpointError, ConfigError, Interrupted
@@ -172,8 +173,12 @@ def test_after_a_crash_inside_the_end_of_an_epoch(
             nonlocal epoch
             epoch += 1
             if epoch == 2:
-                for name in ("save_weights", "write_text", "save_tensors"):
-                    patch.setattr(run_module, name, crashing(getattr(run_module, name)))
+                for module, name in (
+                    (run_module, "save_weights"),
+                    (history_module, "write_text"),
+                    (run_module, "save_tensors"),
+                ):
+                    patch.setattr(module, name, crashing(getattr(module, name)))
             return validation_of(model)()
 
         with pytest.raises(Crash):
