@@ -86,6 +86,8 @@ class TrainConfig:
         average: so many epochs are kept, and the mean of their weights is tried at the end.
         average_of: "best" or "last": which epochs those are.
         precision: "fp32", "bf16", or "auto": bf16 on a GPU that has it.
+        compile: training runs layers that ``torch.compile`` has made; it takes a compiler, and a
+            minute or more to begin with. Resumed runs then differ in rounding.
         seed: decides all that is random.
         save_every: the state is saved after so many steps, and after every epoch.
         log_every: ``steps.csv`` gets a row every so many steps; 0: never.
@@ -111,6 +113,7 @@ class TrainConfig:
     average: int = 5
     average_of: str = "best"
     precision: str = "auto"
+    compile: bool = False
     seed: int = 1
     save_every: int = 500
     log_every: int = 100

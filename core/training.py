@@ -12,15 +12,16 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from . import schedule
+from . import schedule, tensorboard
 from .checkpoint import WEIGHTS_FILE, load_weights
+from .compilation import CompiledLayers, check_compiler
 from .config import TrainConfig
 from .errors import Interrupted, UserError
 from .history import HISTORY_FILE
@@ -37,6 +38,7 @@ __all__ = [
     "Metrics",
     "TrainingData",
     "TrainingState",
+    "check_installed",
     "fit",
     "is_better",
     "make_schedule",
@@ -84,11 +86,13 @@ def fit(
         CheckpointError: ``resume`` without a usable state.
     """
     run = Run(model, config, folder, device, metric)
+    layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
     run.begin(resume=resume)
     with _stop_requests() as is_stop_requested:
         while not run.is_over():
-            _train_epoch(run, data, loss, is_stop_requested)
+            with layers.in_use() if layers is not None else nullcontext():
+                _train_epoch(run, data, loss, is_stop_requested)
             run.finish_epoch(validate)
             if is_stop_requested():
                 raise _interrupted(run)
@@ -98,6 +102,18 @@ def fit(
     load_weights(folder / WEIGHTS_FILE, model)
     model.eval()
     return run.state
+
+
+def check_installed(config: TrainConfig, device: torch.device) -> None:
+    """Makes sure, before there is anything to lose, that what ``config`` asks for is here.
+
+    Raises:
+        UserError: TensorBoard or a compiler is not; says what to install.
+    """
+    if config.tensorboard:
+        tensorboard.check_installed()
+    if config.compile:
+        check_compiler(device)
 
 
 def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> schedule.Schedule:

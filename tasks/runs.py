@@ -19,7 +19,15 @@ from core.config import TrainConfig, to_mapping
 from core.errors import ConfigError, UserError
 from core.files import write_json
 from core.progress import say
-from core.training import STATE_FILE, STATE_FOLDER, LossFunction, Metrics, TrainingData, fit
+from core.training import (
+    STATE_FILE,
+    STATE_FOLDER,
+    LossFunction,
+    Metrics,
+    TrainingData,
+    check_installed,
+    fit,
+)
 from tasks.folders import CONFIG_FILE, METRICS_FILE, read_config, read_metrics, write_config
 
 
@@ -74,6 +82,7 @@ def train(
             f"{out}: there is a run in this folder; go on with it by --resume, "
             "or name another --out"
         )
+    check_installed(config.train, device)
     how = _how(task, config, data, device)
     if resume:
         # The command that began the run says how to have it again, the one that resumes does not.

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ import torch
 from tiny_networks import CPU
 from torch import Tensor, nn
 
+from core import compilation, tensorboard
 from core.checkpoint import load_tensors
 from core.config import TransformerConfig
 from core.errors import CheckpointError, ConfigError, UserError
@@ -142,6 +143,30 @@ def test_what_fails_before_it_begins_leaves_the_folder_free(tmp_path: Path) -> N
     with pytest.raises(UserError, match="no such corpus"):
         train(tmp_path, prepare=fail)
     train(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "module", "name", "value"),
+    [
+        ("tensorboard", tensorboard, "find_spec", lambda package: None),
+        ("compile", compilation, "_BACKEND", "none"),
+    ],
+)
+def test_what_is_asked_for_and_is_not_here_is_refused_at_once(
+    option: str,
+    module: ModuleType,
+    name: str,
+    value: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the corpus is read, which may take minutes."""
+    monkeypatch.setattr(module, name, value)
+    calls: list[str] = []
+    with pytest.raises(UserError, match=rf"train\.{option}.* install"):
+        train(tmp_path / "run", changed(**{option: True}), prepare=lambda: prepare(calls))
+    assert calls == []
+    assert not (tmp_path / "run").exists()
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
