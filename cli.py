@@ -568,8 +568,9 @@ def corpus_for(task: str, folder: Path | None) -> Path:
 
 def saved_config(task: str, folder: Path, assignments: tuple[str, ...]) -> Any:
     """The configuration of the run in ``folder``, with ``assignments`` applied."""
-    from tasks.folders import read_config
+    from tasks.folders import check_begun, read_config
 
+    check_begun(folder)
     return override(read_config(folder, task, registry.config_class(task)), assignments)
 
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from core.errors import UserError
 
 # What a full or failing disk says in the middle of a write, when no file name comes with the error.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+
+# What files are called until they are whole; see `_name_beside`.
+_PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?")
 
 
 def reason_of(error: OSError) -> str:
@@ -66,7 +70,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         UserError: the folder cannot be written, or there is something at `path` already.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name[:40]}-{secrets.token_hex(6)}")
+    temporary = _name_beside(target)
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -76,6 +80,13 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_partial_files(folder: str | Path) -> None:
+    """Remove what writers that were killed have left in `folder`; nobody may be writing there."""
+    for path in Path(folder).glob(".*.partial*"):
+        if _PARTIAL.fullmatch(path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -137,10 +148,15 @@ def read_json(path: str | Path) -> object:
 def _empty_file_beside(target: Path) -> Path:
     """A new file in the target's folder, with the permissions any new file would have there."""
     # Not tempfile: it makes files that nobody else may read, and the rename would keep that.
-    name = f".{target.stem[:40]}-{secrets.token_hex(6)}{target.suffix[:20]}"
-    temporary = target.with_name(name)
+    temporary = _name_beside(target)
     temporary.touch(exist_ok=False)
     return temporary
+
+
+def _name_beside(target: Path) -> Path:
+    """What `target` is called until it is whole: as nothing else is."""
+    name = f".{target.stem[:40]}.{secrets.token_hex(6)}.partial{target.suffix[:20]}"
+    return target.with_name(name)
 
 
 def _sync(path: Path) -> None:

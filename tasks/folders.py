@@ -71,6 +71,15 @@ def describe(folder: Path) -> dict[str, Any]:
     return about
 
 
+def check_begun(folder: Path) -> None:
+    """Refuses, as a CheckpointError, a folder without a run that could be resumed."""
+    if not (folder / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{folder}: nothing to resume: there is no {CONFIG_FILE} in it; "
+            "begin the run without --resume"
+        )
+
+
 def read_metrics(folder: Path) -> Mapping[str, Any]:
     """``metrics.json``, or nothing if there is none.
 

@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from core.config import TrainConfig, to_mapping
-from core.errors import ConfigError, UserError
-from core.files import write_json
+from core.errors import CheckpointError, ConfigError, UserError
+from core.files import remove_partial_files, write_json
+from core.lock import only_writer
 from core.progress import say
 from core.training import (
     STATE_FILE,
@@ -28,7 +29,16 @@ from core.training import (
     check_installed,
     fit,
 )
-from tasks.folders import CONFIG_FILE, METRICS_FILE, read_config, read_metrics, write_config
+from tasks.folders import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    check_begun,
+    read_config,
+    read_metrics,
+    write_config,
+)
+
+LOCK_FILE = "lock"
 
 
 class TaskConfig(Protocol):
@@ -72,17 +82,30 @@ def train(
     A run that is resumed after its end is measured again, and stays as it is.
 
     Raises:
-        UserError: ``out`` already holds a run that is not to be resumed, or none that is.
+        UserError: ``out`` already holds a run that is not to be resumed, or none that is, or
+            another process is at work there.
         ConfigError: ``config`` is not that of the run to be resumed.
     """
-    if resume:
-        check_resumable(task, config, out)
-    elif (out / CONFIG_FILE).exists():
-        raise UserError(
-            f"{out}: there is a run in this folder; go on with it by --resume, "
-            "or name another --out"
-        )
+    check_folder(task, config, out, resume)  # a folder that is refused is not touched
     check_installed(config.train, device)
+    with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE):
+        check_folder(task, config, out, resume)  # a run may have begun or ended since
+        for folder in (out, out / STATE_FOLDER):
+            remove_partial_files(folder)
+        return _train(task, config, prepare, data=data, out=out, device=device, resume=resume)
+
+
+def _train(
+    task: str,
+    config: TaskConfig,
+    prepare: Callable[[], Prepared],
+    *,
+    data: Path,
+    out: Path,
+    device: torch.device,
+    resume: bool,
+) -> dict[str, Any]:
+    """:func:`train`, with ``out`` fit for it and nobody else's."""
     how = _how(task, config, data, device)
     if resume:
         # The command that began the run says how to have it again, the one that resumes does not.
@@ -121,6 +144,17 @@ def train(
     return metrics
 
 
+def check_folder(task: str, config: TaskConfig, out: Path, resume: bool) -> None:
+    """Makes sure that the run may be in ``out``; the errors are those of :func:`train`."""
+    if resume:
+        check_resumable(task, config, out)
+    elif (out / CONFIG_FILE).exists():
+        raise UserError(
+            f"{out}: there is a run in this folder; go on with it by --resume, "
+            "or name another --out"
+        )
+
+
 def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
     """Makes sure that the run in ``out`` can go on with ``config``.
 
@@ -128,11 +162,17 @@ def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
     corpus and what the batches are made of may not.
 
     Raises:
-        UserError: there is no run of ``task`` in ``out``.
+        CheckpointError: there is no run of ``task`` in ``out``, or only what came of it.
         ConfigError: names the options that have changed.
     """
-    if not (out / CONFIG_FILE).is_file():
-        raise UserError(f"{out}: nothing to resume: there is no {CONFIG_FILE} in it")
+    check_begun(out)
+    state = out / STATE_FOLDER / STATE_FILE
+    if not state.is_file() and "trained" in read_metrics(out):
+        # It would begin anew, and put its first epoch's weights in the place of these.
+        raise CheckpointError(
+            f"{out}: nothing to go on from: the run has ended, and there is no {state}; "
+            "name another --out"
+        )
     before, now = to_mapping(read_config(out, task, type(config))), to_mapping(config)
     fixed = {"model": now["model"], "data": now["data"], "train": ("seed", "batch_tokens")}
     changed = [

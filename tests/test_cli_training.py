@@ -64,7 +64,9 @@ def test_any_two_languages_by_their_extensions(tiny_corpora: Corpora, in_tmp: Pa
 
 
 def test_nothing_can_be_resumed_where_nothing_is(in_tmp: Path) -> None:
-    assert "none" in error_of(1, "train", "translation", "--resume", "--out", "none")
+    message = error_of(1, "train", "translation", "--resume", "--out", "none")
+    assert "none: nothing to resume" in message
+    assert "without --resume" in message
 
 
 def test_a_corpus_that_is_not_here_is_named_with_the_ways_to_get_it(

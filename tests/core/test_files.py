@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.files import atomic_write, new_folder, read_json, write_json, write_text
+from core.files import (
+    append,
+    atomic_write,
+    new_folder,
+    read_json,
+    remove_partial_files,
+    write_json,
+    write_text,
+)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -32,6 +40,21 @@ def test_an_error_in_the_body_leaves_the_old_file_and_nothing_else(tmp_path: Pat
         raise ZeroDivisionError
     assert target.read_text() == "old"
     assert names_in(tmp_path) == ["a.txt"]
+
+
+def test_what_a_killed_writer_left_can_be_told_and_removed(tmp_path: Path) -> None:
+    others = {".hidden.partial", ".a.txt.partial.bak", "a.partial.txt", ".0123456789ab.partial"}
+    for name in others:
+        (tmp_path / name).touch()
+    for name in ("weights.safetensors", "no_suffix", ".hidden", "x" * 90 + "." + "y" * 90):
+        with atomic_write(tmp_path / name) as temporary:
+            left = temporary.name
+        (tmp_path / name).rename(tmp_path / left)
+    (tmp_path / f".folder.{'0' * 12}.partial").mkdir()
+    assert len(names_in(tmp_path)) == len(others) + 5
+    remove_partial_files(tmp_path)
+    assert set(names_in(tmp_path)) == others | {f".folder.{'0' * 12}.partial"}
+    remove_partial_files(tmp_path / "none")
 
 
 def test_the_file_has_the_permissions_of_an_ordinary_new_file(tmp_path: Path) -> None:
@@ -102,6 +125,15 @@ def test_a_folder_below_a_file_cannot_be(tmp_path: Path) -> None:
     match = "below: cannot write"
     with pytest.raises(UserError, match=match), new_folder(tmp_path / "a_file" / "below"):
         pass
+
+
+def test_appending_makes_the_file_and_its_folder(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "log"
+    append(target, b"one\n")
+    append(target, b"two\n")
+    assert target.read_bytes() == b"one\ntwo\n"
+    with pytest.raises(UserError, match="new: cannot write: Is a directory"):
+        append(tmp_path / "new", b"x")
 
 
 def test_json_comes_back_with_its_characters_readable(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from core import compilation, tensorboard
 from core.checkpoint import load_tensors
 from core.config import TransformerConfig
 from core.errors import CheckpointError, ConfigError, UserError
+from core.lock import only_writer
 from tasks import folders, runs
 from tasks.couplet.config import CoupletConfig
 from tasks.couplet.config import tiny as tiny_couplet
@@ -170,9 +173,62 @@ def test_what_is_asked_for_and_is_not_here_is_refused_at_once(
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"run: nothing to resume: there is no config\.json"):
+    message = r"run: nothing to resume: there is no config\.json in it; begin .* without --resume"
+    with pytest.raises(UserError, match=message):
         train(tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_the_state_of_its_run_is_not_trained_over(tmp_path: Path) -> None:
+    """A finished run whose ``training/`` is gone began anew on --resume, and its first epoch took
+    the place of the model."""
+    train(tmp_path)
+    shutil.rmtree(tmp_path / "training")
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match=r"the run has ended, and there is no .*state"):
+        train(tmp_path, resume=True)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_that_another_run_writes_in_is_left_alone(tmp_path: Path, resume: bool) -> None:
+    """Also by one that was let through because the other had not yet written anything."""
+    if resume:
+        train(tmp_path)
+    calls: list[str] = []
+    with only_writer(tmp_path, lock=tmp_path / "training" / runs.LOCK_FILE):
+        before = contents(tmp_path)
+        with pytest.raises(UserError, match=rf"another run is writing.*process {os.getpid()} on"):
+            train(tmp_path, resume=resume, prepare=lambda: prepare(calls))
+        assert contents(tmp_path) == before
+    assert calls == []
+    train(tmp_path, resume=resume)
+
+
+def test_a_run_that_begins_while_the_folder_is_checked_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other began and ended after the first check and before the lock."""
+
+    def begin_and_end(*arguments: object) -> None:
+        monkeypatch.undo()
+        train(tmp_path)
+
+    monkeypatch.setattr(runs, "check_installed", begin_and_end)
+    with pytest.raises(UserError, match="go on with it by --resume, or name another --out"):
+        train(tmp_path)
+
+
+def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
+    left = [
+        tmp_path / folder / f".{name}.0123456789ab.partial.safetensors"
+        for folder, name in (("", "model"), ("training", "state"))
+    ]
+    left[1].parent.mkdir()
+    for path in left:
+        path.touch()
+    train(tmp_path)
+    assert not any(path.exists() for path in left)
 
 
 def test_another_tasks_run_cannot_be_resumed(tmp_path: Path) -> None:
