@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from tqdm import tqdm
@@ -12,9 +13,13 @@ LOG_INTERVAL_SECONDS = 30.0
 
 
 def say(line: str) -> None:
-    """One line for the person watching, on stderr, above any progress bar."""
-    tqdm.write(line, file=sys.stderr)
-    sys.stderr.flush()
+    """One line for the person watching, on stderr, above any progress bar.
+
+    Work goes on where nobody can be told: the log may be on a full disk, or its reader gone.
+    """
+    with suppress(OSError):
+        tqdm.write(line, file=sys.stderr)
+        sys.stderr.flush()
 
 
 class Progress:

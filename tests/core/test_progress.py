@@ -2,6 +2,8 @@
 
 import io
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
     return clock
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_log_that_cannot_be_written_does_not_end_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A training run died of the line about its epoch, when the disk of its log was full."""
+    with Path("/dev/full").open("w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        say("nobody reads this")
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
 
 
 class Terminal(io.StringIO):

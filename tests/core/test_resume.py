@@ -5,6 +5,7 @@ A run here has three epochs of eight steps, and saves its state at every third s
 
 import os
 import random
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ from torch import Tensor
 from core import history as history_module
 from core import run as run_module
 from core.checkpoint import load_tensors, save_tensors
-from core.errors import CheckpointError, ConfigError, Interrupted
+from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.sequence_to_sequence import SequenceToSequence
 from core.training import STATE_FILE, STATE_FOLDER
 
@@ -184,6 +185,26 @@ def test_after_a_crash_inside_the_end_of_an_epoch(
         with pytest.raises(Crash):
             run_fit(model, tmp_path, validate=validate_and_arm)
     assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("at", "file"), [(3, "training/state"), (7, "model"), (9, "training/state"), (22, "model")]
+)
+def test_after_the_disk_was_full(
+    tmp_path: Path, at: int, file: str, uninterrupted: dict[str, Any]
+) -> None:
+    """No file may grow beyond ten bytes from that step on. The file that could not be written is
+    named, and what was there is there: the run goes on from it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fill = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(UserError, match=rf"{file}\.safetensors: cannot write: "):
+            run_fit(tiny_model(), tmp_path, data=Disturbed(at, fill))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.rglob("*.partial*"))
+    if at > 3:
+        assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
 
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
