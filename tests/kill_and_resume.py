@@ -1,0 +1,224 @@
+"""Kills training runs without warning, and checks that they end as if nothing had happened.
+
+    python tests/kill_and_resume.py --kills 20 --seed 1
+
+Each run is the program's own ``train``, in a process of its own that gets SIGKILL: every third time
+in the middle of a save, every third at any moment from its start on, every third a little after a
+save. It is taken up with ``--resume`` in a new process, or begun again where it had not begun, until
+it ends. Then every tensor it leaves, the curve and the measurements are compared with those of a run
+that nobody disturbed, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from tiny_corpora import WRITERS
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT = 600.0
+
+# Everything that a state has to hold: dropout, moments, averages, accumulated batches, the curve.
+SETTINGS = {
+    "train.epochs": 4,
+    "train.batch_tokens": 100,
+    "train.save_every": 3,
+    "train.log_every": 2,
+    "train.accumulate": 2,
+    "train.r_drop": 1.0,
+    "train.ema": 0.9,
+    "train.average": 2,
+    "model.dropout": 0.3,
+}
+OWN_SETTINGS: dict[str, dict[str, object]] = {
+    "couplet": {},
+    "translation": {"data.vocab_size": 100, "data.bpe_dropout": 0.1},
+    "classification": {"data.vocab_size": 100, "data.token_dropout": 0.2},
+}
+
+# The program as it is, but that every write takes its time before it is safe on the disk: long
+# enough to be killed in the middle.
+SLOW_SAVES = """
+import os, sys, time
+import cli
+fsync = os.fsync
+def slow_fsync(handle):
+    time.sleep(0.04)
+    fsync(handle)
+os.fsync = slow_fsync
+cli.main(sys.argv[1:])
+"""
+
+
+class Victim:
+    """A training run in ``out`` that is killed and taken up again."""
+
+    def __init__(
+        self, task: str, data: Path, out: Path, *, chance: random.Random, seconds: float
+    ) -> None:
+        self.out = out
+        self._chance = chance
+        self._seconds = seconds
+        self._begin = train_command(task, data, out)
+        self._resume = [*self._begin[:6], "--resume"]
+
+    def live(self, kind: str | None) -> str:
+        """Runs until the kill of that kind, or to the end; what became of it."""
+        command = self._resume if (self.out / "config.json").is_file() else self._begin
+        process = subprocess.Popen(
+            [sys.executable, "-c", SLOW_SAVES, *command],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            if kind is not None:
+                self._wait_for_moment(kind, process)
+                process.kill()
+            _, errors = process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+        if process.returncode == 0:
+            return "ended"
+        assert process.returncode == -9, errors.decode()
+        if unfinished(self.out):
+            return "inside a save"
+        has_state = (self.out / "training/state.safetensors").exists()
+        return "between saves" if has_state else "before the first save"
+
+    def _wait_for_moment(self, kind: str, process: subprocess.Popen[bytes]) -> None:
+        if kind == "any":
+            deadline = time.monotonic() + self._chance.uniform(0.0, self._seconds)
+            while time.monotonic() < deadline and process.poll() is None:
+                time.sleep(0.005)
+            return
+        seen: set[Path] = set()
+        wanted = self._chance.randint(1, 12)
+        before = unfinished(self.out)
+        while len(seen) < wanted and process.poll() is None:
+            seen |= unfinished(self.out) - before
+            time.sleep(0.001)
+        if kind == "later":
+            time.sleep(self._chance.uniform(0.0, 0.05 * self._seconds))
+
+
+def unfinished(folder: Path) -> set[Path]:
+    """The files in ``folder`` that are being written."""
+    return set(folder.rglob(".*.partial*"))
+
+
+def train_command(task: str, data: Path, out: Path) -> list[str]:
+    """The arguments of ``cli.py``."""
+    settings = SETTINGS | OWN_SETTINGS[task]
+    return [
+        *("train", task, "--data", str(data), "--out", str(out), "--preset", "tiny"),
+        *(f"--set={name}={value}" for name, value in settings.items()),
+    ]
+
+
+def what_is_left(folder: Path) -> dict[str, Any]:
+    """All that a run has come to, but for times and the command."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_dir() or name == "training/lock":
+            continue
+        if path.suffix == ".safetensors":
+            tensors = load_file(path)
+            if "numbers" in tensors:
+                numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
+                found[f"{name}: numbers"] = without_times(numbers)
+            found.update((f"{name}: {key}", tensor) for key, tensor in tensors.items())
+        elif path.suffix == ".csv":
+            with path.open(newline="") as file:
+                found[name] = without_times(list(csv.DictReader(file)))
+        elif path.suffix == ".json":
+            found[name] = without_times(json.loads(path.read_text()))
+        else:
+            found[name] = path.read_bytes()
+    return found
+
+
+def without_times(value: Any) -> Any:
+    """``value`` without what no two runs share."""
+    unlike = ("seconds", "tokens_per_second", "training_seconds", "trained", "command", "logged")
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if k not in unlike}
+    return [without_times(item) for item in value] if isinstance(value, list) else value
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The names of what is not equal in both."""
+
+    def is_same(name: str) -> bool:
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            return a.dtype == b.dtype and torch.equal(a, b)
+        return type(a) is type(b) and bool(a == b)
+
+    return [name for name in sorted(one.keys() | other.keys()) if not is_same(name)]
+
+
+def kill_and_resume(task: str, kills: int, seed: int, folder: Path) -> Counter[str]:
+    """Kills runs so many times; where it struck, and how many runs ended.
+
+    Raises:
+        AssertionError: a run ended otherwise than the undisturbed one; names what differs.
+    """
+    chance = random.Random(seed)
+    data = WRITERS[task](folder / "data")
+    straight = folder / "straight"
+    started = time.monotonic()
+    subprocess.run(
+        [sys.executable, "cli.py", *train_command(task, data, straight)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=TIMEOUT,
+    )
+    seconds = time.monotonic() - started
+    expected = what_is_left(straight)
+    struck: Counter[str] = Counter()
+    kinds = [("inside", "any", "later")[i % 3] for i in range(kills)]
+    while kinds:
+        out = folder / f"killed-{struck['ended']}"
+        victim = Victim(task, data, out, chance=chance, seconds=seconds)
+        while (where := victim.live(kinds[0] if kinds else None)) != "ended":
+            kinds.pop(0)
+            struck[where] += 1
+            print(f"killed {where} ({kills - len(kinds)} of {kills})", file=sys.stderr)
+        struck[where] += 1
+        wrong = differences(expected, what_is_left(victim.out))
+        assert not wrong, f"{victim.out} differs from {straight}: {', '.join(wrong)}"
+    return struck
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs it and prints where it has struck."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--task", choices=sorted(OWN_SETTINGS), default="couplet")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        struck = kill_and_resume(options.task, options.kills, options.seed, Path(folder))
+    ended = struck.pop("ended")
+    places = ", ".join(f"{count} {where}" for where, count in sorted(struck.items()))
+    print(f"{options.kills} kills ({places}): {ended} runs, each to the bit as if undisturbed")
+
+
+if __name__ == "__main__":
+    main()
