@@ -2,11 +2,11 @@
 
     python tests/kill_and_resume.py --kills 20 --seed 1
 
-Each run is the program's own ``train``, in a process of its own that gets SIGKILL: every third time
-in the middle of a save, every third at any moment from its start on, every third a little after a
-save. It is taken up with ``--resume`` in a new process, or begun again where it had not begun, until
-it ends. Then every tensor it leaves, the curve and the measurements are compared with those of a run
-that nobody disturbed, to the bit.
+Each run is the program's own ``train``, in a process of its own that gets SIGKILL: every third
+time in the middle of a save, every third at any moment from its start on, every third a little
+after a save. It is taken up with ``--resume`` in a new process, or begun again where it had not
+begun, until it ends. Then every tensor it leaves, the curve and the measurements are compared with
+those of a run that nobody disturbed, to the bit.
 """
 
 from __future__ import annotations
