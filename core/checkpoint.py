@@ -76,10 +76,8 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in model.named_parameters()} | buffers
 
 
-def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Copies ``tensors``, which came from ``source``, over the weights of ``model``, name by name.
-
-    They are converted to the model's precision. All of them are copied or none.
+def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Makes sure that ``tensors``, which came from ``source``, are weights for ``model``.
 
     Raises:
         CheckpointError: not the weights of this architecture; names what differs.
@@ -98,8 +96,19 @@ def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> 
                 f"{source}: {name} has shape {list(tensors[name].shape)}, "
                 f"the configuration asks for {list(weight.shape)}"
             )
+
+
+def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Copies ``tensors``, which came from ``source``, over the weights of ``model``, name by name.
+
+    They are converted to the model's precision. All of them are copied or none.
+
+    Raises:
+        CheckpointError: not the weights of this architecture; names what differs.
+    """
+    check_fits(model, tensors, source)
     with torch.no_grad():
-        for name, weight in wanted.items():
+        for name, weight in model_tensors(model).items():
             weight.copy_(tensors[name])
 
 

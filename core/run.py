@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from .checkpoint import (
     WEIGHTS_FILE,
     average_weights,
+    check_fits,
     copy_into,
     load_tensors,
     load_weights,
@@ -229,8 +229,9 @@ class Run:
         if not path.is_file():
             raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
         tensors = load_tensors(path)
-        numbers = _numbers_of(path, tensors)
-        self._check_settings(path, numbers["train"])
+        state, settings = _numbers_of(path, tensors)
+        check_fits(self.model, _below("model", tensors), path)
+        self._check_settings(path, settings)
         copy_into(self.model, _below("model", tensors), path)
         for name, parameter in self.model.named_parameters():
             slots = _below(f"optimizer.{name}", tensors)
@@ -247,7 +248,7 @@ class Run:
         torch.set_rng_state(tensors["random.cpu"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        self.state = TrainingState.from_mapping(numbers["state"])
+        self.state = state
 
     def _count_tokens(self, batch: Batch) -> None:
         for ids in batch:
@@ -340,8 +341,8 @@ def kept_epochs(folder: Path) -> list[int]:
         CheckpointError: there is no training state, or it is damaged.
     """
     path = folder / STATE_FOLDER / STATE_FILE
-    numbers = _numbers_of(path, load_tensors(path))
-    return [epoch for _, epoch in numbers["state"]["candidates"]]
+    state, _ = _numbers_of(path, load_tensors(path))
+    return [epoch for _, epoch in state.candidates]
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:
@@ -355,12 +356,21 @@ def _falls(metric: str) -> bool:
     return metric.endswith(("loss", "perplexity"))
 
 
-def _numbers_of(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What is no tensor in the training state at ``path``, whose ``tensors`` these are."""
-    if "numbers" not in tensors:
-        raise CheckpointError(f"{path}: not a training state")
-    numbers: dict[str, Any] = json.loads(tensors["numbers"].numpy().tobytes())
-    return numbers
+def _numbers_of(
+    path: Path, tensors: Mapping[str, Tensor]
+) -> tuple[TrainingState, dict[str, object]]:
+    """The state at ``path``, whose ``tensors`` these are, and the settings it was made with.
+
+    Raises:
+        CheckpointError: it is no training state, or of a program that writes other ones.
+    """
+    try:
+        numbers = json.loads(tensors["numbers"].numpy().tobytes())
+        return TrainingState.from_mapping(numbers["state"]), numbers["train"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: not a training state, or that of another version of this program"
+        ) from error
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

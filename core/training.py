@@ -68,6 +68,7 @@ def fit(
     folder: Path,
     device: torch.device,
     resume: bool = False,
+    on_begin: Callable[[], None] = lambda: None,
 ) -> TrainingState:
     """Trains ``model`` in place and leaves its best weights in ``folder`` and in ``model``.
 
@@ -79,6 +80,7 @@ def fit(
         folder: gets ``model.safetensors`` (the best), the curve (:mod:`core.history`) and, in
             ``training/``, what is needed to go on.
         resume: go on from the state in ``folder``.
+        on_begin: called once it is sure that the run can begin or go on, before its first step.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came; everything up to this step is saved.
@@ -89,6 +91,7 @@ def fit(
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
     run.begin(resume=resume)
+    on_begin()
     with _stop_requests() as is_stop_requested:
         while not run.is_over():
             with layers.in_use() if layers is not None else nullcontext():

@@ -112,10 +112,13 @@ def _train(
         how["command"] = read_metrics(out).get("command", how["command"])
     torch.manual_seed(config.train.seed)
     prepared = prepare()
-    write_config(out, task, config)
-    write_json(out / METRICS_FILE, how)
     parameters = sum(p.numel() for p in prepared.model.parameters())
     say(f"{task}: {parameters:,} parameters on {device}, seed {config.train.seed}, into {out}")
+
+    def write_story() -> None:
+        write_config(out, task, config)
+        write_json(out / METRICS_FILE, how)
+
     state = fit(
         prepared.model,
         data=prepared.data,
@@ -126,6 +129,7 @@ def _train(
         folder=out,
         device=device,
         resume=resume and (out / STATE_FOLDER / STATE_FILE).is_file(),
+        on_begin=write_story,
     )
     metrics = {
         **how,

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import error_of, lines_of, run
+from tiny_corpora import write_couplet
 
 from data.corpora import DATA_FOLDER_VARIABLE
 from tasks import folders, registry
@@ -67,6 +69,52 @@ def test_nothing_can_be_resumed_where_nothing_is(in_tmp: Path) -> None:
     message = error_of(1, "train", "translation", "--resume", "--out", "none")
     assert "none: nothing to resume" in message
     assert "without --resume" in message
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut_off, flip_a_bit])
+@pytest.mark.parametrize("name", ["training/state.safetensors", "model.safetensors"])
+def test_a_damaged_checkpoint_is_refused_by_name(
+    name: str, damage: Callable[[Path], None], tiny_models: Models, in_tmp: Path
+) -> None:
+    shutil.copytree(tiny_models("couplet"), "run")
+    damage(Path("run") / name)
+    corpus = write_couplet(Path("corpus"))
+    before = {path: path.read_bytes() for path in Path("run").glob("*.*")}
+    message = error_of(
+        1, "train", "couplet", "--resume", "--out", "run", "--data", corpus, "--device", "cpu"
+    )
+    assert f"run/{name}: damaged" in message
+    if name == "model.safetensors":
+        assert f"run/{name}: damaged" in error_of(1, "couplet", "--model", "run", "春")
+        before.pop(Path("run/metrics.json"))  # begun anew, and not measured
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_tmp: Path) -> None:
+    """The whole folder, and its weights or its state in the folder of another."""
+    shutil.copytree(tiny_models("couplet"), "run")
+    other = tiny_models("classification")
+    message = error_of(1, "train", "couplet", "--resume", "--out", other)
+    assert f"{other}: a model for classification, not for couplet" in message
+    assert "not for translation" in error_of(1, "translate", "--model", "run", "Hund")
+    corpus = write_couplet(Path("corpus"))
+    for name in ("model.safetensors", "training/state.safetensors"):
+        shutil.copy(other / name, Path("run") / name)
+    resumed = ("train", "couplet", "--resume", "--out", "run", "--data", corpus)
+    assert "run/training/state.safetensors: not the weights of" in error_of(1, *resumed)
+    assert "run/model.safetensors: not the weights of" in error_of(
+        1, "couplet", "--model", "run", "春"
+    )
 
 
 def test_a_corpus_that_is_not_here_is_named_with_the_ways_to_get_it(

@@ -3,6 +3,7 @@
 A run here has three epochs of eight steps, and saves its state at every third step and every epoch.
 """
 
+import json
 import os
 import random
 import resource
@@ -276,6 +277,37 @@ def test_the_weights_alone_are_no_state(stopped: Path) -> None:
     save_tensors(stopped, {"weight": torch.ones(3)})
     with pytest.raises(CheckpointError, match=r"state.safetensors: not a training state"):
         run_fit(tiny_model(), stopped.parents[1], resume=True)
+
+
+def without(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda numbers: numbers.pop(name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        without("state"),
+        without("train"),
+        lambda numbers: numbers["state"].update(momentum=1.0),
+        lambda numbers: numbers["state"].update(candidates=[1]),
+        lambda numbers: numbers["state"].update(course={"losses": {}}),
+        lambda numbers: numbers.update(state=[]),
+    ],
+)
+def test_numbers_of_another_version_are_refused(
+    stopped: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """With a sound checksum: whoever wrote them had others. They used to end in a traceback."""
+    tensors = load_tensors(stopped)
+    numbers = json.loads(tensors["numbers"].numpy().tobytes())
+    change(numbers)
+    content = bytearray(json.dumps(numbers).encode())
+    save_tensors(stopped, {**tensors, "numbers": torch.frombuffer(content, dtype=torch.uint8)})
+    model = tiny_model()
+    before = weights_of(model)
+    with pytest.raises(CheckpointError, match=r"state.safetensors: .* another version"):
+        run_fit(model, stopped.parents[1], resume=True)
+    assert same(weights_of(model), before)
 
 
 def test_another_models_state_is_refused(stopped: Path) -> None:
