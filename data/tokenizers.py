@@ -3,6 +3,7 @@ except SentencePiece, which needs its model file."""
 
 import difflib
 import io
+import random
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from core.errors import CheckpointError, ConfigError
 from core.files import atomic_write, reason_of
+from data.bpe_dropout import merge_characters
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 
 if TYPE_CHECKING:
     import jieba
 
 _WORD_START = "\u2581"  # how SentencePiece writes the space before a word
+_CHANCE = random.Random()  # BPE-dropout's
 
 _BASIC_ENGLISH = [
     (re.compile(pattern), replacement)
@@ -148,13 +151,10 @@ class SentencePieceBPE:
         sentence is cut another way each time (BPE-dropout, Provilkov et al. 2020; for training
         only). `seed_dropout` makes it repeatable.
         """
-        pieces: list[str]
         if dropout:
-            pieces = self._processor.encode(
-                text, out_type=str, enable_sampling=True, alpha=dropout, nbest_size=-1
-            )
-        else:
-            pieces = self._processor.encode(text, out_type=str)
+            normalised = self._processor.normalize(text)
+            return merge_characters(normalised, self._scores, dropout, _CHANCE)
+        pieces: list[str] = self._processor.encode(text, out_type=str)
         return pieces
 
     def detokenize(self, tokens: Sequence[str]) -> str:
@@ -165,6 +165,16 @@ class SentencePieceBPE:
         """All pieces in the order of their ids."""
         processor = self._processor
         return [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
+
+    @cached_property
+    def _scores(self) -> dict[str, float]:
+        """Of the pieces that text can have: not of the special ones."""
+        processor = self._processor
+        return {
+            piece: processor.get_score(index)
+            for index, piece in enumerate(self.pieces)
+            if not (processor.is_control(index) or processor.is_unknown(index))
+        }
 
 
 _BY_NAME: dict[str, type[BasicEnglish | Whitespace | Characters | JiebaWords]] = {
@@ -244,10 +254,8 @@ def sentencepiece_vocabulary(model_file: Path) -> Vocabulary:
 
 
 def seed_dropout(seed: int) -> None:
-    """Begin BPE-dropout's random numbers anew; sentencepiece has one generator for all models."""
-    import sentencepiece
-
-    sentencepiece.set_random_generator_seed(seed % (2**32 - 1))
+    """Begin BPE-dropout's random numbers anew, for all models."""
+    _CHANCE.seed(seed % 2**64)
 
 
 def _training_failure(message: str) -> str:

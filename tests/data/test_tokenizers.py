@@ -1,5 +1,6 @@
 """Tokenisers: what each cuts where, and the way back."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import CheckpointError, ConfigError, CorpusError
+from data.bpe_dropout import merge_characters
 from data.readers import read_labelled_csv
 from data.tokenizers import (
     TOKENIZER_NAMES,
@@ -25,6 +27,7 @@ from data.tokenizers import (
 )
 from data.vocabulary import SPECIALS, UNK_ID
 
+ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = [
     "Ein Hund rennt über die grüne Wiese.",
     "Zwei Hunde rennen über den Strand.",
@@ -183,6 +186,66 @@ def test_dropout_cuts_finer_and_another_way_each_time(pieces: SentencePieceBPE) 
     assert max(map(len, samples)) > len(pieces.tokenize(sentence))
     assert {pieces.detokenize(sample) for sample in samples} == {sentence}
     assert pieces.tokenize(sentence, dropout=1.0) == list("▁" + sentence.replace(" ", "▁"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@given(text=st.one_of(st.text(max_size=40), st.text("aeinru Hgd.春", max_size=60)))
+def test_without_dropout_both_ways_to_cut_are_one(model_file: Path, text: str) -> None:
+    """Ours, and SentencePiece's own, for any text: unknown characters, spaces and all."""
+    pieces = SentencePieceBPE(model_file)
+    assert pieces.tokenize(text, dropout=1e-300) == pieces.tokenize(text)
+
+
+def test_merges_are_left_out_by_hand() -> None:
+    """A chance below one half leaves a merge out. There is one for every merge that is possible
+    when its turn comes: ab before aba, bab and abab, and the left ab before the right one."""
+
+    class Chance(random.Random):
+        def __init__(self, *values: float) -> None:
+            super().__init__()
+            self._values = iter(values)
+
+        def random(self) -> float:
+            return next(self._values)
+
+    scores = {"a": -9.0, "b": -9.0, "ab": -1.0, "aba": -2.0, "abab": -3.0, "bab": -4.0}
+
+    def cut(*chances: float) -> list[str]:
+        return merge_characters("abab", scores, 0.5, Chance(*chances))
+
+    assert cut(0.9, 0.9, 0.9) == ["abab"]  # the first ab, the second, and both together
+    assert cut(0.9, 0.9, 0.1) == ["ab", "ab"]
+    assert cut(0.9, 0.1, 0.9, 0.1) == ["aba", "b"]  # not the second ab; aba; not abab
+    assert cut(0.1, 0.9, 0.9, 0.1) == ["a", "bab"]
+    assert cut(0.1, 0.9, 0.9, 0.9) == ["abab"]
+    assert cut(0.1, 0.1) == ["a", "b", "a", "b"]
+    assert merge_characters("xyaxb", scores, 0.0, Chance(0.5)) == ["xy", "a", "x", "b"]
+    assert merge_characters("", scores, 0.5, Chance()) == []
+
+
+def test_each_merge_is_left_out_with_its_probability() -> None:
+    chance, scores = random.Random(1), {"a": -2.0, "b": -2.0, "ab": -1.0}
+    cuts = [merge_characters("ab", scores, 0.3, chance) for _ in range(10_000)]
+    assert cuts.count(["a", "b"]) / len(cuts) == pytest.approx(0.3, abs=0.015)
+
+
+def test_a_seed_gives_the_same_cuts_in_every_process(model_file: Path) -> None:
+    """SentencePiece's own chances differ from process to process: a resumed run with BPE-dropout
+    did not end as it would have."""
+    program = f"""if True:
+        from pathlib import Path
+        from data.tokenizers import SentencePieceBPE, seed_dropout
+        pieces = SentencePieceBPE(Path({str(model_file)!r}))
+        seed_dropout(5)
+        print([pieces.tokenize(text, dropout=0.3) for text in {SENTENCES!r}])
+    """
+    seed_dropout(5)
+    pieces = SentencePieceBPE(model_file)
+    ours = [pieces.tokenize(text, dropout=0.3) for text in SENTENCES]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{ours}\n"
 
 
 @pytest.mark.parametrize("seed", [0, 7, -1, 2**32 - 1, 2**63])
