@@ -245,11 +245,12 @@ def train(
     """Train a model on a corpus and leave a checkpoint folder.
 
     The configuration is a preset, then --config, then each --set. With --resume it is that of the
-    run that goes on.
+    run that goes on. The README names what most runs set, core/config.py everything.
 
     \b
         train translation --data corpus/ --src fr --tgt en
         train couplet --preset tiny --data corpus/ --set train.epochs=4
+        train translation --set train.r_drop=5 --set train.ema=0.999
     """
     if (src or tgt) and task != "translation":
         raise click.UsageError(f"{task} has no --src and no --tgt.")

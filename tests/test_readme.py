@@ -1,11 +1,15 @@
 """What the READMEs show is what the program prints."""
 
+import dataclasses
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import run
+
+from core.config import TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = ("README.md", "README.zh.md")
@@ -54,3 +58,15 @@ def test_every_file_that_is_linked_is_there(readme: str) -> None:
 def test_both_have_the_same_examples() -> None:
     first, second = (list(examples(readme)) for readme in READMES)
     assert first == second
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_training_option_that_is_named_exists(readme: str) -> None:
+    """In the table of options and in the prose."""
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| `[a-z_]+`", line)]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    named |= set(re.findall(r"--set train\.([a-z]\w*)=", text))
+    options = {option.name for option in dataclasses.fields(TrainConfig)}
+    assert {"optimizer", "r_drop", "ema", "epochs", "precision"} <= named
+    assert named <= options
