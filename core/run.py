@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -12,29 +12,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .checkpoint import (
-    WEIGHTS_FILE,
-    average_weights,
-    check_fits,
-    copy_into,
-    load_tensors,
-    load_weights,
-    model_tensors,
-    save_tensors,
-    save_weights,
-)
+from .checkpoint import check_fits, copy_into, load_tensors, model_tensors, save_tensors
 from .config import TrainConfig
 from .device import autocast
 from .ema import MovingAverage
 from .errors import CheckpointError, ConfigError, UserError
 from .history import History
+from .kept_weights import KeptWeights
 from .optimizer import make_optimizer
 from .progress import say
 from .sequence_to_sequence import SpecialIds
-from .training_state import Metrics, TrainingState
-
-STATE_FOLDER = "training"
-STATE_FILE = "state.safetensors"
+from .training_state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState, numbers_of
 
 Batch = tuple[Tensor, ...]
 """The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
@@ -52,7 +40,7 @@ class Run:
 
     Args:
         model: on ``device`` already.
-        metric: decides which epoch is best; see :func:`is_better`.
+        metric: decides which epoch is best; see :func:`core.kept_weights.is_better`.
     """
 
     def __init__(
@@ -70,6 +58,7 @@ class Run:
         self.metric = metric
         self.state = TrainingState()
         self._history = History(folder, config)
+        self._kept = KeptWeights(model, config, folder, metric)
         self.is_calm = True
         """Whether the last step was like those before it; see :class:`core.divergence.Course`."""
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
@@ -146,11 +135,11 @@ class Run:
             self.model.eval()
             metrics = validate()
             self._note(metrics)
-            self._keep(metrics[self.metric])
+            self._kept.keep(self.state, metrics[self.metric])
         self._history.add_epoch(self.state.history)
         self.state.begin_epoch(self.state.epoch + 1)
         self.save()
-        self._remove_old_candidates()
+        self._kept.remove_others(self.state)
 
     def _note(self, metrics: Metrics) -> None:
         """Adds the epoch to the history."""
@@ -163,14 +152,6 @@ class Run:
             f"{row['tokens_per_second']:,.0f} tokens/s, {state.seconds:.0f} s"
         )
 
-    def _keep(self, value: float) -> None:
-        """Keeps the weights of an epoch whose metric is ``value`` if they are among the best."""
-        state = self.state
-        if is_better(self.metric, value, state.best):
-            state.best, state.best_epoch = value, state.epoch
-            self._save_model()
-        self._keep_candidate(value)
-
     def log_step(self) -> None:
         """Writes down how the last ``log_every`` steps went, if there are as many since then."""
         every = self.config.log_every
@@ -182,24 +163,9 @@ class Run:
         done, patience = self.state.epoch - 1, self.config.patience
         return done >= self.config.epochs or 0 < patience <= done - self.state.best_epoch
 
-    def keep_average(self, validate: Callable[[], Metrics]) -> None:
-        """Tries the mean of some epochs' weights, and keeps it if it beats the best epoch."""
-        state = self.state
-        epochs = sorted(epoch for _, epoch in state.candidates)
-        if self.config.average >= 2 and len(epochs) >= 2:
-            paths = [self._candidate(epoch) for epoch in epochs]
-            copy_into(self.model, average_weights(paths), self.folder)
-            self.model.eval()
-            value = validate()[self.metric]
-            say(
-                f"average of epochs {', '.join(map(str, epochs))}: {self.metric} {value:.4g} "
-                f"(best epoch: {state.best:.4g})"
-            )
-            if is_better(self.metric, value, state.best):
-                self._save_model()
-                state.averaged = epochs
-                return
-        self._put_back_best()
+    def finish(self, validate: Callable[[], Metrics]) -> None:
+        """Leaves the best weights in the folder: an epoch's, or the mean of several epochs'."""
+        self._kept.finish(self.state, validate)
 
     def save(self) -> None:
         """Writes everything that decides how the run goes on, atomically."""
@@ -229,7 +195,7 @@ class Run:
         if not path.is_file():
             raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
         tensors = load_tensors(path)
-        state, settings = _numbers_of(path, tensors)
+        state, settings = numbers_of(path, tensors)
         check_fits(self.model, _below("model", tensors), path)
         self._check_settings(path, settings)
         copy_into(self.model, _below("model", tensors), path)
@@ -281,96 +247,6 @@ class Run:
                     f"{path}: the run to resume has train.{name}={old}, which cannot become {new} "
                     f"on the way; resume it with --set train.{name}={old}"
                 )
-
-    def _candidate(self, epoch: int) -> Path:
-        return epoch_file(self.folder, epoch)
-
-    def _keep_candidate(self, value: float) -> None:
-        """Keeps the weights if the epoch is the best, or one that may be averaged at the end."""
-        state, config = self.state, self.config
-        if config.average < 2 or math.isnan(value):
-            return
-        state.candidates.append((value, state.epoch))
-        if config.average_of == "last":
-            state.candidates.sort(key=lambda c: c[1], reverse=True)
-        else:
-            state.candidates.sort(key=lambda c: c[0], reverse=not _falls(self.metric))
-        del state.candidates[config.average :]
-        if state.epoch in self._kept_epochs():
-            save_weights(self._candidate(state.epoch), self.model)
-
-    def _kept_epochs(self) -> set[int]:
-        return {self.state.best_epoch, *(epoch for _, epoch in self.state.candidates)}
-
-    def _remove_old_candidates(self) -> None:
-        """After the state that no longer names them is safe on disk, not before."""
-        kept = set(map(self._candidate, self._kept_epochs()))
-        for path in (self.folder / STATE_FOLDER).glob("epoch-*.safetensors"):
-            if path not in kept:
-                path.unlink()
-
-    def _put_back_best(self) -> None:
-        """Before the run was prolonged, it may have kept an average in the best epoch's place."""
-        best = self._candidate(self.state.best_epoch)
-        if not best.is_file():
-            return
-        load_weights(best, self.model)
-        kept = load_tensors(self.folder / WEIGHTS_FILE)
-        weights = model_tensors(self.model).items()
-        if not all(torch.equal(kept[name], w.to(kept[name])) for name, w in weights):
-            self._save_model()
-
-    def _save_model(self) -> None:
-        save_weights(self.folder / WEIGHTS_FILE, self.model, dtype=disk_dtype(self.config))
-
-
-def disk_dtype(config: TrainConfig) -> torch.dtype | None:
-    """The type of a finished model's weights on disk; None: the one they have."""
-    return torch.float16 if config.weights_on_disk == "fp16" else None
-
-
-def epoch_file(folder: Path, epoch: int) -> Path:
-    """Where the run in ``folder`` keeps the weights of ``epoch``, if they are among its best."""
-    return folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
-
-
-def kept_epochs(folder: Path) -> list[int]:
-    """The epochs whose weights the run in ``folder`` has kept (``train.average``), the best first.
-
-    Raises:
-        CheckpointError: there is no training state, or it is damaged.
-    """
-    path = folder / STATE_FOLDER / STATE_FILE
-    state, _ = _numbers_of(path, load_tensors(path))
-    return [epoch for _, epoch in state.candidates]
-
-
-def is_better(metric: str, new: float, old: float | None) -> bool:
-    """Whether ``new`` beats ``old``: losses and perplexities fall, everything else rises."""
-    if old is None:
-        return not math.isnan(new)
-    return new < old if _falls(metric) else new > old
-
-
-def _falls(metric: str) -> bool:
-    return metric.endswith(("loss", "perplexity"))
-
-
-def _numbers_of(
-    path: Path, tensors: Mapping[str, Tensor]
-) -> tuple[TrainingState, dict[str, object]]:
-    """The state at ``path``, whose ``tensors`` these are, and the settings it was made with.
-
-    Raises:
-        CheckpointError: it is no training state, or of a program that writes other ones.
-    """
-    try:
-        numbers = json.loads(tensors["numbers"].numpy().tobytes())
-        return TrainingState.from_mapping(numbers["state"]), numbers["train"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: not a training state, or that of another version of this program"
-        ) from error
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -25,9 +25,10 @@ from .compilation import CompiledLayers, check_compiler
 from .config import TrainConfig
 from .errors import Interrupted, UserError
 from .history import HISTORY_FILE
+from .kept_weights import is_better
 from .progress import Progress, say
-from .run import STATE_FILE, STATE_FOLDER, Batch, LossFunction, Run, is_better
-from .training_state import Metrics, TrainingState
+from .run import Batch, LossFunction, Run
+from .training_state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 
 __all__ = [
     "HISTORY_FILE",
@@ -76,7 +77,7 @@ def fit(
         model: on ``device`` already. Its ``config.d_model`` is what the paper's schedule goes by.
         loss: computes with ``model`` in training mode, under the run's precision.
         validate: the metrics of ``model`` as it is, in evaluation mode; ``metric`` among them.
-        metric: decides which epoch is best; see :func:`core.run.is_better`.
+        metric: decides which epoch is best; see :func:`core.kept_weights.is_better`.
         folder: gets ``model.safetensors`` (the best), the curve (:mod:`core.history`) and, in
             ``training/``, what is needed to go on.
         resume: go on from the state in ``folder``.
@@ -101,7 +102,7 @@ def fit(
                 raise _interrupted(run)
     if run.state.best is None:
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
-    run.keep_average(validate)
+    run.finish(validate)
     load_weights(folder / WEIGHTS_FILE, model)
     model.eval()
     return run.state

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from .divergence import Course, Level
+from .errors import CheckpointError
+
+STATE_FILE = "state.safetensors"
+STATE_FOLDER = "training"
+"""In a run's folder: what is needed to go on, and nobody needs to predict."""
 
 Metrics = dict[str, float]
 
@@ -120,3 +130,20 @@ class TrainingState:
             "learning_rate": self.learning_rate,
             **means,
         }
+
+
+def numbers_of(
+    path: Path, tensors: Mapping[str, Tensor]
+) -> tuple[TrainingState, dict[str, object]]:
+    """The state at ``path``, whose ``tensors`` these are, and the settings it was made with.
+
+    Raises:
+        CheckpointError: it is no training state, or of a program that writes other ones.
+    """
+    try:
+        numbers = json.loads(tensors["numbers"].numpy().tobytes())
+        return TrainingState.from_mapping(numbers["state"]), numbers["train"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: not a training state, or that of another version of this program"
+        ) from error

@@ -16,7 +16,8 @@ from core.checkpoint import WEIGHTS_FILE, average_weights, copy_into, save_weigh
 from core.config import to_mapping
 from core.errors import CheckpointError, ConfigError, UserError
 from core.files import new_folder, write_json
-from core.run import STATE_FOLDER, disk_dtype, epoch_file, kept_epochs
+from core.kept_weights import disk_dtype, epoch_file, kept_epochs
+from core.training_state import STATE_FOLDER
 from tasks import registry
 from tasks.folders import METRICS_FILE, describe, read_config, text_files, write_config
 from tasks.runs import command_line, commit_of
@@ -85,7 +86,8 @@ def best_epochs(run: Path, count: int) -> list[Path]:
 def last_epochs(run: Path, count: int) -> list[Path]:
     """The weights of the last ``count`` of the epochs that the run in the folder ``run`` has kept.
 
-    A run keeps its best epochs; between the last of them there may have been others.
+    A run keeps its best epochs, unless ``train.average_of`` says otherwise; between the last of
+    them there may have been others.
 
     Raises:
         CheckpointError: there is no run, it is damaged, or it has kept fewer epochs.
@@ -101,7 +103,7 @@ def _kept(run: Path, count: int) -> list[int]:
         names = ", ".join(map(str, sorted(epochs)))
         raise CheckpointError(
             f"{run}: the run has kept the weights of {len(epochs)} epochs"
-            f"{f' ({names})' if names else ''}, not of {count}: a run keeps its best "
+            f"{f' ({names})' if names else ''}, not of {count}: a run keeps "
             "train.average epochs"
         )
     return epochs

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core.errors import CheckpointError, ConfigError, UserError
 from core.files import atomic_write, reason_of
+from core.history import HISTORY_FILE
 from core.progress import say
-from core.run import HISTORY_FILE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,6 +29,7 @@ from tiny_runs import (
 from torch import Tensor
 
 from core import history as history_module
+from core import kept_weights
 from core import run as run_module
 from core.checkpoint import load_tensors, save_tensors
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
@@ -176,7 +177,7 @@ def test_after_a_crash_inside_the_end_of_an_epoch(
             epoch += 1
             if epoch == 2:
                 for module, name in (
-                    (run_module, "save_weights"),
+                    (kept_weights, "save_weights"),
                     (history_module, "write_text"),
                     (run_module, "save_tensors"),
                 ):

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from command_line import error_of, lines_of, run
 
 from core.checkpoint import load_tensors, save_tensors
 from core.errors import CheckpointError
-from core.run import epoch_file, kept_epochs
+from core.kept_weights import epoch_file, kept_epochs
+from core.training_state import STATE_FILE, STATE_FOLDER, TrainingState
 from tasks import registry
 from tasks.averaging import average, best_epochs, last_epochs
 from tasks.folders import headline
@@ -134,6 +136,19 @@ def test_the_best_epochs_are_those_of_the_best_metric(kept_run: Path) -> None:
     accuracy = {row["epoch"]: row["val_accuracy"] for row in metrics["history"]}
     best = sorted(accuracy, key=lambda epoch: -accuracy[epoch])[:2]  # the earlier of equals
     assert best_epochs(kept_run, 2) == [epoch_file(kept_run, epoch) for epoch in sorted(best)]
+
+
+@pytest.mark.parametrize(("name", "order"), [("val_loss", [2, 3, 4]), ("val_bleu", [2, 4, 3])])
+def test_the_best_of_the_last_epochs_come_first(
+    name: str, order: list[int], tmp_path: Path
+) -> None:
+    """A run with ``average_of=last`` keeps them as they come, and the best epoch beside them."""
+    best = {"val_loss": 1.0, "val_bleu": 9.0}[name]
+    state = TrainingState(best=best, best_epoch=2, candidates=[(5.0, 4), (3.0, 3)])
+    content = bytearray(json.dumps({"state": asdict(state), "train": {}}).encode())
+    numbers = torch.frombuffer(content, dtype=torch.uint8)
+    save_tensors(tmp_path / STATE_FOLDER / STATE_FILE, {"numbers": numbers})
+    assert kept_epochs(tmp_path) == order
 
 
 def test_the_last_epochs_are_the_last_of_those_kept(kept_run: Path) -> None:
