@@ -15,8 +15,9 @@ from core.errors import UserError
 # What a full or failing disk says in the middle of a write, when no file name comes with the error.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 
-# What files are called until they are whole; see `_name_beside`.
-_PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?")
+# What files are called until they are whole: by `_name_beside`, and by safetensors, which
+# writes into a file of its own first.
+_PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?|\.tmp[0-9A-Za-z]{6}")
 
 
 def reason_of(error: OSError) -> str:
@@ -84,7 +85,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 def remove_partial_files(folder: str | Path) -> None:
     """Remove what writers that were killed have left in `folder`; nobody may be writing there."""
-    for path in Path(folder).glob(".*.partial*"):
+    for path in Path(folder).glob(".*"):
         if _PARTIAL.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 

@@ -4,6 +4,8 @@ import json
 import pickle
 import resource
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,10 @@ from core.checkpoint import (
 )
 from core.config import TransformerConfig
 from core.errors import CheckpointError, UserError
+from core.files import remove_partial_files
 from core.sequence_to_sequence import SequenceToSequence
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def some_tensors() -> dict[str, Tensor]:
@@ -160,6 +165,29 @@ def test_a_save_that_is_interrupted_leaves_what_was_there(
     with pytest.raises(KeyboardInterrupt):
         save_tensors(path, {"new": torch.ones(3)})
     assert load_tensors(path).keys() == {"old"}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_killed_save_leaves_can_be_told_and_removed(path: Path) -> None:
+    """Every file that there is in the middle of a save: ours, and one that safetensors makes."""
+    save_tensors(path, {"old": torch.ones(3)})
+    program = """if True:
+        import sys
+        from pathlib import Path
+        import torch
+        from core.checkpoint import save_tensors
+        save_tensors(Path(sys.argv[1]), {"new": torch.ones(3_000_000)})
+    """
+    started: set[str] = set()
+    with subprocess.Popen([sys.executable, "-c", program, str(path)], cwd=ROOT) as process:
+        while process.poll() is None:
+            started |= {other.name for other in path.parent.iterdir()} - {path.name}
+    assert process.returncode == 0
+    assert list(path.parent.iterdir()) == [path]
+    assert started
+    for name in started:
+        (path.parent / name).touch()
+    remove_partial_files(path.parent)
     assert list(path.parent.iterdir()) == [path]
 
 

@@ -44,6 +44,7 @@ def test_an_error_in_the_body_leaves_the_old_file_and_nothing_else(tmp_path: Pat
 
 def test_what_a_killed_writer_left_can_be_told_and_removed(tmp_path: Path) -> None:
     others = {".hidden.partial", ".a.txt.partial.bak", "a.partial.txt", ".0123456789ab.partial"}
+    others |= {".tmp", ".tmpx.txt", "tmpAbc123", ".tmpAbc1234"}
     for name in others:
         (tmp_path / name).touch()
     for name in ("weights.safetensors", "no_suffix", ".hidden", "x" * 90 + "." + "y" * 90):
