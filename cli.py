@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from core.config import override
+from core.distributed import world_from_environment
 from core.errors import ConfigError, UserError
 from tasks import lines, pair_lines, registry
 from tasks.console import (
@@ -40,6 +41,7 @@ from tasks.console import (
     search_given,
     search_options,
     table,
+    team_of,
     text_options,
     use_threads,
 )
@@ -245,12 +247,14 @@ def train(
     """Train a model on a corpus and leave a checkpoint folder.
 
     The configuration is a preset, then --config, then each --set. With --resume it is that of the
-    run that goes on. The README names what most runs set, core/config.py everything.
+    run that goes on. The README names what most runs set, core/config.py everything. Started by
+    torchrun, several processes train one model, each on its share of every batch.
 
     \b
         train translation --data corpus/ --src fr --tgt en
         train couplet --preset tiny --data corpus/ --set train.epochs=4
         train translation --set train.r_drop=5 --set train.ema=0.999
+        torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
     if (src or tgt) and task != "translation":
         raise click.UsageError(f"{task} has no --src and no --tgt.")
@@ -261,21 +265,29 @@ def train(
         raise click.UsageError(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."
         )
-    if resume:
-        config = saved_config(task, out, assignments)
-    else:
-        config = registry.make_config(
-            task, preset=preset or "default", config_file=config_file, assignments=assignments
-        )
-    corpus = corpus_for(task, data)
-    use_threads(threads)
-    from core.device import choose_device
-    from tasks.folders import headline
+    world = world_from_environment()
+    with team_of(world, device) as (team, device):
+        if resume:
+            config = saved_config(task, out, assignments)
+        else:
+            config = registry.make_config(
+                task, preset=preset or "default", config_file=config_file, assignments=assignments
+            )
+        corpus = corpus_for(task, data)
+        use_threads(threads)
+        from core.device import choose_device
+        from tasks.folders import headline
 
-    metrics = registry.module(task, "train").train(
-        config, data=corpus, out=out, device=choose_device(device), resume=resume
-    )
-    print_results(f"{out}: {headline(metrics)}\n")
+        metrics = registry.module(task, "train").train(
+            config,
+            data=corpus,
+            out=out,
+            device=choose_device(device),
+            resume=resume,
+            team=team,
+        )
+        if world is None or world.is_first:
+            print_results(f"{out}: {headline(metrics)}\n")
 
 
 @main.command()

@@ -4,7 +4,10 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Something the person at the command line can put right. Shown in one line, no traceback."""
+    """Something the person at the command line can put right. Shown in one line, no traceback.
+
+    Without a message it is not shown: another process of the same run says what is wrong.
+    """
 
 
 class ConfigError(UserError, ValueError):

@@ -28,9 +28,19 @@ class KeptWeights:
 
     Args:
         metric: decides which epoch is best; see :func:`is_better`.
+        is_writer: whether this process writes, or only keeps account of what another one does.
     """
 
-    def __init__(self, model: nn.Module, config: TrainConfig, folder: Path, metric: str) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainConfig,
+        folder: Path,
+        metric: str,
+        *,
+        is_writer: bool = True,
+    ) -> None:
+        self._is_writer = is_writer
         self._model = model
         self._config = config
         self._folder = folder
@@ -53,10 +63,12 @@ class KeptWeights:
             state.candidates.sort(key=lambda c: c[0], reverse=not _falls(self._metric))
         del state.candidates[self._config.average :]
         if state.epoch in _epochs_of(state):
-            save_weights(self._path(state.epoch), self._model)
+            self._save(self._path(state.epoch))
 
     def remove_others(self, state: TrainingState) -> None:
         """Removes what ``state`` no longer names, once that state is safe on disk."""
+        if not self._is_writer:
+            return
         kept = set(map(self._path, _epochs_of(state)))
         for path in (self._folder / STATE_FOLDER).glob("epoch-*.safetensors"):
             if path not in kept:
@@ -92,8 +104,11 @@ class KeptWeights:
             self._save_model()
 
     def _save_model(self) -> None:
-        path, dtype = self._folder / WEIGHTS_FILE, disk_dtype(self._config)
-        save_weights(path, self._model, dtype=dtype)
+        self._save(self._folder / WEIGHTS_FILE, dtype=disk_dtype(self._config))
+
+    def _save(self, path: Path, *, dtype: torch.dtype | None = None) -> None:
+        if self._is_writer:
+            save_weights(path, self._model, dtype=dtype)
 
     def _path(self, epoch: int) -> Path:
         return epoch_file(self._folder, epoch)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from tqdm import tqdm
 
 LOG_INTERVAL_SECONDS = 30.0
+
+_is_silent = False
 
 
 def say(line: str) -> None:
@@ -17,9 +20,22 @@ def say(line: str) -> None:
 
     Work goes on where nobody can be told: the log may be on a full disk, or its reader gone.
     """
+    if _is_silent:
+        return
     with suppress(OSError):
         tqdm.write(line, file=sys.stderr)
         sys.stderr.flush()
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing is said or shown meanwhile: another process does that for this one too."""
+    global _is_silent
+    before, _is_silent = _is_silent, True
+    try:
+        yield
+    finally:
+        _is_silent = before
 
 
 class Progress:
@@ -40,7 +56,7 @@ class Progress:
         self._started = self._logged = time.monotonic()
         self._bar = (
             tqdm(total=total, desc=label, unit=unit, initial=done, leave=False, file=sys.stderr)
-            if sys.stderr.isatty()
+            if sys.stderr.isatty() and not _is_silent
             else None
         )
 

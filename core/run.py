@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
+from itertools import chain, pairwise
 from pathlib import Path
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +20,13 @@ from .config import TrainConfig
 from .device import autocast
 from .ema import MovingAverage
 from .errors import CheckpointError, ConfigError, UserError
+from .gradient_sum import GradientSum
 from .history import History
 from .kept_weights import KeptWeights
 from .optimizer import make_optimizer
 from .progress import say
 from .sequence_to_sequence import SpecialIds
+from .team import Team
 from .training_state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState, numbers_of
 
 Batch = tuple[Tensor, ...]
@@ -34,6 +39,8 @@ LossFunction = Callable[[Batch], tuple[Tensor, int]]
 # A run cannot go on with others of these: its place in an epoch's batches would mean nothing.
 _FIXED_SETTINGS = ("seed", "batch_tokens")
 
+T = TypeVar("T")
+
 
 class Run:
     """A model in training with everything around it that changes, and the files it is kept in.
@@ -41,6 +48,7 @@ class Run:
     Args:
         model: on ``device`` already.
         metric: decides which epoch is best; see :func:`core.kept_weights.is_better`.
+        team: the processes that train this model together. The first one has the folder.
     """
 
     def __init__(
@@ -50,20 +58,23 @@ class Run:
         folder: Path,
         device: torch.device,
         metric: str,
+        team: Team | None = None,
     ) -> None:
         self.model = model
         self.config = config
         self.folder = folder
         self.device = device
         self.metric = metric
+        self.team = team or Team()
         self.state = TrainingState()
         self._history = History(folder, config)
-        self._kept = KeptWeights(model, config, folder, metric)
+        self._kept = KeptWeights(model, config, folder, metric, is_writer=self.team.is_first)
         self.is_calm = True
         """Whether the last step was like those before it; see :class:`core.divergence.Course`."""
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._names, self._parameters = list(trained), list(trained.values())
+        self._gradient_sum = GradientSum(self._parameters) if self.team.size > 1 else None
         self._optimizer = make_optimizer(config, self._parameters)
         self._ema = MovingAverage(self._parameters, config.ema) if config.ema > 0.0 else None
 
@@ -76,31 +87,30 @@ class Run:
         """
         if resume:
             self.load()
-        self._history.begin(self.state.step)
+        if self.team.is_first:
+            self._history.begin(self.state.step)
 
-    def step(self, batches: Iterable[Batch], loss: LossFunction, learning_rate: float) -> float:
+    def step(
+        self, batches: Iterable[Batch | None], loss: LossFunction, learning_rate: float
+    ) -> float:
         """One step of the optimizer over all of ``batches``, as if they were one.
 
         The gradient is that of the summed loss divided by the number of things summed over, so
-        accumulating small batches equals one big batch. Returns that mean loss.
+        accumulating small batches equals one big batch, and so do the batches of all processes.
+        Returns that mean loss.
+
+        Args:
+            batches: this process's shares of them; None where it has none.
 
         Raises:
             UserError: the loss or its gradient is not finite, or has exploded; the weights are as
                 they were.
         """
-        total, count, size = torch.zeros((), device=self.device), 0, 0
-        for batch in batches:
-            self._count_tokens(batch)
-            batch = tuple(x.to(self.device, non_blocking=True) for x in batch)
-            with autocast(self.config.precision, self.device):
-                part, n = loss(batch)
-            part.backward()
-            total += part.detach()
-            count += n
-            size += 1
+        if self.team.size > 1:
+            self._seed_step()
+        loss_sum, count, size = self._backward(batches, loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm().item() / count
-        loss_sum = total.item()
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             raise self._gone_wrong(
                 f"the loss is {loss_sum / count:.4g} and its gradient's norm {norm:.4g}", size
@@ -126,6 +136,48 @@ class Run:
         state.norm_sum += norm
         return loss_sum / count
 
+    def _seed_step(self) -> None:
+        """Gives this process a stream of random numbers of its own for the step to come.
+
+        Nothing of earlier steps is in it, so a state that the first process saved is enough for
+        all, however many there are.
+        """
+        name = f"{self.config.seed} {self.state.step} {self.team.rank}"
+        torch.manual_seed(random.Random(name).getrandbits(63))
+
+    def _backward(
+        self, batches: Iterable[Batch | None], loss: LossFunction
+    ) -> tuple[float, int, int]:
+        """Gives the parameters the gradients of the summed loss of all batches of all processes.
+
+        Returns that loss, the number of things it is summed over, and that of the batches.
+        """
+        total = torch.zeros((), device=self.device)
+        size = count = tokens = positions = 0
+        for batch, is_last in _marking_last(batches):
+            size += 1
+            if batch is None:
+                continue
+            for ids in batch:
+                if ids.dim() == 2:
+                    positions += ids.numel()
+                    tokens += int((ids != SpecialIds().pad).sum())
+            batch = tuple(x.to(self.device, non_blocking=True) for x in batch)
+            with autocast(self.config.precision, self.device):
+                part, n = loss(batch)
+            if is_last and self._gradient_sum:
+                self._gradient_sum.begin()
+            part.backward()
+            total += part.detach()
+            count += n
+        if self._gradient_sum:
+            self._gradient_sum.finish()
+        loss_sum, *sums = self.team.sum([total.item(), count, tokens, positions])
+        count, tokens, positions = map(int, sums)
+        self.state.tokens += tokens
+        self.state.positions += positions
+        return loss_sum, count, size
+
     def finish_epoch(self, validate: Callable[[], Metrics]) -> None:
         """Validates, keeps the epoch's weights if they are among the best, and saves the run.
 
@@ -133,10 +185,11 @@ class Run:
         """
         with self._ema.in_place_of_weights() if self._ema is not None else nullcontext():
             self.model.eval()
-            metrics = validate()
+            metrics = self.team.from_first(validate)
             self._note(metrics)
             self._kept.keep(self.state, metrics[self.metric])
-        self._history.add_epoch(self.state.history)
+        if self.team.is_first:
+            self._history.add_epoch(self.state.history)
         self.state.begin_epoch(self.state.epoch + 1)
         self.save()
         self._kept.remove_others(self.state)
@@ -156,7 +209,9 @@ class Run:
         """Writes down how the last ``log_every`` steps went, if there are as many since then."""
         every = self.config.log_every
         if every > 0 and self.state.step % every == 0:
-            self._history.add_step(self.state.step_row())
+            row = self.state.step_row()
+            if self.team.is_first:
+                self._history.add_step(row)
 
     def is_over(self) -> bool:
         """Whether every epoch is done, or ``patience`` of them came without a better one."""
@@ -169,6 +224,8 @@ class Run:
 
     def save(self) -> None:
         """Writes everything that decides how the run goes on, atomically."""
+        if not self.team.is_first:
+            return
         tensors = {f"model.{name}": t for name, t in model_tensors(self.model).items()}
         for name, parameter in self.model.named_parameters():
             for slot, value in self._optimizer.state.get(parameter, {}).items():
@@ -188,7 +245,8 @@ class Run:
         """Takes up the run that :meth:`save` wrote.
 
         Raises:
-            CheckpointError: there is none, or it is damaged or of another model.
+            CheckpointError: there is none, or it is damaged or of another model, or not all
+                processes see the same.
             ConfigError: it was made with settings that cannot change on the way.
         """
         path = self.folder / STATE_FOLDER / STATE_FILE
@@ -215,12 +273,11 @@ class Run:
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.state = state
-
-    def _count_tokens(self, batch: Batch) -> None:
-        for ids in batch:
-            if ids.dim() == 2:
-                self.state.positions += ids.numel()
-                self.state.tokens += int((ids != SpecialIds().pad).sum())
+        if not self.team.is_same(state.step):
+            raise CheckpointError(
+                f"{path}: the processes read different states: the folder must be one that all "
+                "machines share, and up to date on all of them"
+            )
 
     def _watch(self, loss: float, norm: float, batches: int) -> None:
         """Refuses a step over so many batches with which the run has exploded."""
@@ -247,6 +304,13 @@ class Run:
                     f"{path}: the run to resume has train.{name}={old}, which cannot become {new} "
                     f"on the way; resume it with --set train.{name}={old}"
                 )
+
+
+def _marking_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
+    """Every item, and whether it is the last one."""
+    end = object()
+    for item, following in pairwise(chain(items, [end])):
+        yield cast(T, item), following is end
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

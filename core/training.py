@@ -28,6 +28,7 @@ from .history import HISTORY_FILE
 from .kept_weights import is_better
 from .progress import Progress, say
 from .run import Batch, LossFunction, Run
+from .team import Team
 from .training_state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 
 __all__ = [
@@ -50,7 +51,11 @@ class TrainingData(Protocol):
     """Batches of an epoch; the same for the same epoch number, whenever they are asked for."""
 
     def plan(self, epoch: int) -> Sequence[Any]:
-        """What the batches of this epoch are made of, in order."""
+        """What the batches of this epoch are made of, in order.
+
+        Where several processes train together, each entry is a sequence of examples that can be
+        sliced: every process makes a batch of a part of it.
+        """
         ...
 
     def batch(self, item: Any) -> Batch:
@@ -70,8 +75,16 @@ def fit(
     device: torch.device,
     resume: bool = False,
     on_begin: Callable[[], None] = lambda: None,
+    team: Team | None = None,
 ) -> TrainingState:
     """Trains ``model`` in place and leaves its best weights in ``folder`` and in ``model``.
+
+    Several processes that each call it, as a ``team``, train as one would: a step takes the same
+    batches, of which each process computes its share, and ends in the same weights but for the
+    rounding of sums. With dropout, each process draws from its own stream of random numbers, which
+    the seed, its rank and the step decide: the same number of processes has the same run again. A
+    run can go on with another number of them, from the same place in the same batches. All of them
+    see ``folder``; the first one writes there, and validates.
 
     Args:
         model: on ``device`` already. Its ``config.d_model`` is what the paper's schedule goes by.
@@ -81,19 +94,23 @@ def fit(
         folder: gets ``model.safetensors`` (the best), the curve (:mod:`core.history`) and, in
             ``training/``, what is needed to go on.
         resume: go on from the state in ``folder``.
-        on_begin: called once it is sure that the run can begin or go on, before its first step.
+        on_begin: called once it is sure that the run can begin or go on, before its first step; of
+            a team, by the first process.
+        team: the processes that train together; without it, this one by itself.
 
     Raises:
-        Interrupted: SIGINT or SIGTERM came; everything up to this step is saved.
+        Interrupted: SIGINT or SIGTERM came, to any process; everything up to this step is saved.
         UserError: the loss is not finite any more or has exploded, or a file cannot be written.
         CheckpointError: ``resume`` without a usable state.
     """
-    run = Run(model, config, folder, device, metric)
+    team = team or Team()
+    run = Run(model, config, folder, device, metric, team)
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
     run.begin(resume=resume)
-    on_begin()
-    with _stop_requests() as is_stop_requested:
+    if team.is_first:
+        on_begin()
+    with _stop_requests(team) as is_stop_requested:
         while not run.is_over():
             with layers.in_use() if layers is not None else nullcontext():
                 _train_epoch(run, data, loss, is_stop_requested)
@@ -102,8 +119,10 @@ def fit(
                 raise _interrupted(run)
     if run.state.best is None:
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
-    run.finish(validate)
-    load_weights(folder / WEIGHTS_FILE, model)
+    with team.first_alone():
+        if team.is_first:
+            run.finish(validate)
+        load_weights(folder / WEIGHTS_FILE, model)
     model.eval()
     return run.state
 
@@ -139,6 +158,8 @@ def _train_epoch(
     plan = data.plan(state.epoch)
     if not plan:
         raise UserError("there is nothing to train on: the training data has no examples")
+    if run.team.size > 1 and not run.team.is_same([len(item) for item in plan]):
+        raise UserError("the processes read different training data: it must be the same for all")
     rate = _schedule_of(run, len(plan))
     run.model.train()
     started = time.monotonic() - state.seconds
@@ -146,7 +167,7 @@ def _train_epoch(
     with Progress(len(plan), label, unit="batch", done=state.position) as progress:
         while state.position < len(plan):
             items = plan[state.position : state.position + config.accumulate]
-            mean_loss = run.step(map(data.batch, items), loss, rate(state.step + 1))
+            mean_loss = run.step(_batches(data, items, run.team), loss, rate(state.step + 1))
             state.seconds = time.monotonic() - started
             run.log_step()
             progress.advance(
@@ -156,10 +177,21 @@ def _train_epoch(
             )
             if is_stop_requested():
                 run.save()
+                run.team.wait()  # nobody leaves before the state is safe
                 raise _interrupted(run)
             is_due = state.step % config.save_every == 0 and state.position < len(plan)
             if is_due and run.is_calm:  # an explosion may have begun
                 run.save()
+
+
+def _batches(data: TrainingData, items: Sequence[Any], team: Team) -> Iterator[Batch | None]:
+    """This process's shares of a step's batches; None where they have fewer examples than ranks."""
+    if team.size == 1:
+        yield from map(data.batch, items)
+        return
+    for item in items:
+        share = team.share(item)
+        yield data.batch(share) if share else None
 
 
 def _schedule_of(run: Run, batches: int) -> schedule.Schedule:
@@ -182,17 +214,26 @@ def _interrupted(run: Run) -> Interrupted:
 
 
 @contextmanager
-def _stop_requests() -> Iterator[Callable[[], bool]]:
-    """Turns the first SIGINT or SIGTERM into a request; a second one acts as it always does."""
+def _stop_requests(team: Team) -> Iterator[Callable[[], bool]]:
+    """Turns the first SIGINT or SIGTERM to any process into a request that all of them hear of.
+
+    A second one acts as it always does on a process by itself. Of several, each may get the same
+    signal from the scheduler and again from torchrun, which kills those that take too long.
+    """
     received: list[int] = []
     previous: dict[int, Any] = {}
 
     def remember(number: int, frame: Any) -> None:
         received.append(number)
-        signal.signal(number, previous[number])
+        line = "stopping as soon as this step is saved"
+        if team.size == 1:
+            signal.signal(number, previous[number])
+            line += "; once more to stop at once"
+        elif len(received) > 1:
+            return
         # The signal may have come in the middle of another line on stderr.
         with suppress(RuntimeError):
-            say("stopping as soon as this step is saved; once more to stop at once")
+            say(line)
 
     try:
         for wanted in (signal.SIGINT, signal.SIGTERM):
@@ -200,7 +241,7 @@ def _stop_requests() -> Iterator[Callable[[], bool]]:
     except ValueError:  # not the main thread: nobody's signals come here
         pass
     try:
-        yield lambda: bool(received)
+        yield lambda: team.any(bool(received))
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
 
-from core.distributed import world_from_environment
+from core.distributed import World, world_from_environment
 from core.errors import ConfigError, Interrupted, UserError
 from core.files import reason_of
 from core.generation_config import GenerationConfig
 from tasks.lines import ignore, one_line, open_output
+
+if TYPE_CHECKING:
+    from core.team import Team
 
 PATH = click.Path(path_type=Path)
 STDIO = Path("-")
@@ -37,7 +40,8 @@ class Failure(click.ClickException):
         return 2 if isinstance(self.error, ConfigError) else 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
+        if self.message:
+            click.echo(f"error: {self.message}", err=True)
 
 
 class Program(click.Group):
@@ -268,6 +272,24 @@ def use_threads(count: int | None) -> None:
         import torch
 
         torch.set_num_threads(count)
+
+
+@contextmanager
+def team_of(world: World | None, device: str) -> Iterator[tuple[Team | None, str]]:
+    """Joins the processes of ``world``, so that what ends them all is said once.
+
+    Gives them as a team, and the device that this one takes where ``device`` is asked for.
+    """
+    if world is None:
+        yield None, device
+        return
+    from core.device import choose_device, device_of_rank
+    from core.team import joined
+
+    device = device_of_rank(device, world.local_rank)
+    advice = "--resume, with the same folders, goes on from the last saved state"
+    with joined(world, choose_device(device), advice=advice) as team:
+        yield team, device
 
 
 def print_results(text: str) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from core.errors import CheckpointError, ConfigError, UserError
 from core.files import remove_partial_files, write_json
 from core.lock import only_writer
 from core.progress import say
+from core.team import Team
 from core.training import (
     STATE_FILE,
     STATE_FOLDER,
@@ -76,44 +78,55 @@ def train(
     out: Path,
     device: torch.device,
     resume: bool,
+    team: Team | None = None,
 ) -> dict[str, Any]:
     """Trains, measures the best model on the test split, and returns what ``metrics.json`` says.
 
-    A run that is resumed after its end is measured again, and stays as it is.
+    A run that is resumed after its end is measured again, and stays as it is. Of a ``team`` the
+    first process alone measures; the others return nothing.
+
+    Args:
+        prepare: in all processes but the first one of ``team`` it finds the vocabulary in ``out``.
 
     Raises:
         UserError: ``out`` already holds a run that is not to be resumed, or none that is, or
             another process is at work there.
         ConfigError: ``config`` is not that of the run to be resumed.
     """
+    team = team or Team()
+    begin = partial(_train, task, config, prepare, data, out, device, resume, team)
+    if not team.is_first:
+        return begin()
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     check_installed(config.train, device)
     with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE):
         check_folder(task, config, out, resume)  # a run may have begun or ended since
         for folder in (out, out / STATE_FOLDER):
             remove_partial_files(folder)
-        return _train(task, config, prepare, data=data, out=out, device=device, resume=resume)
+        return begin()
 
 
 def _train(
     task: str,
     config: TaskConfig,
     prepare: Callable[[], Prepared],
-    *,
     data: Path,
     out: Path,
     device: torch.device,
     resume: bool,
+    team: Team,
 ) -> dict[str, Any]:
     """:func:`train`, with ``out`` fit for it and nobody else's."""
-    how = _how(task, config, data, device)
+    how = _how(task, config, data, device, team)
     if resume:
         # The command that began the run says how to have it again, the one that resumes does not.
         how["command"] = read_metrics(out).get("command", how["command"])
-    torch.manual_seed(config.train.seed)
-    prepared = prepare()
+    with team.first_alone():  # who makes the vocabulary and encodes the corpus, for the others too
+        torch.manual_seed(config.train.seed)
+        prepared = prepare()
     parameters = sum(p.numel() for p in prepared.model.parameters())
-    say(f"{task}: {parameters:,} parameters on {device}, seed {config.train.seed}, into {out}")
+    place = str(device) if team.size == 1 else f"{team.size} x {device.type}"
+    say(f"{task}: {parameters:,} parameters on {place}, seed {config.train.seed}, into {out}")
 
     def write_story() -> None:
         write_config(out, task, config)
@@ -128,9 +141,12 @@ def _train(
         config=config.train,
         folder=out,
         device=device,
-        resume=resume and (out / STATE_FOLDER / STATE_FILE).is_file(),
+        resume=team.from_first(lambda: resume and (out / STATE_FOLDER / STATE_FILE).is_file()),
         on_begin=write_story,
+        team=team,
     )
+    if not team.is_first:
+        return {}
     metrics = {
         **how,
         "validation": prepared.validate(),
@@ -217,7 +233,9 @@ def command_line() -> str:
     return shlex.join([*command, *sys.argv[1:]])
 
 
-def _how(task: str, config: TaskConfig, data: Path, device: torch.device) -> dict[str, Any]:
+def _how(
+    task: str, config: TaskConfig, data: Path, device: torch.device, team: Team
+) -> dict[str, Any]:
     """What it takes to have the run again."""
     return {
         "task": task,
@@ -226,6 +244,7 @@ def _how(task: str, config: TaskConfig, data: Path, device: torch.device) -> dic
         "seed": config.train.seed,
         "commit": commit_of(Path(__file__).resolve().parents[1]),
         "device": str(device),
+        "processes": team.size,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": platform.python_version(),

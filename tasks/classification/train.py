@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.loss import symmetric_divergence
+from core.team import Team
 from core.training import LossFunction
 from data.codec import TextCodec
 from data.vocabulary import PAD_ID, UNK_ID
@@ -30,6 +31,7 @@ def train(
     out: Path,
     device: torch.device,
     resume: bool = False,
+    team: Team | None = None,
 ) -> dict[str, Any]:
     """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
 
@@ -37,22 +39,34 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-    prepare = partial(_prepare, config, data, out, device, resume)
+    team = team or Team()
+    prepare = partial(_prepare, config, data, out, device, resume or not team.is_first)
     return runs.train(
-        "classification", config, prepare, data=data, out=out, device=device, resume=resume
+        "classification",
+        config,
+        prepare,
+        data=data,
+        out=out,
+        device=device,
+        resume=resume,
+        team=team,
     )
 
 
 def _prepare(
-    config: ClassificationConfig, folder: Path, out: Path, device: torch.device, resume: bool
+    config: ClassificationConfig,
+    folder: Path,
+    out: Path,
+    device: torch.device,
+    has_vocabulary: bool,
 ) -> runs.Prepared:
     dataset = LoadSentenceClassificationDataset(
         folder,
         config.data,
         seed=config.train.seed,
         save_to=out,
-        codec=TextCodec.load(out, tokenizer=config.data.tokenizer) if resume else None,
-        classes=read_classes(out) if resume else None,
+        codec=TextCodec.load(out, tokenizer=config.data.tokenizer) if has_vocabulary else None,
+        classes=read_classes(out) if has_vocabulary else None,
     )
     model = ClassificationModel(
         len(dataset.codec.vocabulary), len(dataset.classes), config.model

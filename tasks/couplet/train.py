@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from core.team import Team
 from data.codec import TextCodec
 from tasks import runs
 from tasks.couplet.config import CoupletConfig
@@ -20,7 +21,13 @@ from tasks.pairs import measure_pairs, pair_loss
 
 
 def train(
-    config: CoupletConfig, *, data: Path, out: Path, device: torch.device, resume: bool = False
+    config: CoupletConfig,
+    *,
+    data: Path,
+    out: Path,
+    device: torch.device,
+    resume: bool = False,
+    team: Team | None = None,
 ) -> dict[str, Any]:
     """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
 
@@ -28,14 +35,17 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-    prepare = partial(_prepare, config, data, out, device, resume)
-    return runs.train("couplet", config, prepare, data=data, out=out, device=device, resume=resume)
+    team = team or Team()
+    prepare = partial(_prepare, config, data, out, device, resume or not team.is_first)
+    return runs.train(
+        "couplet", config, prepare, data=data, out=out, device=device, resume=resume, team=team
+    )
 
 
 def _prepare(
-    config: CoupletConfig, folder: Path, out: Path, device: torch.device, resume: bool
+    config: CoupletConfig, folder: Path, out: Path, device: torch.device, has_vocabulary: bool
 ) -> runs.Prepared:
-    codec = TextCodec.load(out, tokenizer=TOKENIZER) if resume else None
+    codec = TextCodec.load(out, tokenizer=TOKENIZER) if has_vocabulary else None
     dataset = LoadCoupletDataset(
         folder, config.data, seed=config.train.seed, save_to=out, codec=codec
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from core.team import Team
 from tasks import runs
 from tasks.generation import GREEDY
 from tasks.pairs import measure_pairs, pair_loss
@@ -19,7 +20,13 @@ from tasks.translation.predict import Translator
 
 
 def train(
-    config: TranslationConfig, *, data: Path, out: Path, device: torch.device, resume: bool = False
+    config: TranslationConfig,
+    *,
+    data: Path,
+    out: Path,
+    device: torch.device,
+    resume: bool = False,
+    team: Team | None = None,
 ) -> dict[str, Any]:
     """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
 
@@ -27,16 +34,17 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-    prepare = partial(_prepare, config, data, out, device, resume)
+    team = team or Team()
+    prepare = partial(_prepare, config, data, out, device, resume or not team.is_first)
     return runs.train(
-        "translation", config, prepare, data=data, out=out, device=device, resume=resume
+        "translation", config, prepare, data=data, out=out, device=device, resume=resume, team=team
     )
 
 
 def _prepare(
-    config: TranslationConfig, folder: Path, out: Path, device: torch.device, resume: bool
+    config: TranslationConfig, folder: Path, out: Path, device: torch.device, has_vocabulary: bool
 ) -> runs.Prepared:
-    codecs = load_codecs(out, config.data) if resume else (None, None)
+    codecs = load_codecs(out, config.data) if has_vocabulary else (None, None)
     dataset = LoadEnglishGermanDataset(
         folder, config.data, save_to=out, source=codecs[0], target=codecs[1]
     )

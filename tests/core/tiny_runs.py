@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from core.config import TrainConfig, TransformerConfig
 from core.loss import label_smoothed_cross_entropy, linear_cross_entropy
-from core.run import Batch, LossFunction, Metrics, Run, TrainingState
+from core.run import Batch, LossFunction, Run
 from core.sequence_to_sequence import SequenceToSequence, SpecialIds
-from core.training import TrainingData, fit
+from core.training import Metrics, TrainingData, TrainingState, fit
 
 CPU = torch.device("cpu")
 WORDS = 14
@@ -137,7 +137,7 @@ class Scripted:
 
 def run_fit(model: SequenceToSequence, folder: Path, **changes: Any) -> TrainingState:
     """``fit`` with what the tests have in common; ``changes`` are its arguments or the config's."""
-    own = {"data", "loss", "validate", "metric", "resume", "config"}
+    own = {"data", "loss", "validate", "metric", "resume", "config", "team"}
     config = tiny_config(**{k: v for k, v in changes.items() if k not in own})
     data: TrainingData = Pairs(seed=config.seed)
     arguments: dict[str, Any] = {

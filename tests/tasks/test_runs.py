@@ -97,6 +97,7 @@ def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "data": "multi30k",
         "seed": 1,
         "device": "cpu",
+        "processes": 1,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),
