@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core import progress
-from core.progress import Progress, say
+from core.progress import Progress, say, silence
 
 
 class Clock:
@@ -103,3 +103,14 @@ def test_the_bar_is_closed_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) 
         bar.advance(1 // 0)
     assert bar._bar is not None
     assert bar._bar.disable
+
+
+def test_silence_is_for_the_body_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of several processes speaks for all; the others may still show their errors."""
+    with silence():
+        say("unheard")
+        with silence():
+            pass
+        say("unheard")
+    say("heard")
+    assert capsys.readouterr().err == "heard\n"
