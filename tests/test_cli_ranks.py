@@ -178,7 +178,9 @@ def test_pairs_are_scored_as_by_one_process(
 def test_more_processes_than_lines_are_no_harm(folder: Path, endings: dict[str, Ending]) -> None:
     assert endings["one"]["codes"] == [0, 0, 0]
     (line,) = (folder / "one.d" / "out").read_text().splitlines()
-    assert line.startswith("Business\t")
+    (alone, *_) = (folder / "alone.d" / "out").read_text().splitlines()
+    label, probability = line.split("\t")
+    assert json.loads(alone)["probabilities"][label] == pytest.approx(float(probability), abs=1e-4)
 
 
 # Failures
