@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Enough training to tell one input from another, in seconds.
 _COMMON_SETTINGS = ("train.learning_rate=0.005", "train.label_smoothing=0")
 _TINY_SETTINGS = {
-    "translation": ("data.vocab_size=100", "train.epochs=25"),
+    "translation": ("data.vocab_size=100", "train.epochs=40"),
     "classification": ("data.vocab_size=100", "train.epochs=10"),
     "couplet": ("train.epochs=3",),
 }
