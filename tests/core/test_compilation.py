@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import Disturbed, loss_of, padded, run_fit, same, tiny_model, weights_of
+from tiny_runs import (
+    Disturbed,
+    assert_alike,
+    loss_of,
+    padded,
+    run_fit,
+    same,
+    tiny_model,
+    weights_of,
+)
 
 from core import compilation
 from core.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
@@ -50,8 +59,7 @@ def test_training_runs_compiled_layers_and_ends_as_it_would_without(
     run_fit(models[1], tmp_path / "compiled", compile=True)
     assert calls.count("run") >= 3 * 8
     assert calls.count("compile") <= 12
-    for name, weight in weights_of(models[0]).items():
-        torch.testing.assert_close(weights_of(models[1])[name], weight, atol=1e-4, rtol=1e-4)
+    assert_alike(weights_of(models[1]), weights_of(models[0]), rtol=1e-4)
 
 
 def test_validation_and_decoding_run_the_model_itself(calls: list[str]) -> None:
