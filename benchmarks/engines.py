@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,13 +55,14 @@ class Engine:
 
 def _serve(connection: Connection, make: Callable[..., Translate], arguments: Any) -> None:
     translate = make(*arguments)
-    while True:
-        seconds, outputs = [], []
-        for batch in connection.recv():
-            started = time.perf_counter()
-            outputs += translate(batch)
-            seconds.append(time.perf_counter() - started)
-        connection.send((seconds, outputs))
+    with suppress(EOFError):  # nobody is left to translate for
+        while True:
+            seconds, outputs = [], []
+            for batch in connection.recv():
+                started = time.perf_counter()
+                outputs += translate(batch)
+                seconds.append(time.perf_counter() - started)
+            connection.send((seconds, outputs))
 
 
 def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:

@@ -66,44 +66,40 @@ def search_one_by_one(
 ) -> list[Hypothesis]:
     """The token that ``choose`` names at every step; otherwise as :func:`greedy_search`."""
     count, device = len(max_lengths), max_lengths.device
-    outputs: list[list[int]] = [[] for _ in range(count)]
-    log_probs = torch.zeros(count, device=device)
+    found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * count
+    # The unfinished rows: their sentences and log-probabilities [R], and what they hold, [1 + t, R]
+    # from <bos> on.
     alive = torch.arange(count, device=device)
-    history = torch.full((1, count), special.bos, device=device)  # [1 + t, R], from <bos> on
+    log_probs = torch.zeros(count, device=device)
+    history = torch.full((1, count), special.bos, device=device)
+
+    def retire(is_over: Tensor) -> Tensor:
+        """Writes down the rows that are over, and returns the others' numbers."""
+        nonlocal alive, log_probs, history
+        outputs = history[1:, is_over].t().tolist()
+        of_rows = zip(alive[is_over].tolist(), outputs, log_probs[is_over].tolist(), strict=True)
+        for sentence, tokens, log_prob in of_rows:
+            found[sentence] = Hypothesis(tokens, log_prob, log_prob)
+        rows = without_gaps(~is_over)
+        state.select(rows, rows)
+        alive, log_probs, history = alive[rows], log_probs[rows], history[:, rows]
+        return rows
+
+    shortest_limit = int(max_lengths.min()) if count > 0 else 0
     while len(alive) > 0:
-        is_full = max_lengths[alive] < len(history)
-        if is_full.any():
-            _retire(outputs, history, alive, is_full)
-            alive, history = _keep(state, ~is_full, alive, history)
-            continue
+        if len(history) > shortest_limit:
+            is_full = max_lengths[alive] < len(history)
+            if is_full.any():
+                retire(is_full)
+                continue
         logits = step(history[-1], state)
         logits = mask_forbidden(logits, history[1:], alive, special, constraint)
         tokens = choose(logits, alive, len(history) - 1)
         chosen = log_probabilities(logits).gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
-        log_probs[alive] += chosen.masked_fill(is_stuck, 0.0)
-        is_over = is_stuck | (tokens == special.eos)
+        log_probs += chosen.masked_fill_(is_stuck, 0.0)
+        is_over = is_stuck.logical_or_(tokens == special.eos)
         if is_over.any():
-            _retire(outputs, history, alive, is_over)
-            alive, history = _keep(state, ~is_over, alive, history)
-            tokens = tokens[without_gaps(~is_over)]
+            tokens = tokens[retire(is_over)]
         history = torch.cat([history, tokens.unsqueeze(0)])
-    return [
-        Hypothesis(output, log_prob, log_prob)
-        for output, log_prob in zip(outputs, log_probs.tolist(), strict=True)
-    ]
-
-
-def _retire(outputs: list[list[int]], history: Tensor, alive: Tensor, is_over: Tensor) -> None:
-    """Writes down the rows that are over, for their sentences."""
-    found = history[1:, is_over].t().tolist()
-    for sentence, tokens in zip(alive[is_over].tolist(), found, strict=True):
-        outputs[sentence] = tokens
-
-
-def _keep(
-    state: SearchState, is_kept: Tensor, alive: Tensor, history: Tensor
-) -> tuple[Tensor, Tensor]:
-    rows = without_gaps(is_kept)
-    state.select(rows, rows)
-    return alive[rows], history[:, rows]
+    return found

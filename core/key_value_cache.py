@@ -22,9 +22,8 @@ class KeyValueCache:
     """Keys and values of one attention: L positions of each of B sentences."""
 
     def __init__(self) -> None:
-        # [B, H, room, K]. What they hold beyond B sentences and L positions means nothing.
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        # [2, B, H, room, K]: what it holds beyond B sentences and L positions means nothing.
+        self._stored: Tensor | None = None
         self._sentences = 0
         self._length = 0
 
@@ -37,44 +36,49 @@ class KeyValueCache:
         """B."""
         return self._sentences
 
-    def append(self, keys: Tensor, values: Tensor) -> None:
-        """Adds n positions, ``[B, H, n, K]`` keys and values, after those already there.
+    def append(self, keys_values: Tensor) -> None:
+        """Adds n positions, ``[2, B, H, n, K]``: their keys and then their values.
 
         Raises:
             ValueError: they differ from those already there in B, H or K; the message names both.
         """
-        end = self._length + keys.shape[2]
-        if self._keys is None or self._values is None:
-            self._sentences = len(keys)
-            self._keys = _with_room(keys[:, :, :0], max(end, _FIRST_ROOM))
-            self._values = _with_room(values[:, :, :0], max(end, _FIRST_ROOM))
-        # Checked, because the assignment below would broadcast one row to all of them in silence.
-        old, new = (self._sentences, *_sizes(self._keys)), (len(keys), *_sizes(keys))
+        _, count, heads, added, width = keys_values.shape
+        end = self._length + added
+        if self._stored is None:
+            self._sentences = count
+            self._stored = _with_room(keys_values[:, :, :, :0], max(end, _FIRST_ROOM))
+        _, _, old_heads, room, old_width = self._stored.shape
+        # Checked, because the copy below would broadcast one row to all of them in silence.
+        old, new = [self._sentences, old_heads, old_width], [count, heads, width]
         if old != new:
-            raise ValueError(
-                f"the cache holds [B, H, K] = {list(old)}, the keys to append have {list(new)}"
-            )
-        if end > self._keys.shape[2]:
+            raise ValueError(f"the cache holds [B, H, K] = {old}, the keys to append have {new}")
+        if end > room:
             # Twice the room each time: n steps cost O(n) copies in all, not O(n^2).
-            room = max(end, 2 * self._keys.shape[2])
-            self._keys, self._values = (_with_room(x, room) for x in self.read())
-        self._keys[: self._sentences, :, self._length : end] = keys
-        self._values[: self._sentences, :, self._length : end] = values
+            self._stored = _with_room(self._held(self._stored), max(end, 2 * room))
+        free = self._stored.narrow(1, 0, count).narrow(3, self._length, added)
+        free.copy_(keys_values)
         self._length = end
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """The stored keys and values, ``[B, H, L, K]`` each (views, not copies)."""
-        if self._keys is None or self._values is None:
+        """All keys and values, ``[B, H, L, K]`` each (views, not copies).
+
+        Raises:
+            ValueError: there are none.
+        """
+        if self._stored is None:
             raise ValueError("the cache is empty: append keys and values before reading them")
-        sentences, length = self._sentences, self._length
-        return self._keys[:sentences, :, :length], self._values[:sentences, :, :length]
+        keys, values = self._held(self._stored).unbind()
+        return keys, values
 
     def keep(self, count: int, places: Tensor, sentences: Tensor) -> None:
         """Keeps ``count`` sentences: first those named go to the ``places`` named."""
         self._sentences = count
-        if self._keys is not None and self._values is not None and len(places) > 0:
-            self._keys[places] = self._keys[sentences]
-            self._values[places] = self._values[sentences]
+        if self._stored is not None and len(places) > 0:
+            self._stored[:, places] = self._stored[:, sentences]
+
+    def _held(self, stored: Tensor) -> Tensor:
+        """``[2, B, H, L, K]`` of it."""
+        return stored.narrow(1, 0, self._sentences).narrow(3, 0, self._length)
 
 
 @dataclass
@@ -136,13 +140,8 @@ class Lineage:
 
 
 def _with_room(x: Tensor, room: int) -> Tensor:
-    """``[B, H, L, K]`` as the beginning of a ``[B, H, room, K]``."""
-    batch_size, num_heads, length, head_dim = x.shape
-    roomy = x.new_empty(batch_size, num_heads, room, head_dim)
-    roomy[:, :, :length] = x
+    """``[2, B, H, L, K]`` as the beginning of a ``[2, B, H, room, K]``."""
+    two, count, heads, length, width = x.shape
+    roomy = x.new_empty(two, count, heads, room, width)
+    roomy[:, :, :, :length] = x
     return roomy
-
-
-def _sizes(keys: Tensor) -> tuple[int, int]:
-    """H and K of ``[B, H, L, K]``."""
-    return keys.shape[1], keys.shape[3]

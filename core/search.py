@@ -77,8 +77,9 @@ def mask_forbidden(
     ``outputs`` ``[t, R]`` and ``sentences`` ``[R]`` are what a :data:`Constraint` sees.
     """
     logits = logits.float()
+    # The tensors that an index needs would cost more than three writes do.
     for token in (special.unk, special.pad, special.bos):
-        logits[:, token] = -math.inf
+        logits.select(1, token).fill_(-math.inf)
     if constraint is not None:
         logits.masked_fill_(constraint(outputs, sentences), -math.inf)
     return logits

@@ -43,7 +43,7 @@ def test_cached_self_attention_equals_uncached(seed: int, steps: list[int]) -> N
         for length in steps:
             end = start + length
             q, k, v = projected(module, x[start:end], x[start:end])
-            cache.append(k, v)
+            cache.append(torch.stack([k, v]))
             heads = attend_cached(q, cache, as_added(is_future[start:end, :end]))
             outputs.append(module.out_proj(heads.view(3, length, 8).transpose(0, 1)))
             start = end
@@ -68,7 +68,7 @@ def test_beams_sharing_a_memory_equal_a_repeated_memory(
     cache = KeyValueCache()
     with torch.no_grad():
         q, k, v = projected(module, query, memory)
-        cache.append(k, v)
+        cache.append(torch.stack([k, v]))
         of_beams = merge_heads(q).view(batch, beams, 2, 4).transpose(1, 2)
         for _ in range(2):  # reading changes nothing
             heads = attend_cached(of_beams, cache, as_added(is_pad)[:, None, None])
@@ -81,7 +81,7 @@ def test_a_mask_over_other_positions_than_the_cached_ones_names_both_numbers(len
     """One over a single position would be broadcast to all of them in silence."""
     cache = KeyValueCache()
     for _ in range(5):
-        cache.append(torch.randn(3, 2, 1, 4), torch.randn(3, 2, 1, 4))
+        cache.append(torch.randn(2, 3, 2, 1, 4))
     with pytest.raises(ValueError, match=rf"over {length} positions, where 5 are cached"):
         attend_cached(torch.randn(3, 2, 1, 4), cache, torch.zeros(3, 1, 1, length))
 
@@ -94,7 +94,7 @@ def test_cache_holds_what_was_appended_however_much() -> None:
     start = 0
     for length in (1, 1, 5, 30, 63):
         chunk = everything[:, :, start : start + length]
-        cache.append(chunk, -chunk)
+        cache.append(torch.stack([chunk, -chunk]))
         start += length
         keys, values = cache.read()
         assert len(cache) == start
@@ -103,13 +103,13 @@ def test_cache_holds_what_was_appended_however_much() -> None:
 
 
 def test_cache_never_writes_into_what_it_was_given_or_has_handed_out() -> None:
-    cache, first = KeyValueCache(), torch.randn(3, 2, 4, 4)
+    cache, first = KeyValueCache(), torch.randn(2, 3, 2, 4, 4)
     given = first.clone()
-    cache.append(given[:, :, :2], given[:, :, :2])
+    cache.append(given[:, :, :, :2])
     handed_out, _ = cache.read()
     before = handed_out.clone()
-    cache.append(torch.zeros(3, 2, 1, 4), torch.zeros(3, 2, 1, 4))
-    cache.append(torch.ones(3, 2, 1, 4), torch.ones(3, 2, 1, 4))
+    cache.append(torch.zeros(2, 3, 2, 1, 4))
+    cache.append(torch.ones(2, 3, 2, 1, 4))
     assert torch.equal(given, first)
     assert torch.equal(handed_out, before)
     cache.keep(2, torch.tensor([0]), torch.tensor([2]))
@@ -121,9 +121,10 @@ def test_cache_never_writes_into_what_it_was_given_or_has_handed_out() -> None:
 )
 def test_keep_drops_and_moves_sentences(sentences: list[int]) -> None:
     cache = KeyValueCache()
-    keys, values = torch.randn(3, 2, 20, 4), torch.randn(3, 2, 20, 4)
+    both = torch.randn(2, 3, 2, 20, 4)
+    keys, values = both
     for t in range(6):
-        cache.append(keys[:, :, t : t + 1], values[:, :, t : t + 1])
+        cache.append(both[:, :, :, t : t + 1])
     moved = [place for place, sentence in enumerate(sentences) if place != sentence]
     sources = [sentences[place] for place in moved]
     cache.keep(len(sentences), torch.tensor(moved).long(), torch.tensor(sources).long())
@@ -131,7 +132,7 @@ def test_keep_drops_and_moves_sentences(sentences: list[int]) -> None:
     assert torch.equal(cache.read()[0], keys[sentences][:, :, :6])
     assert torch.equal(cache.read()[1], values[sentences][:, :, :6])
     # Then it goes on, beyond its first room too.
-    cache.append(keys[sentences][:, :, 6:], values[sentences][:, :, 6:])
+    cache.append(both[:, sentences][:, :, :, 6:])
     assert torch.equal(cache.read()[0], keys[sentences])
     assert torch.equal(cache.read()[1], values[sentences])
 
@@ -148,9 +149,9 @@ def test_an_empty_cache_can_be_reordered_but_not_read() -> None:
 def test_cache_refuses_rows_of_another_size(shape: tuple[int, ...]) -> None:
     """A single row used to be broadcast to all the rows in the cache, in silence."""
     cache = KeyValueCache()
-    cache.append(torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 4))
+    cache.append(torch.randn(2, 3, 2, 5, 4))
     with pytest.raises(ValueError) as error:
-        cache.append(torch.randn(shape), torch.randn(shape))
+        cache.append(torch.randn(2, *shape))
     assert "[3, 2, 4]" in str(error.value)
     assert str([shape[0], shape[1], shape[3]]) in str(error.value)
     assert len(cache) == 5
@@ -159,10 +160,10 @@ def test_cache_refuses_rows_of_another_size(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 def test_cache_refuses_the_rows_of_sentences_that_have_left(batch: int) -> None:
     cache, none = KeyValueCache(), torch.tensor([], dtype=torch.long)
-    cache.append(torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 4))
+    cache.append(torch.randn(2, 3, 2, 5, 4))
     cache.keep(2, none, none)
     with pytest.raises(ValueError, match=rf"\[2, 2, 4\].* \[{batch}, 2, 4\]"):
-        cache.append(torch.randn(batch, 2, 1, 4), torch.randn(batch, 2, 1, 4))
+        cache.append(torch.randn(2, batch, 2, 1, 4))
 
 
 # Which positions a beam descends from
