@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from .dropout import check_probability, dropout
 from .linear import Linear, linear
 from .masks import combine_masks
+from .softmax import softmax
 
 
 class MyMultiheadAttention(nn.Module):
@@ -173,7 +174,7 @@ def _attend_with_weights(
         is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
         # A row that is blocked everywhere has no softmax: it is computed as if open, then zeroed.
         scores = scores + added.masked_fill(is_row_blocked, 0.0)
-    weights = scores.softmax(dim=-1)
+    weights = softmax(scores)
     if is_row_blocked is not None and is_row_blocked.any():
         weights = weights.masked_fill(is_row_blocked, 0.0)
     weights = dropout(weights, dropout_p)
