@@ -50,7 +50,8 @@ LABEL_SMOOTHING = 0.1
 LEARNING_RATE = 3e-4
 
 Batch = tuple[Tensor, Tensor]
-Step = Callable[[Batch], None]
+Step = Callable[[Batch, float], None]
+"""One step over a batch at a learning rate."""
 
 
 class PlainTransformer(nn.Module):
@@ -71,6 +72,7 @@ class PlainTransformer(nn.Module):
             norm_first=MODEL.norm_first,
         )
         self.generator = nn.Linear(width, vocab_size)
+        self.generator.weight = self.embedding.weight  # one table, as in this program
         position = torch.arange(MODEL.max_len).unsqueeze(1)
         rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
         table = torch.zeros(MODEL.max_len, 1, width)
@@ -98,25 +100,27 @@ class PlainTransformer(nn.Module):
         return self.generator(hidden)
 
 
-def our_step(vocab_size: int, folder: Path) -> Step:
-    """A step of this program's training, as ``core.training.fit`` takes it."""
+def our_step(vocab_size: int, folder: Path) -> tuple[Step, TranslationModel]:
+    """A step of this program's training, as ``core.training.fit`` takes it, and its model."""
     model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
     model.train()
     config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
     run = Run(model, config, folder, torch.device("cpu"), "loss")
     loss = pair_loss(model, LABEL_SMOOTHING)
-    return lambda batch: void(run.step([batch], loss, LEARNING_RATE))
+    return lambda batch, rate: void(run.step([batch], loss, rate)), model
 
 
-def plain_step(vocab_size: int, *, fused: bool) -> Step:
-    """A step as it is usually written."""
+def plain_step(vocab_size: int, *, fused: bool) -> tuple[Step, PlainTransformer]:
+    """A step as it is usually written, and its model."""
     model = PlainTransformer(vocab_size).train()
     criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING)
     optimizer = torch.optim.Adam(
         model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), eps=1e-9, fused=fused or None
     )
 
-    def step(batch: Batch) -> None:
+    def step(batch: Batch, rate: float) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
         src, tgt = batch
         logits = model(src, tgt[:-1])
         loss = criterion(logits.reshape(-1, logits.shape[-1]), tgt[1:].reshape(-1))
@@ -126,7 +130,7 @@ def plain_step(vocab_size: int, *, fused: bool) -> Step:
         optimizer.step()
         loss.item()
 
-    return step
+    return step, model
 
 
 def matrix_products(batch: Batch, vocab_size: int) -> float:
@@ -160,7 +164,7 @@ def rate_of(step: Step, batches: Sequence[Batch]) -> float:
     """Target tokens a second."""
     started = time.perf_counter()
     for batch in batches:
-        step(batch)
+        step(batch, LEARNING_RATE)
     return sum(map(target_tokens, batches)) / (time.perf_counter() - started)
 
 
@@ -168,11 +172,11 @@ def target_tokens(batch: Batch) -> int:
     return int((batch[1][1:] != PAD_ID).sum())
 
 
-def read_pairs(data: Path) -> tuple[list[Pair], int]:
-    """The training pairs, in the vocabulary of the model that ships, and its size."""
+def read_pairs(data: Path, part: str = "train") -> tuple[list[Pair], int]:
+    """The pairs of ``part``, in the vocabulary of the model that ships, and its size."""
     translator = Translator.load(device="cpu")
     sides = [
-        [codec.encode(line) for line in (data / f"train.{name}").read_text("utf-8").splitlines()]
+        [codec.encode(line) for line in (data / f"{part}.{name}").read_text("utf-8").splitlines()]
         for name, codec in (("de", translator.source), ("en", translator.target))
     ]
     return list(zip(*sides, strict=True)), len(translator.source.vocabulary)
@@ -202,11 +206,11 @@ def main(data: Path, threads: int, rounds: int, steps: int, batch_tokens: int, s
     names = ("ours", "plain", "tutorial", "limit")
     rates: dict[str, list[float]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
-        ours = our_step(vocab_size, Path(folder))
-        plain = plain_step(vocab_size, fused=True)
-        tutorial = plain_step(vocab_size, fused=False)
+        ours, _ = our_step(vocab_size, Path(folder))
+        plain, _ = plain_step(vocab_size, fused=True)
+        tutorial, _ = plain_step(vocab_size, fused=False)
         for step in (ours, plain, tutorial):
-            step(next(bucketed))
+            step(next(bucketed), LEARNING_RATE)
         for _ in range(rounds):
             batches = list(islice(bucketed, steps))
             rates["ours"].append(rate_of(ours, batches))

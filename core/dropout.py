@@ -7,12 +7,35 @@ serves four elements.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 _LEVELS = 1 << 16
 _LOWEST = -(1 << 15)
+
+
+class _Chance(threading.local):
+    """Where this thread's random numbers come from; None for PyTorch's own generator."""
+
+    generator: torch.Generator | None = None
+
+
+_chance = _Chance()
+
+
+@contextmanager
+def own_chance(seed: int) -> Iterator[None]:
+    """Inside the block, this thread's dropout on a CPU has its own stream of random numbers."""
+    before, _chance.generator = _chance.generator, torch.Generator().manual_seed(seed)
+    try:
+        yield
+    finally:
+        _chance.generator = before
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -48,7 +71,8 @@ def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
 def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
     """Ones and zeros in the shape of ``x``, and what to multiply the elements by that are kept."""
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+    draws.random_(-(1 << 63), None, generator=_chance.generator)
     bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
     kept = torch.ge(bits, _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
     return kept, _LEVELS / (_LEVELS - dropped)

@@ -101,7 +101,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if grad_b is not None:
                     grad_b += grad.sum(dim=0)
                 grad = grad.to(dtype)
-                torch.mm(grad, w, out=grad_x[rows])
+                grad_x[rows] = linear(grad, w.t())
                 if dtype == torch.float32:
                     grad_w.addmm_(grad.t(), x[rows])
                 else:

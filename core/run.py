@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from .batch_parts import add_gradients, number_of_parts
 from .checkpoint import check_fits, copy_into, load_tensors, model_tensors, save_tensors
 from .config import TrainConfig
 from .device import autocast
@@ -152,6 +153,11 @@ class Run:
 
         Returns that loss, the number of things it is summed over, and that of the batches.
         """
+
+        def with_precision(batch: Batch) -> tuple[Tensor, int]:
+            with autocast(self.config.precision, self.device):
+                return loss(batch)
+
         total = torch.zeros((), device=self.device)
         size = count = tokens = positions = 0
         for batch, is_last in _marking_last(batches):
@@ -163,11 +169,14 @@ class Run:
                     positions += ids.numel()
                     tokens += int((ids != SpecialIds().pad).sum())
             batch = tuple(x.to(self.device, non_blocking=True) for x in batch)
-            with autocast(self.config.precision, self.device):
-                part, n = loss(batch)
-            if is_last and self._gradient_sum:
-                self._gradient_sum.begin()
-            part.backward()
+            parts = 1 if self.config.compile else number_of_parts(batch)
+            if parts > 1:
+                part, n = add_gradients(batch, with_precision, self._parameters, parts)
+            else:
+                part, n = with_precision(batch)
+                if is_last and self._gradient_sum:
+                    self._gradient_sum.begin()
+                part.backward()
             total += part.detach()
             count += n
         if self._gradient_sum:

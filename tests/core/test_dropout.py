@@ -46,7 +46,7 @@ def test_the_expectation_is_exact(p: float, monkeypatch: pytest.MonkeyPatch) -> 
     """With each of the 2^16 possible draws taken once, the outputs sum to the inputs."""
     every_draw = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
     fill = every_draw.view(torch.int64)
-    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_: self.copy_(fill))
+    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_, **__: self.copy_(fill))
     out = dropout(torch.ones(1 << 16, dtype=torch.float64), p)
     assert out.sum().item() == pytest.approx(1 << 16, rel=1e-12)
     assert out.eq(0).double().mean().item() == pytest.approx(p, abs=2**-16)

@@ -1,0 +1,75 @@
+"""The gradient of a batch, computed on a CPU part by part, each part on a core of its own.
+
+Splitting every operation among the cores has them wait for one another hundreds of times a step,
+and hands what one core has just computed to another. The examples of a batch have nothing to do
+with each other until their gradients are added up: a core that keeps a part of them to itself waits
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .dropout import own_chance
+from .parallel import map_on_cores
+
+Batch = tuple[Tensor, ...]
+
+# With fewer positions, a part's matrix products are too small to be quick.
+_POSITIONS_OF_A_PART = 1000
+
+
+def number_of_parts(batch: Batch) -> int:
+    """Into how many parts it pays to split ``batch``, given its device and PyTorch's threads."""
+    if batch[0].device.type != "cpu":
+        return 1
+    positions, examples = max(x.numel() for x in batch), batch[0].shape[-1]
+    return max(1, min(torch.get_num_threads(), examples, positions // _POSITIONS_OF_A_PART))
+
+
+def add_gradients(
+    batch: Batch,
+    loss: Callable[[Batch], tuple[Tensor, int]],
+    parameters: Sequence[nn.Parameter],
+    parts: int,
+) -> tuple[Tensor, int]:
+    """Adds the gradients of the summed loss of ``batch`` to those of ``parameters``.
+
+    Each part draws its random numbers from a stream of its own, and the gradients are added up in
+    the order of the parts: the same batch, state of chance and number of parts give the same bits.
+
+    Args:
+        batch: tensors whose last axis is that of the examples; at least as many as ``parts``.
+        loss: from a batch to its summed loss and the number of things summed over. It is called
+            by several threads at a time.
+
+    Returns:
+        The summed loss, and the number of things.
+    """
+    seeds = torch.randint(1 << 62, (parts,)).tolist()
+
+    def compute(number: int) -> tuple[Tensor, int, Sequence[Tensor | None]]:
+        # Every so many examples: neighbours are of about the same length.
+        part = tuple(x[..., number::parts].contiguous() for x in batch)
+        with own_chance(seeds[number]):
+            total, count = loss(part)
+            gradients = torch.autograd.grad(total, parameters, allow_unused=True)
+        return total.detach(), count, gradients
+
+    computed = list(map_on_cores(compute, range(parts)))
+    for _, _, gradients in computed:
+        _add([p for p, g in zip(parameters, gradients, strict=True) if g is not None], gradients)
+    return torch.stack([total for total, _, _ in computed]).sum(), sum(n for _, n, _ in computed)
+
+
+def _add(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
+    """Adds ``gradients``, but for None, to those of ``parameters``."""
+    given = [gradient for gradient in gradients if gradient is not None]
+    if all(parameter.grad is not None for parameter in parameters):
+        torch._foreach_add_([parameter.grad for parameter in parameters], given)
+        return
+    for parameter, gradient in zip(parameters, given, strict=True):
+        parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
