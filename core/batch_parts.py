@@ -61,15 +61,8 @@ def add_gradients(
 
     computed = list(map_on_cores(compute, range(parts)))
     for _, _, gradients in computed:
-        _add([p for p, g in zip(parameters, gradients, strict=True) if g is not None], gradients)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is not None:
+                grad = parameter.grad
+                parameter.grad = gradient if grad is None else grad.add_(gradient)
     return torch.stack([total for total, _, _ in computed]).sum(), sum(n for _, n, _ in computed)
-
-
-def _add(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
-    """Adds ``gradients``, but for None, to those of ``parameters``."""
-    given = [gradient for gradient in gradients if gradient is not None]
-    if all(parameter.grad is not None for parameter in parameters):
-        torch._foreach_add_([parameter.grad for parameter in parameters], given)
-        return
-    for parameter, gradient in zip(parameters, given, strict=True):
-        parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)

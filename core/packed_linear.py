@@ -35,27 +35,28 @@ class PackedLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         weight = weight.detach()
+        blocks = _in_blocks(weight)
+        self._is_in_blocks = blocks is not None
+        self._weight = weight.clone() if blocks is None else blocks
         self._bias = None if bias is None else bias.detach().clone()
-        self._blocks = _in_blocks(weight)
         self._halves = _in_halves(weight, self._bias)
-        self._plain = weight.clone() if self._blocks is None else None
 
     def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
         """``[..., D]`` -> ``[..., E]``, and the rectifier over it if so wanted."""
         if self._is_for_halves(x):
             return (_half_linear_relu if relu else _half_linear)(x, self._halves)
-        if self._blocks is not None:
-            return _linear(x, self._blocks, self._bias, "relu" if relu else "none", [], "")
-        y = F.linear(x, self._plain, self._bias)
+        if self._is_in_blocks:
+            return _linear(x, self._weight, self._bias, "relu" if relu else "none", [], "")
+        y = F.linear(x, self._weight, self._bias)
         return y.relu_() if relu else y
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """``residual`` ``[..., E]`` plus the layer's output for ``x``."""
         if self._is_for_halves(x):
             return _half_linear(x, self._halves).add_(residual)
-        if self._blocks is not None:
-            return _linear_and_add(x, residual, self._blocks, self._bias, "add")
-        return F.linear(x, self._plain, self._bias).add_(residual)
+        if self._is_in_blocks:
+            return _linear_and_add(x, residual, self._weight, self._bias, "add")
+        return F.linear(x, self._weight, self._bias).add_(residual)
 
     def _is_for_halves(self, x: Tensor) -> bool:
         return self._halves is not None and 0 < x.numel() <= _FEW_ROWS * x.shape[-1]

@@ -23,7 +23,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, onednn: bool) -> Pac
             patch.setattr(packed_linear, "HAS_ONEDNN", False)
         layer = PackedLinear(weight, bias)
         is_packable = packed_linear.HAS_ONEDNN and weight.dtype == torch.float32
-    assert (layer._blocks is not None) == is_packable
+    assert layer._is_in_blocks == is_packable
     return layer
 
 
@@ -37,6 +37,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, onednn: bool) -> Pac
     outputs=st.integers(1, 40),
     has_bias=st.booleans(),
     is_strided=st.booleans(),
+    is_half=st.booleans(),
 )
 def test_packed_is_linear(
     dtype: torch.dtype,
@@ -47,10 +48,12 @@ def test_packed_is_linear(
     outputs: int,
     has_bias: bool,
     is_strided: bool,
+    is_half: bool,
 ) -> None:
     """One row and many, in one dimension and two; then ReLU, then a residual."""
     torch.manual_seed(seed)
     weight = torch.randn(outputs, width, dtype=dtype)
+    weight = weight.half().to(dtype) if is_half else weight
     bias = torch.randn(outputs, dtype=dtype) if has_bias else None
     x = torch.randn(*shape, width * (1 + is_strided), dtype=dtype)[..., :width]
     residual = torch.randn(*shape, outputs, dtype=dtype)
@@ -61,6 +64,37 @@ def test_packed_is_linear(
     assert_near(layer.added_to(residual, x), residual + expected, TOLERANCE[dtype])
     assert torch.equal(x, inputs[0])
     assert torch.equal(residual, inputs[1])
+
+
+@pytest.mark.skipif(not packed_linear.HAS_FBGEMM, reason="this build of PyTorch has no FBGEMM")
+def test_weights_of_sixteen_bits_are_kept_as_they_are() -> None:
+    """To the bit, the smallest and the largest too; any other weight keeps its thirty-two."""
+    smallest, largest = 2.0**-24, 65504.0
+    weight = torch.tensor([[smallest, -largest, 1.0 + 2.0**-10], [0.0, 2.0**-14, -3.0]])
+    layer = PackedLinear(weight, None)
+    assert layer._halves is not None
+    assert torch.equal(layer(torch.eye(3)), weight.t())
+    for other in (1.0 + 2.0**-11, 2.0**-25, 65520.0, 1e30):
+        weight[0, 0] = other
+        layer = PackedLinear(weight, None)
+        assert layer._halves is None
+        assert torch.equal(layer(torch.eye(3)), weight.t())
+
+
+@pytest.mark.skipif(not packed_linear.HAS_FBGEMM, reason="this build of PyTorch has no FBGEMM")
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_few_rows_and_many_are_alike(has_bias: bool) -> None:
+    """On both sides of where the kernels change."""
+    torch.manual_seed(1)
+    weight, bias = torch.randn(30, 20).half().float(), torch.randn(30) if has_bias else None
+    layer = PackedLinear(weight, bias)
+    x, residual = torch.randn(41, 20), torch.randn(41, 30)
+    many, few = layer(x), torch.cat([layer(x[:40]), layer(x[40:])])
+    assert_near(few, many, 1e-5)
+    added = torch.cat(
+        [layer.added_to(residual[:40], x[:40]), layer.added_to(residual[40:], x[40:])]
+    )
+    assert_near(added, layer.added_to(residual, x), 1e-5)
 
 
 @with_and_without_onednn
