@@ -23,6 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import core.largest
+import core.packed_linear
+import core.softmax
 import tasks.generation
 from core.generation_config import GenerationConfig
 from tasks.console import PATH
@@ -61,9 +63,16 @@ def one_batch_at_a_time() -> Iterator[None]:
 
 PARTS: dict[str, Part] = {
     "nothing": nullcontext,
+    "weights of sixteen bits for few rows": lambda: patch.object(
+        core.packed_linear, "_FEW_ROWS", 0
+    ),
     "packed weights": lambda: patch.object(tasks.generation, "PackedLinear", UnpackedLinear),
     "batches side by side (each operation split instead)": one_batch_at_a_time,
     "batches of one length": lambda: patch.object(tasks.generation, "bucket_by_length", in_order),
+    "softmax padded to a register": lambda: patch.object(core.softmax, "_REGISTER_BYTES", 0),
+    "two threads for a sentence by itself (one instead)": lambda: patch.object(
+        tasks.generation, "_FEW_THREADS", 1
+    ),
     "the quick search for the largest": lambda: patch.object(
         core.largest, "_WORTHWHILE", float("inf")
     ),
@@ -76,20 +85,29 @@ PARTS: dict[str, Part] = {
 @click.option("--data", type=PATH, required=True, help="A folder with test_2016_flickr.de.")
 @click.option("--threads", default=2, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
-def main(data: Path, threads: int, rounds: int) -> None:
+@click.option("--alone", default=50, show_default=True, help="So many sentences one at a time.")
+def main(data: Path, threads: int, rounds: int, alone: int) -> None:
     torch.set_num_threads(threads)
     translator = Translator.load(device="cpu")
     texts = (data / "test_2016_flickr.de").read_text(encoding="utf-8").splitlines()
     sources = [translator.source.encode(text) for text in texts]
-    print("| without | beam 1 | beam 5 |\n|---|---|---|")
-    columns = [measure(translator, sources, width, rounds) for width in (1, 5)]
+    columns = {
+        f"beam {width}, {how}": measure(translator, texts_at_a_time, width, rounds)
+        for how, texts_at_a_time in (
+            ("all at a time", [sources]),
+            ("one at a time", [[source] for source in sources[:alone]]),
+        )
+        for width in (1, 5)
+    }
+    print(f"| without | {' | '.join(columns)} |")
+    print(f"|---{'|---' * len(columns)}|")
     for name in PARTS:
-        cells = (f"{column[name]:.2f}" if name in column else "" for column in columns)
+        cells = (f"{column[name]:.2f}" if name in column else "" for column in columns.values())
         print(f"| {name} | {' | '.join(cells)} |")
 
 
 def measure(
-    translator: Translator, sources: Sequence[Sequence[int]], width: int, rounds: int
+    translator: Translator, batches: Sequence[Sequence[Sequence[int]]], width: int, rounds: int
 ) -> dict[str, float]:
     """The time without each part, divided by that with all of them."""
     whole = translator.config.generation.replaced(beam_size=width)
@@ -103,13 +121,20 @@ def measure(
     outputs = {}
     for _ in range(rounds):
         for name, config in options.items():
-            with PARTS[name]():
-                started = time.perf_counter()
+
+            def generate(
+                sources: Sequence[Sequence[int]], config: GenerationConfig = config
+            ) -> list[list[int]]:
                 found = tasks.generation.generate(
                     translator.model, sources, config, device=translator.device
                 )
+                return [hypotheses[0].tokens for hypotheses in found]
+
+            with PARTS[name]():
+                generate(batches[0][:1])  # makes the packed weights
+                started = time.perf_counter()
+                outputs[name] = [generate(sources) for sources in batches]
                 seconds[name].append(time.perf_counter() - started)
-            outputs[name] = [hypotheses[0].tokens for hypotheses in found]
     for name, config in options.items():
         assert config.int8 or outputs[name] == outputs["nothing"], name
     return {

@@ -93,7 +93,7 @@ def process_group(
     if is_gpu:
         torch.cuda.set_device(device)
     try:
-        with _stdout_to_stderr():
+        with stdout_to_stderr():
             dist.init_process_group(
                 "nccl" if is_gpu else "gloo",
                 rank=world.rank,
@@ -115,8 +115,8 @@ def process_group(
 
 
 @contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """Some versions of gloo print a greeting on stdout, which is for results."""
+def stdout_to_stderr() -> Iterator[None]:
+    """Inside the block: some versions of gloo print a greeting on stdout, which is for results."""
     ours = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -19,7 +19,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from .distributed import World, process_group
+from .distributed import World, process_group, stdout_to_stderr
 from .errors import Interrupted, UserError
 from .progress import silence
 
@@ -46,7 +46,11 @@ class Team:
     def __init__(self, world: World | None = None) -> None:
         self.rank = world.rank if world else 0
         self.size = world.size if world else 1
-        self._group = dist.new_group(backend="gloo", timeout=_PATIENCE) if self.size > 1 else None
+        self._group: dist.ProcessGroup | None = None
+        if self.size > 1:
+            with stdout_to_stderr():
+                self._group = dist.new_group(backend="gloo", timeout=_PATIENCE)
+                self.wait()
 
     @property
     def is_first(self) -> bool:
