@@ -86,6 +86,9 @@ def fit(
     run can go on with another number of them, from the same place in the same batches. All of them
     see ``folder``; the first one writes there, and validates.
 
+    On a CPU the same seed and number of threads give the same run, bit for bit: each thread draws
+    from a stream of its own for its part of a batch (:mod:`core.batch_parts`).
+
     Args:
         model: on ``device`` already. Its ``config.d_model`` is what the paper's schedule goes by.
         loss: computes with ``model`` in training mode, under the run's precision.
