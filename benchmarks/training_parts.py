@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What each part of fast training is worth: the time without it, divided by the time with it.
 
-Every variant leaves one thing out and takes turns with the whole, round after round, on the same
-batches; ratios are medians over the rounds. The model is that of ``benchmarks.training``. The table
-goes to stdout.
+Every variant leaves one thing out and takes turns with the whole, batch after batch, on the same
+batches; ratios are medians over the batches. The model is that of ``benchmarks.training``. The
+table goes to stdout.
 
     python -m benchmarks.training_parts --data FOLDER
 """
@@ -94,10 +94,9 @@ PARTS: dict[str, Part] = {
 @click.command()
 @click.option("--data", type=PATH, required=True, help="A folder with train.de and train.en.")
 @click.option("--threads", default=2, show_default=True)
-@click.option("--rounds", default=5, show_default=True)
-@click.option("--steps", default=6, show_default=True, help="Of each variant in a round.")
+@click.option("--batches", default=30, show_default=True, help="So many for each variant.")
 @click.option("--batch-tokens", default=2500, show_default=True)
-def main(data: Path, threads: int, rounds: int, steps: int, batch_tokens: int) -> None:
+def main(data: Path, threads: int, batches: int, batch_tokens: int) -> None:
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     pairs, vocab_size = read_pairs(data)
@@ -115,19 +114,18 @@ def main(data: Path, threads: int, rounds: int, steps: int, batch_tokens: int) -
             cycle(as_tensors([pairs[i] for i in indices]) for indices in chunks)
             for chunks in (buckets, mixed)
         )
-        rate_of(whole, list(islice(in_buckets, 2)))
-        rate_of(unfused, list(islice(in_buckets, 2)))
-        for _ in range(rounds):
-            batches = list(islice(in_buckets, steps))
-            of_random_sentences = list(islice(at_random, steps))
+        for _ in range(2):
+            rate_of(whole, next(in_buckets))
+            rate_of(unfused, next(in_buckets))
+        for batch, of_random_sentences in islice(zip(in_buckets, at_random, strict=True), batches):
             for name, part in PARTS.items():
-                is_mixed = name == "batches of one length"
                 step = unfused if name == "fused Adam" else whole
+                taken = of_random_sentences if name == "batches of one length" else batch
                 with part():
-                    rates[name].append(rate_of(step, of_random_sentences if is_mixed else batches))
+                    rates[name].append(rate_of(step, taken))
     print("| without | time |\n|---|---|")
-    for name, of_rounds in rates.items():
-        ratio = median(a / b for a, b in zip(rates["nothing"], of_rounds, strict=True))
+    for name, of_batches in rates.items():
+        ratio = median(a / b for a, b in zip(rates["nothing"], of_batches, strict=True))
         print(f"| {name} | {ratio:.2f} |")
 
 

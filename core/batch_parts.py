@@ -17,6 +17,11 @@ from .dropout import own_chance
 from .parallel import map_on_cores
 
 Batch = tuple[Tensor, ...]
+"""The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
+and nothing else in a batch has two axes."""
+
+LossFunction = Callable[[Batch], tuple[Tensor, int]]
+"""From a batch to its summed loss and the number of things (words, sentences) summed over."""
 
 # With fewer positions, a part's matrix products are too small to be quick.
 _POSITIONS_OF_A_PART = 1000
@@ -32,7 +37,7 @@ def number_of_parts(batch: Batch) -> int:
 
 def add_gradients(
     batch: Batch,
-    loss: Callable[[Batch], tuple[Tensor, int]],
+    loss: LossFunction,
     parameters: Sequence[nn.Parameter],
     parts: int,
 ) -> tuple[Tensor, int]:
@@ -42,9 +47,8 @@ def add_gradients(
     the order of the parts: the same batch, state of chance and number of parts give the same bits.
 
     Args:
-        batch: tensors whose last axis is that of the examples; at least as many as ``parts``.
-        loss: from a batch to its summed loss and the number of things summed over. It is called
-            by several threads at a time.
+        batch: of at least as many examples as there are ``parts``; they are the last axis.
+        loss: called by several threads at a time.
 
     Returns:
         The summed loss, and the number of things.

@@ -103,8 +103,9 @@ class Ended:
             return False
         if len(self.hypotheses) < self.size:
             return True
-        # Dividing a negative number by the largest normaliser to come gives the best it can get.
-        normaliser = length_normaliser(self.max_length + 1, max(self.alpha, 0.0))
+        # Dividing a negative number by the largest normaliser to come gives the best it can get. An
+        # output of the greatest length has no <eos> any more, or its <eos> is within that length.
+        normaliser = length_normaliser(self.max_length, max(self.alpha, 0.0))
         return log_prob / normaliser > self.hypotheses[-1].score
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from .batch_parts import add_gradients, number_of_parts
+from .batch_parts import Batch, LossFunction, add_gradients, number_of_parts
 from .checkpoint import check_fits, copy_into, load_tensors, model_tensors, save_tensors
 from .config import TrainConfig
 from .device import autocast
@@ -29,13 +29,6 @@ from .progress import say
 from .sequence_to_sequence import SpecialIds
 from .team import Team
 from .training_state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState, numbers_of
-
-Batch = tuple[Tensor, ...]
-"""The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
-and nothing else in a batch has two axes."""
-
-LossFunction = Callable[[Batch], tuple[Tensor, int]]
-"""From a batch to its summed loss and the number of things (words, sentences) summed over."""
 
 # A run cannot go on with others of these: its place in an epoch's batches would mean nothing.
 _FIXED_SETTINGS = ("seed", "batch_tokens")

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from . import schedule, tensorboard
+from .batch_parts import Batch, LossFunction
 from .checkpoint import WEIGHTS_FILE, load_weights
 from .compilation import CompiledLayers, check_compiler
 from .config import TrainConfig
@@ -27,7 +28,7 @@ from .errors import Interrupted, UserError
 from .history import HISTORY_FILE
 from .kept_weights import is_better
 from .progress import Progress, say
-from .run import Batch, LossFunction, Run
+from .run import Run
 from .team import Team
 from .training_state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_runs import (
-    Batch,
     Disturbed,
     Pairs,
     assert_alike,
@@ -20,7 +19,7 @@ from tiny_runs import (
 )
 
 from core import batch_parts
-from core.batch_parts import add_gradients, number_of_parts
+from core.batch_parts import Batch, add_gradients, number_of_parts
 from core.dropout import dropout, own_chance
 
 

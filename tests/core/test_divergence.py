@@ -12,10 +12,11 @@ import torch
 from tiny_runs import loss_of, run_fit, same, tiny_model, weights_of
 from torch import Tensor
 
+from core.batch_parts import LossFunction
 from core.checkpoint import load_tensors, save_tensors
 from core.divergence import Course
 from core.errors import UserError
-from core.run import LossFunction, Run
+from core.run import Run
 from core.sequence_to_sequence import SequenceToSequence
 from core.training import STATE_FILE, STATE_FOLDER
 

@@ -15,10 +15,10 @@ from tiny_runs import (
 )
 from torch import Tensor, nn
 
+from core.batch_parts import LossFunction
 from core.checkpoint import WEIGHTS_FILE, load_tensors
 from core.config import TrainConfig
 from core.ema import MovingAverage
-from core.run import LossFunction
 from core.sequence_to_sequence import SequenceToSequence
 from core.training import STATE_FILE, STATE_FOLDER
 

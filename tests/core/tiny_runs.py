@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from core.batch_parts import Batch, LossFunction
 from core.config import TrainConfig, TransformerConfig
 from core.loss import label_smoothed_cross_entropy, linear_cross_entropy
-from core.run import Batch, LossFunction, Run
+from core.run import Run
 from core.sequence_to_sequence import SequenceToSequence, SpecialIds
 from core.training import Metrics, TrainingData, TrainingState, fit
 
