@@ -17,8 +17,9 @@ from typing import Any, Protocol, cast
 from core.errors import UserError
 from core.files import atomic_write, reason_of
 
-# Enough lines to fill batches of one length each, few enough to hold and to wait for.
-CHUNK_LINES = 2000
+# Enough lines to fill batches of one length each, few enough to hold and to wait for. With twice as
+# many the peak of memory is a fifth higher, and no line comes sooner.
+CHUNK_LINES = 1000
 
 # Input that pauses for so long has someone waiting for the answer at its other end.
 PAUSE_SECONDS = 0.1
