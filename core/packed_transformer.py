@@ -130,7 +130,7 @@ class _PackedEncoderLayer:
 class _PackedDecoderLayer:
     def __init__(self, layer: MyTransformerDecoderLayer, make: MakeLinear) -> None:
         own, cross = layer.self_attn, layer.multihead_attn
-        self._num_heads, self._width = own.num_heads, own.embed_dim
+        self._num_heads, self._head_dim = own.num_heads, own.embed_dim // own.num_heads
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2, layer.norm3)))
         self._query_key_value = _projection(own, 0, 3, make)
@@ -148,8 +148,7 @@ class _PackedDecoderLayer:
         """
         length, batch_size, _ = memory.shape
         keys_values = self._memory_key_value(memory)
-        head_dim = self._width // self._num_heads
-        keys_values = keys_values.view(length, batch_size, 2, self._num_heads, head_dim)
+        keys_values = keys_values.view(length, batch_size, 2, self._num_heads, self._head_dim)
         if is_pad is not None:
             keys_values.masked_fill_(is_pad.t()[:, :, None, None, None], 0.0)
         cache = KeyValueCache()
@@ -188,9 +187,9 @@ class _PackedDecoderLayer:
     def _heads(self, x: Tensor, sentences: int) -> Tensor:
         """``[B*N, n*D]`` -> ``[n, B, H, N, K]``, a view."""
         rows, width = x.shape
-        beams, parts = rows // max(1, sentences), width // self._width
-        shape = (sentences, beams, parts, self._num_heads, self._width // self._num_heads)
-        return x.view(shape).permute(2, 0, 3, 1, 4)
+        beams, parts = rows // max(1, sentences), width // (self._num_heads * self._head_dim)
+        heads = x.view(sentences, beams, parts, self._num_heads, self._head_dim)
+        return heads.permute(2, 0, 3, 1, 4)
 
 
 def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tensor:
