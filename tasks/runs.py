@@ -72,7 +72,7 @@ class Prepared:
 def train(
     task: str,
     config: TaskConfig,
-    prepare: Callable[[], Prepared],
+    prepare: Callable[[bool], Prepared],
     *,
     data: Path,
     out: Path,
@@ -86,7 +86,8 @@ def train(
     first process alone measures; the others return nothing.
 
     Args:
-        prepare: in all processes but the first one of ``team`` it finds the vocabulary in ``out``.
+        prepare: told whether it finds the vocabulary in ``out``, as a run that is resumed does, and
+            all processes but the first one of ``team``.
 
     Raises:
         UserError: ``out`` already holds a run that is not to be resumed, or none that is, or
@@ -109,7 +110,7 @@ def train(
 def _train(
     task: str,
     config: TaskConfig,
-    prepare: Callable[[], Prepared],
+    prepare: Callable[[bool], Prepared],
     data: Path,
     out: Path,
     device: torch.device,
@@ -123,7 +124,7 @@ def _train(
         how["command"] = read_metrics(out).get("command", how["command"])
     with team.first_alone():  # who makes the vocabulary and encodes the corpus, for the others too
         torch.manual_seed(config.train.seed)
-        prepared = prepare()
+        prepared = prepare(resume or not team.is_first)
     parameters = sum(p.numel() for p in prepared.model.parameters())
     place = str(device) if team.size == 1 else f"{team.size} x {device.type}"
     say(f"{task}: {parameters:,} parameters on {place}, seed {config.train.seed}, into {out}")

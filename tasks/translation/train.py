@@ -34,8 +34,7 @@ def train(
         UserError: a corpus, a folder or a configuration that cannot be used.
         Interrupted: SIGINT or SIGTERM came.
     """
-    team = team or Team()
-    prepare = partial(_prepare, config, data, out, device, resume or not team.is_first)
+    prepare = partial(_prepare, config, data, out, device)
     return runs.train(
         "translation", config, prepare, data=data, out=out, device=device, resume=resume, team=team
     )

@@ -78,7 +78,15 @@ def train(
     task: str = "translation",
     prepare: Callable[[], runs.Prepared] = prepare,
 ) -> dict[str, Any]:
-    return runs.train(task, config, prepare, data=DATA, out=out, device=CPU, resume=resume)
+    return runs.train(
+        task,
+        config,
+        lambda has_vocabulary: prepare(),
+        data=DATA,
+        out=out,
+        device=CPU,
+        resume=resume,
+    )
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
