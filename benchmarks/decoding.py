@@ -22,7 +22,8 @@ import click
 import sacrebleu
 import torch
 
-from benchmarks.engines import Engine, Ids, ctranslate2_engine, ours, tutorial_loop
+from benchmarks.engines import Ids, ctranslate2_engine, ours, tutorial_loop
+from benchmarks.rivals import Rival
 from tasks.console import PATH
 from tasks.translation.export import to_ctranslate2
 from tasks.translation.predict import Translator
@@ -64,29 +65,31 @@ def main(
         for width in WIDTHS:
             options = translator.config.generation.replaced(beam_size=width)
             int8 = options.replaced(int8=True)
-            engines = [Engine("ours, float32", ours, model, threads, options)]
+            engines = [Rival("ours, float32", ours, model, threads, options)]
             for compute_type in ("float32", "int8"):
                 for workers in (1, threads):
                     how = f"{workers} workers" if workers > 1 else f"{threads} threads an operation"
                     arguments = (export, words, threads, options, compute_type, workers, BATCH_SIZE)
                     name = f"CTranslate2, {compute_type}, {how}"
-                    engines.append(Engine(name, ctranslate2_engine, *arguments))
-            engines.append(Engine("ours, int8", ours, model, threads, int8))
+                    engines.append(Rival(name, ctranslate2_engine, *arguments))
+            engines.append(Rival("ours, int8", ours, model, threads, int8))
             once = []
             if width == 1:
-                once.append(Engine("tutorials' loop", tutorial_loop, model, threads))
+                once.append(Rival("tutorials' loop", tutorial_loop, model, threads))
             print(f"### Beam {width}: all sentences\n")
             print_throughput(engines, once, sources, references, translator, rounds)
             print(f"\n### Beam {width}: one sentence at a time\n")
             print_latency(engines, sources[:latency_sentences])
             print(flush=True)
+            for engine in (*engines, *once):
+                engine.end()
     if memory:
         print_memory(texts, model, threads)
 
 
 def print_throughput(
-    engines: Sequence[Engine],
-    once: Sequence[Engine],
+    engines: Sequence[Rival],
+    once: Sequence[Rival],
     sources: Ids,
     references: Sequence[str],
     translator: Translator,
@@ -94,12 +97,12 @@ def print_throughput(
 ) -> None:
     """A row for each engine; those of ``once`` are slow, and measured in the first round alone."""
     for engine in engines:
-        engine.translate([sources[:50]])  # warms it up
+        engine.call([sources[:50]])  # warms it up
     outputs: dict[str, Ids] = {}
     seconds: dict[str, list[float]] = {e.name: [] for e in (*engines, *once)}
     for number in range(rounds):
         for engine in (*engines, *(once if number == 0 else ())):
-            (duration,), outputs[engine.name] = engine.translate([sources])
+            (duration,), (outputs[engine.name],) = engine.call([sources])
             seconds[engine.name].append(duration)
     first = engines[0].name
     print("| engine | seconds | ours float32 is so many times as fast | same outputs | BLEU |")
@@ -112,12 +115,12 @@ def print_throughput(
         print(f"| {name} | {median(times):.2f} | {ratio:.2f} | {same} | {bleu:.2f} |")
 
 
-def print_latency(engines: Sequence[Engine], sources: Ids) -> None:
+def print_latency(engines: Sequence[Rival], sources: Ids) -> None:
     """The median time for one sentence by itself; the engines take turns after ten of them."""
     seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
     for start in range(0, len(sources), 10):
         for engine in engines:
-            times, _ = engine.translate([[source] for source in sources[start : start + 10]])
+            times, _ = engine.call([[source] for source in sources[start : start + 10]])
             seconds[engine.name] += times
     own = median(seconds[engines[0].name])
     print("| engine | milliseconds (median) | ours float32 is so many times as fast |")

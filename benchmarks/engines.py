@@ -1,18 +1,9 @@
-"""Three ways to translate with the same weights: a tutorial's loop, CTranslate2, this program.
-
-Each works in a process of its own: libraries that bring their own threads disturb one another in
-one process, long after their work is done.
-"""
+"""Three ways to translate with the same weights: a tutorial's loop, CTranslate2, this program."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,44 +16,6 @@ from tasks.translation.predict import Translator
 Ids = list[list[int]]
 Translate = Callable[[Ids], Ids]
 """From source ids to output ids."""
-
-# Threads that wait for work in a busy loop give up after a fifth of a second.
-_REST_SECONDS = 0.3
-
-
-class Engine:
-    """What translates lists of sentences, and measures how long that takes.
-
-    Args:
-        name: for the table.
-        make: makes, in the engine's own process, what translates; with ``arguments``.
-    """
-
-    def __init__(self, name: str, make: Callable[..., Translate], *arguments: Any) -> None:
-        self.name = name
-        context = get_context("spawn")
-        self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
-        self._process.start()
-
-    def translate(self, batches: Sequence[Ids]) -> tuple[list[float], Ids]:
-        """Seconds for each of ``batches``, one after another, and all outputs."""
-        time.sleep(_REST_SECONDS)
-        self._connection.send(batches)
-        seconds, outputs = self._connection.recv()
-        return seconds, outputs
-
-
-def _serve(connection: Connection, make: Callable[..., Translate], arguments: Any) -> None:
-    translate = make(*arguments)
-    with suppress(EOFError):  # nobody is left to translate for
-        while True:
-            seconds, outputs = [], []
-            for batch in connection.recv():
-                started = time.perf_counter()
-                outputs += translate(batch)
-                seconds.append(time.perf_counter() - started)
-            connection.send((seconds, outputs))
 
 
 def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:

@@ -2,11 +2,12 @@
 """How fast a translation model is trained: this program, ``torch.nn.Transformer``, and the limit.
 
 The model is the same in all: 3 + 3 layers, d_model 256, 512 inside, 4 heads, one joint vocabulary,
-dropout 0.3, label smoothing 0.1, float32. The rivals take turns, batch after batch, and every ratio
-is the median over the batches of two rates measured side by side. What is counted is target tokens,
+dropout 0.3, label smoothing 0.1, float32. The rivals take turns of a few batches, each in a process
+of its own, and every ratio is the median over the batches. What is counted is target tokens,
 padding left out, for each second.
 
-* plain: ``torch.nn.Transformer`` on the very batches of this program, with its optimizer;
+* plain: ``torch.nn.Transformer`` on the very batches of this program, with its optimizer; as it is,
+  and with the settings of the C library's memory that this program makes for itself;
 * tutorial: the same on 128 random sentences a batch, padded to the longest;
 * limit: the matrix products of a step of this program, done at the rate that a large matrix product
   reaches beside it, and nothing else.
@@ -20,7 +21,8 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -29,7 +31,9 @@ import click
 import torch
 from torch import Tensor, nn
 
+from benchmarks.rivals import Rival
 from core.config import TrainConfig, TransformerConfig
+from core.memory import keep_freed_memory
 from core.run import Run
 from data.batching import bucket_by_length
 from data.vocabulary import PAD_ID
@@ -52,6 +56,32 @@ LEARNING_RATE = 3e-4
 Batch = tuple[Tensor, Tensor]
 Step = Callable[[Batch, float], None]
 """One step over a batch at a learning rate."""
+
+Rate = Callable[[int], float]
+"""From the number of a batch to its target tokens a second."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all rivals have in common."""
+
+    data: Path
+    threads: int
+    batches: int
+    batch_tokens: int
+    seed: int = 1
+
+
+WARM_UP = 4
+TURN = 5
+"""So many batches one after another, before it is the next one's turn."""
+
+KEEPING_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+"""What ``core.memory.keep_freed_memory`` sets."""
 
 
 class PlainTransformer(nn.Module):
@@ -184,6 +214,78 @@ def void(_: object) -> None:
     """Takes anything, and returns nothing."""
 
 
+def ours(setting: Setting) -> Rate:
+    """A step of this program, in the buckets that it trains on."""
+    batches, vocab_size = in_buckets(setting)
+    keep_freed_memory()  # as ``core.training.fit`` does
+    with tempfile.TemporaryDirectory() as folder:
+        return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
+
+
+def plain(setting: Setting) -> Rate:
+    """A plain step over the same batches."""
+    batches, vocab_size = in_buckets(setting)
+    return warmed_up(plain_step(vocab_size, fused=True)[0], batches)
+
+
+def tutorial(setting: Setting) -> Rate:
+    """A plain step over random sentences."""
+    batches, vocab_size = at_random(setting, 128)
+    return warmed_up(plain_step(vocab_size, fused=False)[0], batches)
+
+
+def limit(setting: Setting) -> Rate:
+    """The matrix products of this program's batches at the rate of a large one."""
+    batches, vocab_size = in_buckets(setting)
+
+    def rate(number: int) -> float:
+        batch = batches[WARM_UP + number]
+        return target_tokens(batch) * large_product_rate() / matrix_products(batch, vocab_size)
+
+    return rate
+
+
+def in_buckets(setting: Setting) -> tuple[list[Batch], int]:
+    """The first batches of an epoch, and the size of the vocabulary."""
+    pairs, vocab_size = prepare(setting)
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+    buckets = bucket_by_length(lengths, batch_tokens=setting.batch_tokens, seed=setting.seed)
+    taken = islice(cycle(buckets), WARM_UP + setting.batches)
+    return [as_tensors([pairs[i] for i in indices]) for indices in taken], vocab_size
+
+
+def at_random(setting: Setting, size: int) -> tuple[list[Batch], int]:
+    """Batches of ``size`` sentences of any length, and the size of the vocabulary."""
+    pairs, vocab_size = prepare(setting)
+    chance = random.Random(setting.seed)
+    count = WARM_UP + setting.batches
+    return [as_tensors(chance.sample(pairs, size)) for _ in range(count)], vocab_size
+
+
+def prepare(setting: Setting) -> tuple[list[Pair], int]:
+    torch.set_num_threads(setting.threads)
+    torch.manual_seed(setting.seed)
+    return read_pairs(setting.data)
+
+
+def warmed_up(step: Step, batches: Sequence[Batch]) -> Rate:
+    """The rate of ``step`` by the number of a batch, after a few batches more."""
+    for batch in batches[:WARM_UP]:
+        step(batch, LEARNING_RATE)
+    return lambda number: rate_of(step, batches[WARM_UP + number])
+
+
+def take_turns(rivals: Sequence[Rival], batches: int) -> list[list[float]]:
+    """The rates of each of ``rivals`` for every batch; ends them."""
+    rates: list[list[float]] = [[] for _ in rivals]
+    for start in range(0, batches, TURN):
+        for rival, of_rival in zip(rivals, rates, strict=True):
+            of_rival += rival.call(range(start, min(start + TURN, batches)))[1]
+    for rival in rivals:
+        rival.end()
+    return rates
+
+
 @click.command()
 @click.option("--data", type=PATH, required=True, help="A folder with train.de and train.en.")
 @click.option("--threads", default=2, show_default=True)
@@ -191,36 +293,21 @@ def void(_: object) -> None:
 @click.option("--batch-tokens", default=2500, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 def main(data: Path, threads: int, batches: int, batch_tokens: int, seed: int) -> None:
-    torch.set_num_threads(threads)
-    torch.manual_seed(seed)
-    pairs, vocab_size = read_pairs(data)
-    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-    buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=seed)
-    bucketed = cycle(as_tensors([pairs[i] for i in indices]) for indices in buckets)
-    order = random.Random(seed).sample(range(len(pairs)), len(pairs))
-    chunks = [order[i : i + 128] for i in range(0, len(order), 128)]
-    mixed = cycle(as_tensors([pairs[i] for i in indices]) for indices in chunks)
-    names = ("ours", "plain", "tutorial", "limit")
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    with tempfile.TemporaryDirectory() as folder:
-        ours, _ = our_step(vocab_size, Path(folder))
-        plain, _ = plain_step(vocab_size, fused=True)
-        tutorial, _ = plain_step(vocab_size, fused=False)
-        for _ in range(2):
-            for step in (ours, plain, tutorial):
-                step(next(bucketed), LEARNING_RATE)
-        for batch, of_tutorial in islice(zip(bucketed, mixed, strict=True), batches):
-            rates["ours"].append(rate_of(ours, batch))
-            rates["plain"].append(rate_of(plain, batch))
-            rates["tutorial"].append(rate_of(tutorial, of_tutorial))
-            seconds = matrix_products(batch, vocab_size) / large_product_rate()
-            rates["limit"].append(target_tokens(batch) / seconds)
+    setting = Setting(data, threads, batches, batch_tokens, seed)
+    rivals = [
+        Rival("ours", ours, setting),
+        Rival("plain", plain, setting),
+        Rival("plain, freed memory kept", plain, setting, environment=KEEPING_MEMORY),
+        Rival("tutorial", tutorial, setting),
+        Rival("limit", limit, setting),
+    ]
+    rates = take_turns(rivals, batches)
     print(f"torch {torch.__version__}, {threads} threads, batches of {batch_tokens} tokens\n")
     print("| rival | target tokens a second | ours is so many times as fast |")
     print("|---|---|---|")
-    for name in names:
-        ratio = median(own / other for own, other in zip(rates["ours"], rates[name], strict=True))
-        print(f"| {name} | {median(rates[name]):,.0f} | {ratio:.2f} |")
+    for rival, of_rival in zip(rivals, rates, strict=True):
+        ratio = median(own / other for own, other in zip(rates[0], of_rival, strict=True))
+        print(f"| {rival.name} | {median(of_rival):,.0f} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":

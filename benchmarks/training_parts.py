@@ -1,27 +1,23 @@
 #!/usr/bin/env python3
 """What each part of fast training is worth: the time without it, divided by the time with it.
 
-Every variant leaves one thing out and takes turns with the whole, batch after batch, on the same
-batches; ratios are medians over the batches. The model is that of ``benchmarks.training``. The
-table goes to stdout.
+Every variant leaves one thing out and takes turns with the whole, a few batches each, in a process
+of its own; ratios are medians over the batches. The model is that of ``benchmarks.training``.
 
     python -m benchmarks.training_parts --data FOLDER
 """
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
 import click
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import core.attention
@@ -30,11 +26,19 @@ import core.linear
 import core.run
 import core.softmax
 import tasks.pairs
-from benchmarks.training import our_step, rate_of, read_pairs
+from benchmarks.rivals import Rival
+from benchmarks.training import (
+    Rate,
+    Setting,
+    at_random,
+    in_buckets,
+    our_step,
+    take_turns,
+    warmed_up,
+)
 from core.loss import label_smoothed_cross_entropy
-from data.batching import bucket_by_length
+from core.memory import keep_freed_memory
 from tasks.console import PATH
-from tasks.pairs import as_tensors
 
 Part = Callable[[], AbstractContextManager[object]]
 
@@ -42,14 +46,6 @@ Part = Callable[[], AbstractContextManager[object]]
 def mask_of_torch(x: Tensor, p: float) -> tuple[Tensor, float]:
     """A random number for every element."""
     return torch.empty_like(x).bernoulli_(1.0 - p), 1.0 / (1.0 - p)
-
-
-def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float
-) -> Tensor:
-    """PyTorch's own function, dropout and all."""
-    is_open = None if blocked is None else ~blocked
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=is_open, dropout_p=dropout_p)
 
 
 def loss_of_all_logits(
@@ -79,14 +75,15 @@ PARTS: dict[str, Part] = {
     "sixteen random bits for an element (a random number instead)": lambda: patch.object(
         core.dropout, "_kept", mask_of_torch
     ),
-    "own attention with dropout (PyTorch's instead)": lambda: patch.object(
-        core.attention, "attend", fused_attention
+    "attention with a gradient of its own (autograd's instead)": lambda: patch.object(
+        core.attention, "_has_own_gradient", lambda projection, blocked: False
     ),
     "loss and gradient in one pass, in chunks": lambda: patch.object(
         tasks.pairs, "linear_cross_entropy", loss_of_all_logits
     ),
     "softmax padded to a register": lambda: patch.object(core.softmax, "_REGISTER_BYTES", 0),
-    "fused Adam": nullcontext,
+    "fused Adam": lambda: patch.object(core.run, "make_optimizer", plain_adam),
+    "freed memory kept": nullcontext,
     "batches of one length": nullcontext,
 }
 
@@ -97,36 +94,26 @@ PARTS: dict[str, Part] = {
 @click.option("--batches", default=30, show_default=True, help="So many for each variant.")
 @click.option("--batch-tokens", default=2500, show_default=True)
 def main(data: Path, threads: int, batches: int, batch_tokens: int) -> None:
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-    pairs, vocab_size = read_pairs(data)
-    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-    buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=1)
-    size = len(pairs) // len(buckets)
-    order = random.Random(1).sample(range(len(pairs)), len(pairs))
-    mixed = [order[i : i + size] for i in range(0, len(order), size)]
-    rates: dict[str, list[float]] = {name: [] for name in PARTS}
-    with tempfile.TemporaryDirectory() as folder:
-        whole, _ = our_step(vocab_size, Path(folder))
-        with patch.object(core.run, "make_optimizer", plain_adam):
-            unfused, _ = our_step(vocab_size, Path(folder))
-        in_buckets, at_random = (
-            cycle(as_tensors([pairs[i] for i in indices]) for indices in chunks)
-            for chunks in (buckets, mixed)
-        )
-        for _ in range(2):
-            rate_of(whole, next(in_buckets))
-            rate_of(unfused, next(in_buckets))
-        for batch, of_random_sentences in islice(zip(in_buckets, at_random, strict=True), batches):
-            for name, part in PARTS.items():
-                step = unfused if name == "fused Adam" else whole
-                taken = of_random_sentences if name == "batches of one length" else batch
-                with part():
-                    rates[name].append(rate_of(step, taken))
+    setting = Setting(data, threads, batches, batch_tokens)
     print("| without | time |\n|---|---|")
-    for name, of_batches in rates.items():
-        ratio = median(a / b for a, b in zip(rates["nothing"], of_batches, strict=True))
-        print(f"| {name} | {ratio:.2f} |")
+    for name in PARTS:
+        rivals = [Rival(part, variant, setting, part) for part in ("nothing", name)]
+        whole, without = take_turns(rivals, batches)
+        ratio = median(a / b for a, b in zip(whole, without, strict=True))
+        print(f"| {name} | {ratio:.2f} |", flush=True)
+
+
+def variant(setting: Setting, name: str) -> Rate:
+    """The rate of a step without one of the parts, or with all of them."""
+    batches, vocab_size = in_buckets(setting)
+    if name == "batches of one length":
+        sentences = sum(source.shape[1] for source, _ in batches)
+        batches, _ = at_random(setting, sentences // len(batches))
+    if name != "freed memory kept":
+        keep_freed_memory()
+    PARTS[name]().__enter__()  # for as long as the process lives
+    with tempfile.TemporaryDirectory() as folder:
+        return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
 
 
 if __name__ == "__main__":

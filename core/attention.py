@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention_dropout import AttentionWithDropout, heads_of
 from .dropout import check_probability, dropout
 from .linear import Linear, linear
 from .masks import combine_masks
@@ -127,22 +128,29 @@ def multi_head_attention_forward(
     """
     _check_inputs(query, key, value, in_proj_weight)
     dropout_p = dropout_p if training else 0.0
-    q, k, v = _project(query, key, value, num_heads, in_proj_weight, in_proj_bias)
+    projections = _project(query, key, value, in_proj_weight, in_proj_bias)
     blocked = combine_masks(
         attn_mask,
         key_padding_mask,
-        batch_size=q.shape[0],
+        batch_size=query.shape[1],
         num_heads=num_heads,
-        target_length=q.shape[2],
-        source_length=k.shape[2],
+        target_length=len(query),
+        source_length=len(key),
     )
+    weights = None
     if need_weights:
+        q, k, v = heads_of(projections, num_heads)
         heads, weights = _attend_with_weights(q, k, v, blocked, dropout_p)
+        merged = merge_heads(heads)
+    elif dropout_p > 0.0 and _has_own_gradient(projections[0], blocked):
+        masks = (None, None) if blocked is None else _as_added(blocked, projections[0].dtype)
+        merged = AttentionWithDropout.apply(num_heads, dropout_p, *masks, *projections)
     else:
-        heads, weights = attend(q, k, v, blocked, dropout_p), None
+        q, k, v = heads_of(projections, num_heads)
+        merged = merge_heads(attend(q, k, v, blocked, dropout_p))
     if weights is not None and average_attn_weights:
         weights = weights.mean(dim=1)
-    return linear(merge_heads(heads), out_proj_weight, out_proj_bias), weights
+    return linear(merged, out_proj_weight, out_proj_bias), weights
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float) -> Tensor:
@@ -169,25 +177,41 @@ def _attend_with_weights(
     ).view(*q.shape[:3], k.shape[2])
     is_row_blocked = None
     if blocked is not None:
-        # Cast first: a mask's lowest float32 is -inf in half precision, and then it blocks.
-        added = _as_added(blocked, scores.dtype)
-        is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
-        # A row that is blocked everywhere has no softmax: it is computed as if open, then zeroed.
-        scores = scores + added.masked_fill(is_row_blocked, 0.0)
+        added, is_row_blocked = _as_added(blocked, scores.dtype)
+        scores = scores + added
     weights = softmax(scores)
-    if is_row_blocked is not None and is_row_blocked.any():
+    if is_row_blocked is not None:
         weights = weights.masked_fill(is_row_blocked, 0.0)
     weights = dropout(weights, dropout_p)
     heads = torch.bmm(weights.flatten(0, 1), v.flatten(0, 1))
     return heads.view(q.shape), weights
 
 
-def _as_added(blocked: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as what is added to the scores."""
-    if blocked.dtype != torch.bool:
-        return blocked.to(dtype)
-    zeros = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
-    return zeros.masked_fill_(blocked, -torch.inf)
+def _as_added(blocked: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """A mask as what is added to the scores, and which rows are blocked everywhere, if any are.
+
+    Such a row has no softmax: it is to be computed as if open, and then zeroed.
+    """
+    if blocked.dtype == torch.bool:
+        zeros = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
+        added = zeros.masked_fill_(blocked, -torch.inf)
+    else:
+        # Cast first: a mask's lowest float32 is -inf in half precision, and then it blocks.
+        added = blocked.to(dtype)
+    is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
+    if not is_row_blocked.any():
+        return added, None
+    return added.masked_fill(is_row_blocked, 0.0), is_row_blocked
+
+
+def _has_own_gradient(projection: Tensor, blocked: Tensor | None) -> bool:
+    """Whether this is a case that :class:`AttentionWithDropout` is for."""
+    return (
+        projection.device.type == "cpu"
+        and projection.dtype in (torch.float32, torch.float64)
+        and not (blocked is not None and blocked.requires_grad)
+        and not torch.compiler.is_compiling()
+    )
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -203,30 +227,19 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def _project(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    num_heads: int,
-    weight: Tensor,
-    bias: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values ``[B, H, length, K]``, in as few matrix products as possible."""
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
+) -> list[Tensor]:
+    """Queries, keys and values, in as few matrix products as possible, as :func:`heads_of` takes
+    them."""
     embed_dim = query.shape[-1]
     if query is key and key is value:
-        projected = linear(query, weight, bias).split(embed_dim, dim=-1)
-    elif key is value:
-        w_q, w_kv = weight.split([embed_dim, 2 * embed_dim])
-        b_q, b_kv = (None, None) if bias is None else bias.split([embed_dim, 2 * embed_dim])
-        projected = (
-            linear(query, w_q, b_q),
-            *linear(key, w_kv, b_kv).split(embed_dim, dim=-1),
-        )
-    else:
-        biases = (None, None, None) if bias is None else bias.split(embed_dim)
-        inputs = zip((query, key, value), weight.split(embed_dim), biases, strict=True)
-        projected = tuple(linear(x, w, b) for x, w, b in inputs)
-    q, k, v = (split_heads(x, num_heads) for x in projected)
-    return q, k, v
+        return [linear(query, weight, bias)]
+    inputs, sizes = [query, key, value], [embed_dim] * 3
+    if key is value:
+        inputs, sizes = [query, key], [embed_dim, 2 * embed_dim]
+    biases = [None] * len(sizes) if bias is None else bias.split(sizes)
+    parts = zip(inputs, weight.split(sizes), biases, strict=True)
+    return [linear(x, w, b) for x, w, b in parts]
 
 
 def _check_inputs(query: Tensor, key: Tensor, value: Tensor, in_proj_weight: Tensor) -> None:

@@ -2,7 +2,8 @@
 
 ``torch.nn.functional.dropout`` draws one random number an element, which on a CPU costs more than
 the matrix products around it. Sixteen random bits an element decide just as well: one 64-bit draw
-serves four elements.
+serves four elements. Inside :func:`own_chance` they come from NumPy's SFC64, which is a third as
+much work as PyTorch's Mersenne Twister.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ _LOWEST = -(1 << 15)
 class _Chance(threading.local):
     """Where this thread's random numbers come from; None for PyTorch's own generator."""
 
-    generator: torch.Generator | None = None
+    generator: np.random.Generator | None = None
 
 
 _chance = _Chance()
@@ -31,7 +33,8 @@ _chance = _Chance()
 @contextmanager
 def own_chance(seed: int) -> Iterator[None]:
     """Inside the block, this thread's dropout on a CPU has its own stream of random numbers."""
-    before, _chance.generator = _chance.generator, torch.Generator().manual_seed(seed)
+    own = np.random.Generator(np.random.SFC64(seed))
+    before, _chance.generator = _chance.generator, own
     try:
         yield
     finally:
@@ -52,10 +55,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    kept, scale = _kept(x, p)
     if x.dtype in (torch.float32, torch.float64):
-        return x.mul(kept.mul_(scale))
+        return x.mul(mask_and_scale(x, p))
     # The scale is applied apart from the mask: 1 / (1 - p) would not survive bfloat16's rounding.
+    kept, scale = _kept(x, p)
     return x.mul(kept).mul_(scale)
 
 
@@ -68,14 +71,27 @@ def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
     return torch.addcmul(residual, x, kept, value=scale)
 
 
+def mask_and_scale(x: Tensor, p: float) -> Tensor:
+    """What dropout multiplies the elements of ``x`` by, on a CPU: 0, or the scale."""
+    kept, scale = _kept(x, p)
+    return kept.mul_(scale)
+
+
 def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
     """Ones and zeros in the shape of ``x``, and what to multiply the elements by that are kept."""
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
-    draws.random_(-(1 << 63), None, generator=_chance.generator)
-    bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
+    bits = _draws((x.numel() + 3) // 4).view(torch.int16)[: x.numel()].view(x.shape)
     kept = torch.ge(bits, _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
     return kept, _LEVELS / (_LEVELS - dropped)
+
+
+def _draws(count: int) -> Tensor:
+    """So many random numbers of 64 bits."""
+    lowest, highest = -(1 << 63), (1 << 63) - 1
+    if _chance.generator is None:
+        return torch.empty(count, dtype=torch.int64).random_(lowest, None)
+    draws = _chance.generator.integers(lowest, highest, count, dtype=np.int64, endpoint=True)
+    return torch.from_numpy(draws)
 
 
 def check_probability(p: float) -> None:

@@ -93,9 +93,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_x = torch.empty_like(x)
             grad_w = torch.zeros_like(weight, dtype=torch.float32)
             grad_b = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
+            # Of a CPU, every product would turn the matrix over by itself.
+            w_by_columns = w.t().contiguous().t() if device == "cpu" else w
             for start in range(0, len(x), _CHUNK_ROWS):
                 rows = slice(start, start + _CHUNK_ROWS)
-                logits = linear(x[rows], w, b)
+                logits = linear(x[rows], w_by_columns, b)
                 part, grad = _chunk(logits, targets[rows], label_smoothing, r_drop)
                 loss += part
                 if grad_b is not None:

@@ -27,6 +27,7 @@ from .config import TrainConfig
 from .errors import Interrupted, UserError
 from .history import HISTORY_FILE
 from .kept_weights import is_better
+from .memory import keep_freed_memory
 from .progress import Progress, say
 from .run import Run
 from .team import Team
@@ -108,6 +109,8 @@ def fit(
         CheckpointError: ``resume`` without a usable state.
     """
     team = team or Team()
+    if device.type == "cpu":
+        keep_freed_memory()
     run = Run(model, config, folder, device, metric, team)
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)

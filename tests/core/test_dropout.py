@@ -5,19 +5,31 @@ binomial distribution, sqrt(p (1 - p) / n) each: a correct mask passes it all bu
 """
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 import torch
 
-from core.dropout import Dropout, add_dropout, dropout
+import core.dropout
+from core.dropout import Dropout, add_dropout, dropout, own_chance
 
 LANES = 4  # elements that one 64-bit draw decides
+
+
+@pytest.fixture(params=["PyTorch's random numbers", "own_chance"])
+def any_chance(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "own_chance":
+        with own_chance(7):
+            yield
+    else:
+        yield
 
 
 def bound(p: float, count: int) -> float:
     return 5 * (p * (1 - p) / count) ** 0.5
 
 
+@pytest.mark.usefixtures("any_chance")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.15, 0.5, 0.9])
 def test_share_of_dropped_elements_in_all_and_in_each_lane(p: float, dtype: torch.dtype) -> None:
@@ -29,6 +41,7 @@ def test_share_of_dropped_elements_in_all_and_in_each_lane(p: float, dtype: torc
         assert abs(of_lane.mean() - p) < bound(p, len(of_lane)), lane
 
 
+@pytest.mark.usefixtures("any_chance")
 def test_elements_of_one_draw_are_independent() -> None:
     """Two lanes drop together with probability p^2, no matter which two; and so do neighbours."""
     torch.manual_seed(2)
@@ -45,8 +58,7 @@ def test_elements_of_one_draw_are_independent() -> None:
 def test_the_expectation_is_exact(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With each of the 2^16 possible draws taken once, the outputs sum to the inputs."""
     every_draw = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
-    fill = every_draw.view(torch.int64)
-    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *_, **__: self.copy_(fill))
+    monkeypatch.setattr(core.dropout, "_draws", lambda count: every_draw.view(torch.int64))
     out = dropout(torch.ones(1 << 16, dtype=torch.float64), p)
     assert out.sum().item() == pytest.approx(1 << 16, rel=1e-12)
     assert out.eq(0).double().mean().item() == pytest.approx(p, abs=2**-16)

@@ -9,6 +9,7 @@ from parity import assert_near, gradients, random_mask, shake
 from torch import Tensor, nn
 
 import core.attention
+import core.attention_dropout
 import core.dropout
 from core.transformer import (
     MyTransformer,
@@ -240,7 +241,9 @@ def test_dropout_acts_where_torch_has_it(norm_first: bool, monkeypatch: pytest.M
     monkeypatch.setattr(nn.functional, "dropout", scaled)
     monkeypatch.setattr(core.dropout, "dropout", scaled)
     monkeypatch.setattr(core.dropout, "add_dropout", lambda residual, x, p: residual + scaled(x, p))
-    monkeypatch.setattr(core.attention, "dropout", scaled)
+    monkeypatch.setattr(
+        core.attention_dropout, "mask_and_scale", lambda x, p: torch.full_like(x, 1.0 - p)
+    )
     out = ours.train()(*inputs)
     assert_near(out, theirs.train()(*inputs), 1e-5)
     assert (out - without).abs().max() > 1e-2
