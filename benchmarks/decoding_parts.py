@@ -24,7 +24,6 @@ from torch import Tensor
 
 import core.largest
 import core.packed_linear
-import core.softmax
 import tasks.generation
 from core.generation_config import GenerationConfig
 from tasks.console import PATH
@@ -69,7 +68,6 @@ PARTS: dict[str, Part] = {
     "packed weights": lambda: patch.object(tasks.generation, "PackedLinear", UnpackedLinear),
     "batches side by side (each operation split instead)": one_batch_at_a_time,
     "batches of one length": lambda: patch.object(tasks.generation, "bucket_by_length", in_order),
-    "softmax padded to a register": lambda: patch.object(core.softmax, "_REGISTER_BYTES", 0),
     "two threads for a sentence by itself (one instead)": lambda: patch.object(
         tasks.generation, "_FEW_THREADS", 1
     ),

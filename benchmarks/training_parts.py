@@ -24,7 +24,6 @@ import core.attention
 import core.dropout
 import core.linear
 import core.run
-import core.softmax
 import tasks.pairs
 from benchmarks.rivals import Rival
 from benchmarks.training import (
@@ -81,7 +80,6 @@ PARTS: dict[str, Part] = {
     "loss and gradient in one pass, in chunks": lambda: patch.object(
         tasks.pairs, "linear_cross_entropy", loss_of_all_logits
     ),
-    "softmax padded to a register": lambda: patch.object(core.softmax, "_REGISTER_BYTES", 0),
     "fused Adam": lambda: patch.object(core.run, "make_optimizer", plain_adam),
     "freed memory kept": nullcontext,
     "batches of one length": nullcontext,

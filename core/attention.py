@@ -20,7 +20,6 @@ from .attention_dropout import AttentionWithDropout, heads_of
 from .dropout import check_probability, dropout
 from .linear import Linear, linear
 from .masks import combine_masks
-from .softmax import softmax
 
 
 class MyMultiheadAttention(nn.Module):
@@ -179,7 +178,7 @@ def _attend_with_weights(
     if blocked is not None:
         added, is_row_blocked = _as_added(blocked, scores.dtype)
         scores = scores + added
-    weights = softmax(scores)
+    weights = scores.softmax(dim=-1)
     if is_row_blocked is not None:
         weights = weights.masked_fill(is_row_blocked, 0.0)
     weights = dropout(weights, dropout_p)

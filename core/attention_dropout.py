@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import mask_and_scale
-from .softmax import softmax
 
 
 class AttentionWithDropout(torch.autograd.Function):
@@ -43,7 +42,7 @@ class AttentionWithDropout(torch.autograd.Function):
         ).unflatten(0, (-1, num_heads))
         if added is not None:
             scores += added
-        weights = softmax(scores)
+        weights = scores.softmax(dim=-1)
         if is_row_blocked is not None:
             weights = weights.masked_fill(is_row_blocked, 0.0)
         kept = mask_and_scale(weights, dropout_p)

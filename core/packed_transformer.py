@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from .attention import MyMultiheadAttention, attend, merge_heads, split_heads
 from .key_value_cache import KeyValueCache, LayerCache
 from .packed_linear import Int8Linear, MakeLinear, PackedLinear
-from .softmax import softmax
 from .transformer import (
     MyTransformerDecoder,
     MyTransformerDecoderLayer,
@@ -221,7 +220,7 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
         if mask.shape[-1] != length:
             raise ValueError(f"a mask over {mask.shape[-1]} positions, where {length} are cached")
         scores.view(batch_size, num_heads, beams, length).add_(mask)
-    heads = torch.bmm(softmax(scores), values.flatten(0, 1))
+    heads = torch.bmm(scores.softmax(dim=-1), values.flatten(0, 1))
     if beams == 1:
         return heads.view(batch_size, num_heads * head_dim)
     return heads.view(q.shape).transpose(1, 2).reshape(batch_size * beams, num_heads * head_dim)

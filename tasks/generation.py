@@ -25,7 +25,6 @@ from core.decoding import (
 )
 from core.errors import ConfigError
 from core.generation_config import GenerationConfig
-from core.memory import keep_freed_memory
 from core.packed_linear import Int8Linear, PackedLinear
 from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
@@ -201,8 +200,6 @@ def generate(
     workers = max_workers if device.type == "cpu" else 1
     results: list[list[Hypothesis]] = [[] for _ in sources]
     is_small = len(sources) * copies * options.beam_size <= _FEW_ROWS
-    if device.type == "cpu" and not is_small:
-        keep_freed_memory()
     with at_most(_FEW_THREADS) if is_small else nullcontext():
         found = map_on_cores(search_batch, batches, workers=workers)
         for batch, of_batch in zip(batches, found, strict=True):

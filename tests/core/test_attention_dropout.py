@@ -10,7 +10,7 @@ from core.attention_dropout import AttentionWithDropout, heads_of
 
 HEADS, WIDTH, BATCH = 2, 6, 3
 
-# Lengths of queries and keys: shorter and longer than what a register holds, and one of each.
+# Lengths of queries and keys.
 SIZES = [(1, 1), (3, 4), (5, 2), (9, 9), (4, 20)]
 SIDE_BY_SIDE = {"all three": [3], "keys and values": [1, 2], "none": [1, 1, 1]}
 
