@@ -7,6 +7,7 @@ busy loop.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import time
@@ -46,6 +47,7 @@ class Rival:
             os.environ.update(before)
         assert process.pid is not None
         self._pid = process.pid
+        atexit.register(self.end)  # before multiprocessing waits for it to end by itself
         self._connection.recv()
         os.kill(self._pid, signal.SIGSTOP)
 
@@ -60,6 +62,7 @@ class Rival:
 
     def end(self) -> None:
         """Ends the process, which cannot end by itself while it stands still."""
+        atexit.unregister(self.end)
         os.kill(self._pid, signal.SIGKILL)
 
 
