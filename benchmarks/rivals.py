@@ -11,7 +11,7 @@ import atexit
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -24,27 +24,16 @@ class Rival:
     Args:
         name: for the table.
         make: makes the function, in that process; with ``arguments``.
-        environment: variables that the process has besides this one's.
     """
 
     def __init__(
-        self,
-        name: str,
-        make: Callable[..., Callable[[Any], Any]],
-        *arguments: Any,
-        environment: Mapping[str, str] | None = None,
+        self, name: str, make: Callable[..., Callable[[Any], Any]], *arguments: Any
     ) -> None:
         self.name = name
         context = get_context("spawn")
         self._connection, other = context.Pipe()
         process = context.Process(target=_serve, args=(other, make, arguments), daemon=True)
-        before = dict(os.environ)
-        os.environ.update(environment or {})  # the C library reads it as the process begins
-        try:
-            process.start()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        process.start()
         assert process.pid is not None
         self._pid = process.pid
         atexit.register(self.end)  # before multiprocessing waits for it to end by itself

@@ -10,14 +10,13 @@ one loads into the other, and the outputs are equal.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_dropout import AttentionWithDropout, heads_of
+from .attention_dropout import AttentionWithDropout
 from .dropout import check_probability, dropout
+from .heads import heads_of, merge_heads, scaled_scores
 from .linear import Linear, linear
 from .masks import combine_masks
 
@@ -167,13 +166,7 @@ def _attend_with_weights(
     q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
     """Equation 1 spelt out: the heads ``[B, H, T, K]`` and their weights ``[B, H, T, S]``."""
-    scores = torch.baddbmm(
-        q.new_empty(1, 1, 1),
-        q.flatten(0, 1),
-        k.flatten(0, 1).transpose(1, 2),
-        beta=0,
-        alpha=1.0 / math.sqrt(q.shape[-1]),
-    ).view(*q.shape[:3], k.shape[2])
+    scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
     is_row_blocked = None
     if blocked is not None:
         added, is_row_blocked = _as_added(blocked, scores.dtype)
@@ -211,18 +204,6 @@ def _has_own_gradient(projection: Tensor, blocked: Tensor | None) -> bool:
         and not (blocked is not None and blocked.requires_grad)
         and not torch.compiler.is_compiling()
     )
-
-
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """``[S, B, D]`` -> ``[B, H, S, K]``, a view."""
-    length, batch_size, width = x.shape
-    return x.view(length, batch_size, num_heads, width // num_heads).permute(1, 2, 0, 3)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """``[B, H, T, K]`` -> ``[T, B, D]``, the inverse of :func:`split_heads`."""
-    batch_size, num_heads, length, head_dim = x.shape
-    return x.permute(2, 0, 1, 3).reshape(length, batch_size, num_heads * head_dim)
 
 
 def _project(

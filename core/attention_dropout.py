@@ -8,13 +8,12 @@ they are written where they belong.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import mask_and_scale
+from .heads import heads_of, merge_heads, scaled_scores
 
 
 class AttentionWithDropout(torch.autograd.Function):
@@ -37,9 +36,7 @@ class AttentionWithDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, num_heads, dropout_p, added, is_row_blocked, *projections):  # type: ignore[no-untyped-def]
         q, k, v = (x.flatten(0, 1) for x in heads_of(projections, num_heads))
-        scores = torch.baddbmm(
-            q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=1.0 / math.sqrt(q.shape[2])
-        ).unflatten(0, (-1, num_heads))
+        scores = scaled_scores(q, k).unflatten(0, (-1, num_heads))
         if added is not None:
             scores += added
         weights = scores.softmax(dim=-1)
@@ -49,8 +46,7 @@ class AttentionWithDropout(torch.autograd.Function):
         dropped = (weights * kept).flatten(0, 1)
         ctx.save_for_backward(q, k, v, weights, kept, dropped)
         ctx.shapes = [x.shape for x in projections]
-        heads = torch.bmm(dropped, v).unflatten(0, (-1, num_heads))
-        return heads.permute(2, 0, 1, 3).flatten(2)
+        return merge_heads(torch.bmm(dropped, v).unflatten(0, (-1, num_heads)))
 
     @staticmethod
     @once_differentiable
@@ -67,15 +63,3 @@ class AttentionWithDropout(torch.autograd.Function):
         grad_q.copy_(torch.bmm(grad_scores, k).view(grad_q.shape))
         grad_k.copy_(torch.bmm(grad_scores.transpose(1, 2), q).view(grad_k.shape))
         return None, None, None, None, *gradients
-
-
-def heads_of(projections: Sequence[Tensor], num_heads: int) -> list[Tensor]:
-    """Queries, keys and values ``[B, H, length, K]``, as views of what they were projected to.
-
-    Args:
-        projections: one tensor ``[length, B, 3D]`` with all three of them side by side, or queries
-            ``[T, B, D]`` and keys and values ``[S, B, 2D]``, or three tensors ``[length, B, D]``.
-    """
-    width = sum(x.shape[2] for x in projections) // 3
-    parts = (part for x in projections for part in x.split(width, dim=2))
-    return [x.unflatten(2, (num_heads, -1)).permute(1, 2, 0, 3) for x in parts]

@@ -2,7 +2,7 @@
 
 A step allocates and frees the same hundreds of megabytes as the one before it. The C library gives
 much of that back to the system each time, which then clears every page anew before it may be used
-again: on a virtual machine that takes as long as a tenth of the step.
+again (see ``benchmarks/README.md`` for what that costs).
 """
 
 from __future__ import annotations

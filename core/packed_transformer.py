@@ -10,7 +10,6 @@ There is no dropout here, and no gradient.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import cast
 
@@ -18,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import MyMultiheadAttention, attend, merge_heads, split_heads
+from .attention import MyMultiheadAttention, attend
+from .heads import merge_heads, scaled_scores, split_heads
 from .key_value_cache import KeyValueCache, LayerCache
 from .packed_linear import Int8Linear, MakeLinear, PackedLinear
 from .transformer import (
@@ -208,13 +208,7 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
     """
     batch_size, num_heads, beams, head_dim = q.shape
     keys, values = cache.read()
-    scores = torch.baddbmm(
-        q.new_empty(1, 1, 1),
-        q.flatten(0, 1),
-        keys.flatten(0, 1).transpose(1, 2),
-        beta=0,
-        alpha=1.0 / math.sqrt(head_dim),
-    )
+    scores = scaled_scores(q.flatten(0, 1), keys.flatten(0, 1))
     if mask is not None:
         length = keys.shape[2]
         if mask.shape[-1] != length:

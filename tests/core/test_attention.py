@@ -13,10 +13,9 @@ from torch import nn
 from core.attention import (
     MyMultiheadAttention,
     attend,
-    merge_heads,
     multi_head_attention_forward,
-    split_heads,
 )
+from core.heads import merge_heads, split_heads
 
 SIZES = [  # T, S, B, H, K: pairwise different, so that swapped axes cannot pass
     (7, 5, 3, 2, 4),

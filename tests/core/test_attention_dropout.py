@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from core import attention
-from core.attention import MyMultiheadAttention, _as_added, _attend_with_weights, merge_heads
-from core.attention_dropout import AttentionWithDropout, heads_of
+from core.attention import MyMultiheadAttention, _as_added, _attend_with_weights
+from core.attention_dropout import AttentionWithDropout
+from core.heads import heads_of, merge_heads
 
 HEADS, WIDTH, BATCH = 2, 6, 3
 

@@ -10,7 +10,8 @@ from parity import INF, assert_near, random_mask
 from small_models import SRC_WORDS, TGT_WORDS, column, model_of, together
 from torch import Tensor
 
-from core.attention import MyMultiheadAttention, merge_heads, split_heads
+from core.attention import MyMultiheadAttention
+from core.heads import merge_heads, split_heads
 from core.key_value_cache import KeyValueCache, Lineage
 from core.packed_transformer import attend_cached
 
