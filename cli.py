@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from core.config import override
-from core.distributed import world_from_environment
-from core.errors import ConfigError, UserError
-from tasks import lines, pair_lines, registry
-from tasks.console import (
+from transformer_suite.core.config import override
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.core.errors import ConfigError, UserError
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.commands.console import (
     PATH,
     STDIO,
     Program,
@@ -45,11 +45,12 @@ from tasks.console import (
     text_options,
     use_threads,
 )
-from tasks.folders import Folders
-from tasks.streams import check_input, stream
+from transformer_suite.tasks.runs.checkpoint_folder import Folders
+from transformer_suite.tasks.streaming import lines, pair_lines
+from transformer_suite.tasks.streaming.streams import check_input, stream
 
 if TYPE_CHECKING:
-    from data.fetching import CorpusReport
+    from transformer_suite.data.fetching import CorpusReport
 
 __version__ = "1.0.0"
 
@@ -95,7 +96,7 @@ def translate(**options: Any) -> None:
     """
 
     def load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
-        from tasks.translation.predict import Translator
+        from transformer_suite.tasks.translation.predict import Translator
 
         return Translator.load(model, device=device).translate_scored
 
@@ -119,7 +120,7 @@ def classify(top: int | None, **options: Any) -> None:
     """
 
     def load(model: Path | None, device: str) -> lines.Predict:
-        from tasks.classification.predict import Classifier
+        from transformer_suite.tasks.classification.predict import Classifier
 
         classifier = Classifier.load(model, device=device)
         count = len(classifier.classes)
@@ -156,7 +157,7 @@ def couplet(**options: Any) -> None:
     """
 
     def load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
-        from tasks.couplet.predict import CoupletWriter
+        from transformer_suite.tasks.couplet.predict import CoupletWriter
 
         return CoupletWriter.load(model, device=device).answer_scored
 
@@ -275,8 +276,8 @@ def train(
             )
         corpus = corpus_for(task, data)
         use_threads(threads)
-        from core.device import choose_device
-        from tasks.folders import headline
+        from transformer_suite.core.device import choose_device
+        from transformer_suite.tasks.runs.checkpoint_folder import headline
 
         metrics = registry.module(task, "train").train(
             config,
@@ -348,7 +349,7 @@ def average(checkpoints: tuple[Path, ...], out: Path, best: int | None, last: in
         raise click.UsageError("--best and --last exclude each other.")
     if (best or last) and len(checkpoints) > 1:
         raise click.UsageError("--best and --last take the epochs of one run.")
-    from tasks import averaging
+    from transformer_suite.tasks.runs import averaging
 
     if best:
         checkpoints = tuple(averaging.best_epochs(checkpoints[0], best))
@@ -378,7 +379,7 @@ def average(checkpoints: tuple[Path, ...], out: Path, best: int | None, last: in
 )
 def export(model: Path | None, out: Path, _format: str, quantization: str) -> None:
     """Write a translation model in the format of another engine."""
-    from tasks.translation.export import to_ctranslate2
+    from transformer_suite.tasks.translation.export import to_ctranslate2
 
     to_ctranslate2(model, out, quantization=quantization)
     print_results(f"{out}\n")
@@ -396,7 +397,7 @@ def serve(host: str, port: int, device: str, threads: int | None, **models: Path
     use_threads(threads)
     if find_spec("flask") is None or find_spec("waitress") is None:
         raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
-    from tasks.web import server
+    from transformer_suite.tasks.web import server
 
     click.echo(f"http://{host}:{port}/  (Ctrl-C ends it)", err=True)
     server.serve(models, host=host, port=port, device=device)
@@ -427,7 +428,7 @@ def history(runs: tuple[Path, ...], output: Path) -> None:
         plot history runs/translation
         plot history runs/a runs/b --output compared.svg
     """
-    from tasks.history import draw_histories
+    from transformer_suite.tasks.runs.history import draw_histories
 
     draw_histories(runs, output)
     print_results(f"{output}\n")
@@ -437,7 +438,7 @@ def history(runs: tuple[Path, ...], output: Path) -> None:
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
 def models(is_json: bool) -> None:
     """List the models that ship."""
-    from tasks.folders import shipped_models
+    from transformer_suite.tasks.runs.checkpoint_folder import shipped_models
 
     found = [about_model(folder) for folder in shipped_models()]
     if is_json:
@@ -458,7 +459,7 @@ def data() -> None:
 @data.command("list")
 def list_corpora() -> None:
     """List the corpora this program knows, and whether they are here."""
-    from data.corpora import CORPORA, corpus_folder
+    from transformer_suite.data.corpora import CORPORA, corpus_folder
 
     for corpus in CORPORA.values():
         folder = corpus_folder(corpus.name)
@@ -480,7 +481,7 @@ def list_corpora() -> None:
 @click.argument("name")
 def fetch(name: str) -> None:
     """Download the corpus NAME; go on with a download that broke off."""
-    from data import fetching
+    from transformer_suite.data import fetching
 
     show_report(fetching.fetch(name, show_progress=True))
 
@@ -492,7 +493,7 @@ def fetch(name: str) -> None:
 )
 def import_corpus(name: str, source: Path) -> None:
     """Copy the corpus NAME from files that are already here."""
-    from data import fetching
+    from transformer_suite.data import fetching
 
     show_report(fetching.import_from(name, source))
 
@@ -501,7 +502,7 @@ def import_corpus(name: str, source: Path) -> None:
 @click.argument("name")
 def verify(name: str) -> None:
     """Check that the corpus NAME is what it was."""
-    from data import fetching
+    from transformer_suite.data import fetching
 
     show_report(fetching.verify(name))
 
@@ -567,7 +568,7 @@ def answer(
 
 def corpus_for(task: str, folder: Path | None) -> Path:
     """``folder``, or where the task's corpus in the catalogue is kept."""
-    from data.corpora import corpus_folder
+    from transformer_suite.data.corpora import corpus_folder
 
     name = registry.DEFAULT_CORPUS[task]
     chosen = folder or corpus_folder(name)
@@ -581,7 +582,7 @@ def corpus_for(task: str, folder: Path | None) -> Path:
 
 def saved_config(task: str, folder: Path, assignments: tuple[str, ...]) -> Any:
     """The configuration of the run in ``folder``, with ``assignments`` applied."""
-    from tasks.folders import check_begun, read_config
+    from transformer_suite.tasks.runs.checkpoint_folder import check_begun, read_config
 
     check_begun(folder)
     return override(read_config(folder, task, registry.config_class(task)), assignments)
@@ -589,7 +590,7 @@ def saved_config(task: str, folder: Path, assignments: tuple[str, ...]) -> Any:
 
 def about_model(folder: Path) -> dict[str, Any]:
     """What the list of models says of one."""
-    from tasks.folders import describe, headline, read_metrics
+    from transformer_suite.tasks.runs.checkpoint_folder import describe, headline, read_metrics
 
     metrics = read_metrics(folder)
     return {

@@ -24,9 +24,9 @@ import torch
 
 from benchmarks.engines import Ids, ctranslate2_engine, ours, tutorial_loop
 from benchmarks.rivals import Rival
-from tasks.console import PATH
-from tasks.translation.export import to_ctranslate2
-from tasks.translation.predict import Translator
+from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.translation.export import to_ctranslate2
+from transformer_suite.tasks.translation.predict import Translator
 
 WIDTHS = (1, 5)
 BATCH_SIZE = 128  # of CTranslate2: the quickest of 32, 64 and 128

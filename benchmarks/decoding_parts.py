@@ -22,12 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import core.largest
-import core.packed_linear
-import tasks.generation
-from core.generation_config import GenerationConfig
-from tasks.console import PATH
-from tasks.translation.predict import Translator
+from transformer_suite.core.decoding import largest as largest_module
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.inference import packed_linear as packed_linear_module
+from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.seq2seq import generation as generation_module
+from transformer_suite.tasks.translation.predict import Translator
 
 Part = Callable[[], AbstractContextManager[object]]
 
@@ -56,23 +56,23 @@ def one_batch_at_a_time() -> Iterator[None]:
     def one_by_one(function: object, items: object, *, workers: object) -> object:
         return map(function, items)  # type: ignore[call-overload]
 
-    with patch.object(tasks.generation, "map_on_cores", one_by_one):
+    with patch.object(generation_module, "map_on_cores", one_by_one):
         yield
 
 
 PARTS: dict[str, Part] = {
     "nothing": nullcontext,
     "weights of sixteen bits for few rows": lambda: patch.object(
-        core.packed_linear, "_FEW_ROWS", 0
+        packed_linear_module, "_FEW_ROWS", 0
     ),
-    "packed weights": lambda: patch.object(tasks.generation, "PackedLinear", UnpackedLinear),
+    "packed weights": lambda: patch.object(generation_module, "PackedLinear", UnpackedLinear),
     "batches side by side (each operation split instead)": one_batch_at_a_time,
-    "batches of one length": lambda: patch.object(tasks.generation, "bucket_by_length", in_order),
+    "batches of one length": lambda: patch.object(generation_module, "bucket_by_length", in_order),
     "two threads for a sentence by itself (one instead)": lambda: patch.object(
-        tasks.generation, "_FEW_THREADS", 1
+        generation_module, "_FEW_THREADS", 1
     ),
     "the quick search for the largest": lambda: patch.object(
-        core.largest, "_WORTHWHILE", float("inf")
+        largest_module, "_WORTHWHILE", float("inf")
     ),
     "float32 (int8 instead)": nullcontext,
     "one hypothesis wanted (all of the beam instead)": nullcontext,
@@ -123,7 +123,7 @@ def measure(
             def generate(
                 sources: Sequence[Sequence[int]], config: GenerationConfig = config
             ) -> list[list[int]]:
-                found = tasks.generation.generate(
+                found = generation_module.generate(
                     translator.model, sources, config, device=translator.device
                 )
                 return [hypotheses[0].tokens for hypotheses in found]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
-from core.generation_config import GenerationConfig
-from data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
-from tasks.generation import generate
-from tasks.pairs import source_tensor
-from tasks.translation.predict import Translator
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
+from transformer_suite.tasks.seq2seq.generation import generate
+from transformer_suite.tasks.seq2seq.pairs import source_tensor
+from transformer_suite.tasks.translation.predict import Translator
 
 Ids = list[list[int]]
 Translate = Callable[[Ids], Ids]

@@ -32,15 +32,16 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.rivals import Rival
-from core.config import TrainConfig, TransformerConfig
-from core.memory import keep_freed_memory
-from core.run import Run
-from data.batching import bucket_by_length
-from data.vocabulary import PAD_ID
-from tasks.console import PATH
-from tasks.pairs import Pair, as_tensors, pair_loss
-from tasks.translation.model import TranslationModel
-from tasks.translation.predict import Translator
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.training.config import TrainConfig
+from transformer_suite.core.training.memory import keep_freed_memory
+from transformer_suite.core.training.run import Run
+from transformer_suite.data.batching import bucket_by_length
+from transformer_suite.data.vocabulary import PAD_ID
+from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.seq2seq.pairs import Pair, as_tensors, pair_loss
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.predict import Translator
 
 MODEL = TransformerConfig(
     d_model=256,
@@ -124,7 +125,7 @@ class PlainTransformer(nn.Module):
 
 
 def our_step(vocab_size: int, folder: Path) -> tuple[Step, TranslationModel]:
-    """A step of this program's training, as ``core.training.fit`` takes it, and its model."""
+    """A step of this program's training, as ``core.training.fit.fit`` takes it, and its model."""
     model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
     model.train()
     config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
@@ -210,7 +211,7 @@ def void(_: object) -> None:
 def ours(setting: Setting) -> Rate:
     """A step of this program, in the buckets that it trains on."""
     batches, vocab_size = in_buckets(setting)
-    keep_freed_memory()  # as ``core.training.fit`` does
+    keep_freed_memory()  # as ``core.training.fit.fit`` does
     with tempfile.TemporaryDirectory() as folder:
         return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
 

@@ -20,11 +20,6 @@ import click
 import torch
 from torch import Tensor, nn
 
-import core.attention
-import core.dropout
-import core.linear
-import core.run
-import tasks.pairs
 from benchmarks.rivals import Rival
 from benchmarks.training import (
     Rate,
@@ -35,9 +30,14 @@ from benchmarks.training import (
     take_turns,
     warmed_up,
 )
-from core.loss import label_smoothed_cross_entropy
-from core.memory import keep_freed_memory
-from tasks.console import PATH
+from transformer_suite.core.model import attention as attention_module
+from transformer_suite.core.model import dropout as dropout_module
+from transformer_suite.core.model import linear as linear_module
+from transformer_suite.core.training import run as run_module
+from transformer_suite.core.training.loss import label_smoothed_cross_entropy
+from transformer_suite.core.training.memory import keep_freed_memory
+from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.seq2seq import pairs as pairs_module
 
 Part = Callable[[], AbstractContextManager[object]]
 
@@ -57,7 +57,7 @@ def loss_of_all_logits(
     r_drop: float,
 ) -> Tensor:
     """The output layer, and then the loss."""
-    logits = core.linear.linear(hidden, weight, bias)
+    logits = linear_module.linear(hidden, weight, bias)
     return label_smoothed_cross_entropy(logits, targets, label_smoothing=label_smoothing)
 
 
@@ -68,19 +68,21 @@ def plain_adam(config: object, parameters: Sequence[nn.Parameter]) -> torch.opti
 PARTS: dict[str, Part] = {
     "nothing": nullcontext,
     "a part of the batch for each core (all operations split instead)": lambda: patch.object(
-        core.run, "number_of_parts", lambda batch: 1
+        run_module, "number_of_parts", lambda batch: 1
     ),
-    "the products of oneDNN": lambda: patch.object(core.linear, "HAS_ONEDNN", False),
+    "the products of oneDNN": lambda: patch.object(linear_module, "HAS_ONEDNN", False),
     "sixteen random bits for an element (a random number instead)": lambda: patch.object(
-        core.dropout, "_kept", mask_of_torch
+        dropout_module, "_kept", mask_of_torch
     ),
     "attention with a gradient of its own (autograd's instead)": lambda: patch.object(
-        core.attention, "_has_own_gradient", lambda projection, blocked: False
+        attention_module,
+        "_has_own_gradient",
+        lambda projection, blocked: False,
     ),
     "loss and gradient in one pass, in chunks": lambda: patch.object(
-        tasks.pairs, "linear_cross_entropy", loss_of_all_logits
+        pairs_module, "linear_cross_entropy", loss_of_all_logits
     ),
-    "fused Adam": lambda: patch.object(core.run, "make_optimizer", plain_adam),
+    "fused Adam": lambda: patch.object(run_module, "make_optimizer", plain_adam),
     "freed memory kept": nullcontext,
     "batches of one length": nullcontext,
 }

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from core.errors import ConfigError
-from data.vocabulary import PAD_ID
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.data.vocabulary import PAD_ID
 
 # Examples are sorted by length inside pools of about this many batches: big enough that a batch
 # holds sentences of one length, small enough that a large corpus mixes anew every epoch.

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.checkpoint import load_tensors, save_tensors
-from core.errors import CheckpointError, UserError
-from core.files import atomic_write
-from core.progress import say
-from data.corpora import data_folder
+from transformer_suite.core.errors import CheckpointError, UserError
+from transformer_suite.core.progress import say
+from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
+from transformer_suite.core.storage.files import atomic_write
+from transformer_suite.data.corpora import data_folder
 
 FORMAT_VERSION = 1
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.config import check, check_choice
-from core.errors import CheckpointError, ConfigError
-from data.tokenizers import (
+from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.errors import CheckpointError, ConfigError
+from transformer_suite.data.tokenizers import (
     TOKENIZER_NAMES,
     SentencePieceBPE,
     Tokenizer,
@@ -17,7 +17,7 @@ from data.tokenizers import (
     train_sentencepiece,
     version_of,
 )
-from data.vocabulary import SPECIALS, Vocabulary
+from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
-from core.errors import ConfigError
+from transformer_suite.core.errors import ConfigError
 
 DATA_FOLDER_VARIABLE = "TRANSFORMER_SUITE_DATA"
 

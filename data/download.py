@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from tqdm import tqdm
 
-from core.errors import NetworkError, UserError
-from core.files import reason_of
+from transformer_suite.core.errors import NetworkError, UserError
+from transformer_suite.core.storage.files import reason_of
 
 _TIMEOUT = 30  # seconds without a single byte
 _CHUNK = 1 << 16

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.progress import Progress
-from data.cache import remembered
-from data.codec import TextCodec
-from data.examples import Examples, IdLists, Pair
-from data.readers import iter_parallel
-from data.workers import Chunk, EncodedTexts, encode_chunk, encode_in_workers
+from transformer_suite.core.progress import Progress
+from transformer_suite.data.cache import remembered
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.examples import Examples, IdLists, Pair
+from transformer_suite.data.readers import iter_parallel
+from transformer_suite.data.workers import Chunk, EncodedTexts, encode_chunk, encode_in_workers
 
 _CHUNK_ROWS = 500
 

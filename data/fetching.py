@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.errors import CorpusError, NetworkError
-from core.files import read_json, reason_of, write_json
-from data.corpora import Corpus, CorpusFile, Packing, corpus_folder, find_corpus
-from data.download import download, writing
-from data.packages import Package, unpack
-from data.readers import read_labelled_csv, read_lines
+from transformer_suite.core.errors import CorpusError, NetworkError
+from transformer_suite.core.storage.files import read_json, reason_of, write_json
+from transformer_suite.data.archives import Package, unpack
+from transformer_suite.data.corpora import Corpus, CorpusFile, Packing, corpus_folder, find_corpus
+from transformer_suite.data.download import download, writing
+from transformer_suite.data.readers import read_labelled_csv, read_lines
 
 RECORD_NAME = "corpus.json"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from core.errors import CorpusError
-from core.files import reason_of
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.storage.files import reason_of
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHOLE_NUMBER = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from core.errors import CheckpointError, ConfigError
-from core.files import atomic_write, reason_of
-from data.bpe_dropout import merge_characters
-from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
+from transformer_suite.core.errors import CheckpointError, ConfigError
+from transformer_suite.core.storage.files import atomic_write, reason_of
+from transformer_suite.data.bpe_dropout import merge_characters
+from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 
 if TYPE_CHECKING:
     import jieba

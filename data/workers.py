@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from data.codec import TextCodec
+from transformer_suite.data.codec import TextCodec
 
 Chunk = Sequence[Sequence[str]]
 """Some rows of a corpus, column by column: for each codec the texts that it encodes."""
@@ -33,6 +33,7 @@ EncodedTexts = tuple["array[int]", "array[int]"]
 _CHUNKS_AHEAD = 2  # for each worker, so that none waits while this process reads on
 _SIZE = struct.Struct("<Q")
 _LARGEST = 1 << 40
+_PROGRAM = "from transformer_suite.data.workers import serve; serve()"
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -125,7 +126,12 @@ def _started() -> subprocess.Popen[bytes] | None:
     search_path = os.pathsep.join(filter(None, [str(_ROOT), *sys.path]))
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", "from data.workers import serve; serve()"],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                "from transformer_suite.data.workers import serve; serve()",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

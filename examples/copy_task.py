@@ -13,11 +13,12 @@ import sys
 import torch
 from torch import Tensor
 
-from core.config import TransformerConfig
-from core.decoding import greedy_decode
-from core.loss import label_smoothed_cross_entropy
-from core.schedule import CustomSchedule
-from core.sequence_to_sequence import SequenceToSequence, SpecialIds
+from transformer_suite.core.inference.greedy_decode import greedy_decode
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.special_ids import SpecialIds
+from transformer_suite.core.training.loss import label_smoothed_cross_entropy
+from transformer_suite.core.training.schedule import CustomSchedule
 
 LENGTH = 10
 VOCABULARY = 11  # the symbols 1 to 10, and START

@@ -9,15 +9,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from core.config import check_choice, from_mapping, override, to_mapping
-from core.errors import ConfigError
-from core.files import reason_of
+from transformer_suite.core.config import check_choice, from_mapping, override, to_mapping
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.storage.files import reason_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from tasks.folders import Folders
-    from tasks.scoring import PairScore
+    from transformer_suite.tasks.runs.checkpoint_folder import Folders
+    from transformer_suite.tasks.seq2seq.scoring import PairScore
 
 TASKS = ("translation", "classification", "couplet")
 
@@ -36,7 +36,7 @@ DEFAULT_CORPUS = {"translation": "multi30k", "classification": "ag_news", "coupl
 def module(task: str, name: str) -> ModuleType:
     """The module ``name`` (config, train, predict, evaluate...) of ``task``."""
     check_choice("task", task, TASKS)
-    return importlib.import_module(f"tasks.{task}.{name}")
+    return importlib.import_module(f"transformer_suite.tasks.{task}.{name}")
 
 
 def load_predictor(task: str, folder: Path | None, *, device: str) -> Callable[..., Sequence[Any]]:

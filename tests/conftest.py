@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from command_line import run
 from hypothesis import settings
-from tiny_corpora import WRITERS
 
-from data.corpora import DATA_FOLDER_VARIABLE
-from tasks.registry import TASKS
+from tests.commands.command_line import run
+from tests.tiny_corpora import WRITERS
+from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
+from transformer_suite.tasks.registry import TASKS
 
 _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

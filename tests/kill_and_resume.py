@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from tiny_corpora import WRITERS
+
+from tests.tiny_corpora import WRITERS
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 600.0

@@ -123,7 +123,7 @@ def offences(path: Path, pattern: re.Pattern[str]) -> list[str]:
 
 def test_the_walk_finds_the_product_and_nothing_else() -> None:
     names = {str(path.relative_to(ROOT)) for path in product_files()}
-    assert {"core/attention.py", "data/vocabulary.py"} <= names
+    assert {"core/model/attention.py", "data/vocabulary.py"} <= names
     assert not any(name.startswith(("tests", "benchmarks", ".")) for name in names)
 
 
@@ -222,7 +222,7 @@ def test_every_way_to_run_loaded_code_is_seen(source: str) -> None:
         "self.load('a')",
         "import json\njson.load(file)",
         "from safetensors.torch import load_file\nload_file('a')",
-        "from core.transformer import MyTransformer as Transformer\nTransformer()",
+        "from core.model.transformer import MyTransformer as Transformer\nTransformer()",
         '"""Equal to torch.nn.MultiheadAttention; no pickle, no eval."""',
     ],
 )
@@ -236,8 +236,8 @@ def test_the_innocent_pass(source: str) -> None:
     ("source", "package", "expected"),
     [
         ("import data.vocabulary as v", "core", "data.vocabulary"),
-        ("from .masks import combine_masks", "core", "core.masks.combine_masks"),
-        ("from . import masks", "core", "core.masks"),
+        ("from .masks import combine_masks", "core", "core.model.masks.combine_masks"),
+        ("from . import masks", "core", "core.model.masks"),
         ("from ..translation import model", "tasks.couplet", "tasks.translation.model"),
         ("from ... import data", "core.inner", "data"),
         ("from .. import data", "core", "data"),

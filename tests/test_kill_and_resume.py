@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from kill_and_resume import differences, kill_and_resume, what_is_left
 from safetensors.torch import save_file
+
+from tests.kill_and_resume import differences, kill_and_resume, what_is_left
 
 
 def test_killed_runs_end_as_undisturbed_ones(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import run
 
-from core.config import TrainConfig
+from tests.commands.command_line import run
+from transformer_suite.core.training.config import TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = ("README.md", "README.zh.md")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from core.config import EncoderConfig, TrainConfig, check, check_choice
-from data.codec import CodecConfig
-from tasks.presets import PAPER_TRAINING
+from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.model.config import EncoderConfig
+from transformer_suite.core.training.config import TrainConfig
+from transformer_suite.data.codec import CodecConfig
+from transformer_suite.tasks.runs.presets import PAPER_TRAINING
 
 CONCAT_TYPES = ("sum", "avg", "last")
 TEXT_COLUMNS = ("title", "description")

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from torch import Tensor, tensor
 
-from core.errors import CorpusError
-from core.files import write_text
-from core.progress import say
-from data.batching import bucket_by_length, epoch_seed, pad_sequence
-from data.cache import remember_files, remembered
-from data.codec import TextCodec
-from data.encoding import encode_rows
-from data.examples import Examples, IdLists
-from data.readers import Row, iter_labelled_csv, read_lines
-from data.tokenizers import seed_dropout
-from data.vocabulary import PAD_ID, UNK_ID
-from tasks import holdout
-from tasks.classification.config import ClassificationData
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.progress import say
+from transformer_suite.core.storage.files import write_text
+from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
+from transformer_suite.data.cache import remember_files, remembered
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.encoding import encode_rows
+from transformer_suite.data.examples import Examples, IdLists
+from transformer_suite.data.readers import Row, iter_labelled_csv, read_lines
+from transformer_suite.data.tokenizers import seed_dropout
+from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
+from transformer_suite.tasks.classification.config import ClassificationData
+from transformer_suite.tasks.runs import hold_out as holdout
 
 CLASSES_FILE = "classes.txt"
 

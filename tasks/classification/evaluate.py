@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.classification.dataset import LoadSentenceClassificationDataset
-from tasks.classification.predict import Classifier
+from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
+from transformer_suite.tasks.classification.predict import Classifier
 
 
 def evaluate(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from core.dropout import Dropout
-from core.embedding import PositionalEncoding, TokenEmbedding
-from core.masks import padding_mask
-from core.transformer import MyTransformerEncoder, MyTransformerEncoderLayer, initialise_matrices
-from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from transformer_suite.core.model.dropout import Dropout
+from transformer_suite.core.model.embedding import PositionalEncoding, TokenEmbedding
+from transformer_suite.core.model.masks import padding_mask
+from transformer_suite.core.model.transformer import (
+    MyTransformerEncoder,
+    MyTransformerEncoderLayer,
+    initialise_matrices,
+)
+from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
 
 
 class ClassificationModel(nn.Module):

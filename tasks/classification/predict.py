@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.checkpoint import WEIGHTS_FILE, load_weights
-from core.device import choose_device
-from core.errors import CheckpointError, CorpusError
-from data.batching import bucket_by_length, pad_sequence
-from data.codec import TextCodec
-from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import clean, encode, read_classes
-from tasks.classification.model import ClassificationModel
-from tasks.folders import model_folder, read_config
+from transformer_suite.core.device import choose_device
+from transformer_suite.core.errors import CheckpointError, CorpusError
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from transformer_suite.data.batching import bucket_by_length, pad_sequence
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.tasks.classification.config import ClassificationConfig
+from transformer_suite.tasks.classification.dataset import clean, encode, read_classes
+from transformer_suite.tasks.classification.model import ClassificationModel
+from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 
 DEFAULT_BATCH_TOKENS = 8000
 

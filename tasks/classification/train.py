@@ -11,17 +11,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.loss import symmetric_divergence
-from core.team import Team
-from core.training import LossFunction
-from data.codec import TextCodec
-from data.vocabulary import PAD_ID, UNK_ID
-from tasks import runs
-from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import Example, LoadSentenceClassificationDataset, read_classes
-from tasks.classification.evaluate import evaluate
-from tasks.classification.model import ClassificationModel
-from tasks.classification.predict import Classifier
+from transformer_suite.core.distributed.team import Team
+from transformer_suite.core.training.loss import symmetric_divergence
+from transformer_suite.core.training.microbatches import LossFunction
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
+from transformer_suite.tasks.classification.config import ClassificationConfig
+from transformer_suite.tasks.classification.dataset import (
+    Example,
+    LoadSentenceClassificationDataset,
+    read_classes,
+)
+from transformer_suite.tasks.classification.evaluate import evaluate
+from transformer_suite.tasks.classification.model import ClassificationModel
+from transformer_suite.tasks.classification.predict import Classifier
+from transformer_suite.tasks.runs import run as runs
 
 
 def train(
@@ -100,7 +104,7 @@ def text_loss(
     """The training loss of ``model``: label-smoothed cross-entropy of the class.
 
     With ``r_drop``, that of every text read twice, and how far the two readings are apart
-    (:mod:`core.loss`). Either reading drops tokens of its own.
+    (:mod:`core.training.loss`). Either reading drops tokens of its own.
     """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from core.config import TrainConfig, TransformerConfig, check
-from core.generation_config import GenerationConfig
-from tasks.presets import (
+from transformer_suite.core.config import check
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.training.config import TrainConfig
+from transformer_suite.tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
     PAPER_TRANSFORMER,

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from core.errors import CorpusError
-from core.progress import say
-from data.cache import remember_files
-from data.codec import CodecConfig, TextCodec
-from data.encoding import encode_parallel
-from data.examples import Examples, Pair
-from data.readers import iter_parallel
-from tasks import holdout
-from tasks.couplet.config import CoupletData
-from tasks.pairs import PairData, short_pairs
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.progress import say
+from transformer_suite.data.cache import remember_files
+from transformer_suite.data.codec import CodecConfig, TextCodec
+from transformer_suite.data.encoding import encode_parallel
+from transformer_suite.data.examples import Examples, Pair
+from transformer_suite.data.readers import iter_parallel
+from transformer_suite.tasks.couplet.config import CoupletData
+from transformer_suite.tasks.runs import hold_out as holdout
+from transformer_suite.tasks.seq2seq.pairs import PairData, short_pairs
 
 TOKENIZER = "characters"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import sacrebleu
 
-from tasks.couplet.dataset import LoadCoupletDataset
-from tasks.couplet.predict import CoupletWriter
-from tasks.couplet.rules import RULES, check
-from tasks.ensembles import max_len
-from tasks.folders import Folders
-from tasks.pairs import measure_pairs
+from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.couplet.rules import RULES, check
+from transformer_suite.tasks.runs.checkpoint_folder import Folders
+from transformer_suite.tasks.seq2seq.ensembles import max_len
+from transformer_suite.tasks.seq2seq.pairs import measure_pairs
 
 
 def evaluate(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.config import TransformerConfig
-from core.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
 
 class CoupletModel(SequenceToSequence):

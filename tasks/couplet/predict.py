@@ -10,23 +10,28 @@ from typing import Any
 
 import torch
 
-from core.checkpoint import WEIGHTS_FILE, load_weights
-from core.config import check
-from core.decoding import Constraint
-from core.device import choose_device
-from core.errors import ConfigError
-from data.codec import TextCodec
-from tasks.attention import Attention, attention
-from tasks.couplet.config import CoupletConfig
-from tasks.couplet.dataset import TOKENIZER
-from tasks.couplet.model import CoupletModel
-from tasks.couplet.rules import CharacterTable, CoupletConstraint, broken_rule, is_punctuation
-from tasks.couplet.rules import check as check_rules
-from tasks.ensembles import Model, check_alike, max_len, model_of
-from tasks.folders import Folders, model_folders, read_config
-from tasks.generation import generate_texts
-from tasks.n_best import Output
-from tasks.scoring import PairScore, score_texts
+from transformer_suite.core.config import check
+from transformer_suite.core.decoding.search import Constraint
+from transformer_suite.core.device import choose_device
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.dataset import TOKENIZER
+from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.couplet.rules import (
+    CharacterTable,
+    CoupletConstraint,
+    broken_rule,
+    is_punctuation,
+)
+from transformer_suite.tasks.couplet.rules import check as check_rules
+from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders, read_config
+from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
+from transformer_suite.tasks.seq2seq.ensembles import Model, check_alike, max_len, model_of
+from transformer_suite.tasks.seq2seq.generation import generate_texts
+from transformer_suite.tasks.seq2seq.n_best import Output
+from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
 
 # The form alone decides how long an answer is, and what in it repeats.
 _FORM_OPTIONS = {
@@ -104,14 +109,14 @@ class CoupletWriter:
 
         White space is dropped. A line longer than the model can take is answered in pieces, each
         of which keeps the rules for itself; its alternatives are made of theirs, see
-        :mod:`tasks.n_best`.
+        :mod:`tasks.seq2seq.n_best`.
 
         Args:
             prefix: what every second line begins with, in characters that the model knows.
             options: replace those of the model's :class:`GenerationConfig` (``beam_size=1`` for
                 greedy search, ``n_best=5``, ``sample=True``...), but for lengths and repetition,
                 which the form decides; or are ``constraint``, ``numbers``, ``batch_tokens`` and
-                ``on_batch`` of :func:`tasks.generation.generate_texts`.
+                ``on_batch`` of :func:`tasks.seq2seq.generation.generate_texts`.
 
         Raises:
             ConfigError: an option out of range, options that contradict each other; a prefix that
@@ -214,7 +219,7 @@ class CoupletWriter:
         """How probable each of ``seconds`` is as the answer to the first line at its place.
 
         White space is dropped. The rules, which :meth:`answer` keeps by force, are left aside.
-        ``options`` are those of :func:`tasks.scoring.score_texts`.
+        ``options`` are those of :func:`tasks.seq2seq.scoring.score_texts`.
         """
         return score_texts(
             self.model, self.codec, self.codec, firsts, seconds, device=self.device, **options

@@ -20,7 +20,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
+from transformer_suite.data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
 
 RULES = ("length", "punctuation", "characters", "repetition", "tones")
 LEVEL, OBLIQUE = "level", "oblique"
@@ -87,7 +87,7 @@ def _marks(characters: Sequence[str]) -> list[tuple[int, str]]:
 
 
 class CoupletConstraint:
-    """Forbids every next character that would break a rule; see ``core.decoding.Constraint``.
+    """Forbids every next character that would break a rule; see ``core.decoding.search``.
 
     There is always a character left. Where the vocabulary is too small to keep all rules, the tones
     go first, then ``characters``, then ``repetition``; length and punctuation stay.

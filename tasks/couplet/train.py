@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from core.team import Team
-from data.codec import TextCodec
-from tasks import runs
-from tasks.couplet.config import CoupletConfig
-from tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
-from tasks.couplet.evaluate import evaluate
-from tasks.couplet.model import CoupletModel
-from tasks.couplet.predict import CoupletWriter
-from tasks.pairs import measure_pairs, pair_loss
+from transformer_suite.core.distributed.team import Team
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
+from transformer_suite.tasks.couplet.evaluate import evaluate
+from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.seq2seq.pairs import measure_pairs, pair_loss
 
 
 def train(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core.errors import CorpusError
-from data.batching import epoch_seed
-from data.cache import remember_files
-from data.codec import TextCodec
-from data.encoding import encode_parallel
-from data.examples import Examples, Pair
-from data.readers import read_parallel
-from data.tokenizers import seed_dropout
-from tasks.pairs import PairData, is_short, short_pairs
-from tasks.translation.config import TranslationData
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.data.batching import epoch_seed
+from transformer_suite.data.cache import remember_files
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.encoding import encode_parallel
+from transformer_suite.data.examples import Examples, Pair
+from transformer_suite.data.readers import read_parallel
+from transformer_suite.data.tokenizers import seed_dropout
+from transformer_suite.tasks.seq2seq.pairs import PairData, is_short, short_pairs
+from transformer_suite.tasks.translation.config import TranslationData
 
 
 class LoadEnglishGermanDataset:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 
-from core.errors import UserError
-from tasks.ensembles import max_len
-from tasks.folders import Folders
-from tasks.pairs import measure_pairs
-from tasks.translation.dataset import LoadEnglishGermanDataset
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks.runs.checkpoint_folder import Folders
+from transformer_suite.tasks.seq2seq.ensembles import max_len
+from transformer_suite.tasks.seq2seq.pairs import measure_pairs
+from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
 
 if TYPE_CHECKING:
-    from tasks.translation.predict import Translator
+    from transformer_suite.tasks.translation.predict import Translator
 
 
 def bleu(
@@ -69,7 +69,7 @@ def run(
         split: by default the first that is called ``test*``.
         options: those of ``translate_scored``.
     """
-    from tasks.translation.predict import Translator
+    from transformer_suite.tasks.translation.predict import Translator
 
     translator = Translator.load(model, device=device)
     dataset = LoadEnglishGermanDataset(

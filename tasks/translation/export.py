@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, nn
 
-from core.attention import MyMultiheadAttention
-from core.errors import UserError
-from data.vocabulary import BOS, EOS, UNK
-from tasks.folders import model_folder
-from tasks.translation.model import TranslationModel
-from tasks.translation.predict import Translator
+from transformer_suite.core.errors import UserError
+from transformer_suite.core.model.attention import MyMultiheadAttention
+from transformer_suite.data.vocabulary import BOS, EOS, UNK
+from transformer_suite.tasks.runs.checkpoint_folder import model_folder
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.predict import Translator
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec

@@ -9,22 +9,22 @@ from typing import Any
 
 import torch
 
-from core.checkpoint import WEIGHTS_FILE, load_weights
-from core.config import check
-from core.device import choose_device
-from core.errors import ConfigError
-from data.codec import TextCodec
-from data.vocabulary import UNK_ID, Vocabulary
-from tasks.attention import Attention, attention
-from tasks.ensembles import Model, check_alike, max_len, model_of
-from tasks.folders import Folders, model_folders, read_config
-from tasks.generation import generate_texts
-from tasks.n_best import Output
-from tasks.scoring import PairScore, score_texts
-from tasks.translation.config import TranslationConfig
-from tasks.translation.dataset import load_codecs
-from tasks.translation.model import TranslationModel
-from tasks.translation.pieces import encoded_pieces
+from transformer_suite.core.config import check
+from transformer_suite.core.device import choose_device
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
+from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders, read_config
+from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
+from transformer_suite.tasks.seq2seq.ensembles import Model, check_alike, max_len, model_of
+from transformer_suite.tasks.seq2seq.generation import generate_texts
+from transformer_suite.tasks.seq2seq.n_best import Output
+from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
+from transformer_suite.tasks.translation.config import TranslationConfig
+from transformer_suite.tasks.translation.dataset import load_codecs
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.pieces import encoded_pieces
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class Translator:
 
         A text is translated sentence by sentence, and a sentence that is longer than the model can
         take in pieces; see :mod:`tasks.translation.pieces`. The alternatives to a text of several
-        pieces are made of those to its pieces; see :mod:`tasks.n_best`.
+        pieces are made of those to its pieces; see :mod:`tasks.seq2seq.n_best`.
 
         Args:
             prefix: what every translation begins with, in words that the model knows.
             options: replace those of the model's :class:`GenerationConfig` (``beam_size=1`` for
                 greedy search, ``n_best=5``, ``sample=True``...); or are ``constraint``,
                 ``numbers``, ``batch_tokens`` and ``on_batch`` of
-                :func:`tasks.generation.generate_texts`.
+                :func:`tasks.seq2seq.generation.generate_texts`.
 
         Raises:
             ConfigError: an option out of range, options that contradict each other, a prefix that
@@ -144,7 +144,7 @@ class Translator:
     ) -> list[PairScore]:
         """How probable each of ``targets`` is as the translation of the source at its place.
 
-        ``options`` are those of :func:`tasks.scoring.score_texts`.
+        ``options`` are those of :func:`tasks.seq2seq.scoring.score_texts`.
         """
         return score_texts(
             self.model, self.source, self.target, sources, targets, device=self.device, **options

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from core.team import Team
-from tasks import runs
-from tasks.generation import GREEDY
-from tasks.pairs import measure_pairs, pair_loss
-from tasks.translation.config import TranslationConfig
-from tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
-from tasks.translation.evaluate import bleu, evaluate
-from tasks.translation.model import TranslationModel
-from tasks.translation.predict import Translator
+from transformer_suite.core.distributed.team import Team
+from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.seq2seq.generation import GREEDY
+from transformer_suite.tasks.seq2seq.pairs import measure_pairs, pair_loss
+from transformer_suite.tasks.translation.config import TranslationConfig
+from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
+from transformer_suite.tasks.translation.evaluate import bleu, evaluate
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.predict import Translator
 
 
 def train(

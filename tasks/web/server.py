@@ -16,8 +16,8 @@ from typing import Any
 from flask import Flask, Response, request, send_file
 from werkzeug.exceptions import HTTPException
 
-from core.errors import UserError
-from tasks.registry import TASKS, load_predictor
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks.registry import TASKS, load_predictor
 
 PAGE = Path(__file__).with_name("page.html")
 MOST_TEXTS = 100

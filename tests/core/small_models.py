@@ -1,11 +1,12 @@
 """Small random encoder-decoder models, batches for them, and decoding without a cache."""
 
 import torch
-from parity import shake
 from torch import Tensor
 
-from core.config import TransformerConfig
-from core.sequence_to_sequence import SequenceToSequence, SpecialIds
+from tests.core.model.parity import shake
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.special_ids import SpecialIds
 
 UNK, PAD, BOS, EOS = SpecialIds()
 SRC_WORDS, TGT_WORDS, MAX_LEN = 11, 13, 12

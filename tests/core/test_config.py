@@ -8,17 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.config import (
-    EncoderConfig,
-    TrainConfig,
-    TransformerConfig,
-    check_choice,
-    from_mapping,
-    nearest,
-    override,
-    to_mapping,
-)
-from core.errors import ConfigError, UserError
+from transformer_suite.core.config import check_choice, from_mapping, nearest, override, to_mapping
+from transformer_suite.core.errors import ConfigError, UserError
+from transformer_suite.core.model.config import EncoderConfig, TransformerConfig
+from transformer_suite.core.training.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,10 @@ import os
 
 import pytest
 import torch
-from tiny_runs import CPU
 
-from core.device import autocast, choose_device, device_of_rank
-from core.errors import UserError
+from tests.core.training.tiny_runs import CPU
+from transformer_suite.core.device import autocast, choose_device, device_of_rank
+from transformer_suite.core.errors import UserError
 
 
 def test_devices_by_name() -> None:

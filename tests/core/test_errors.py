@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CheckpointError, ConfigError, CorpusError, NetworkError, UserError
+from transformer_suite.core.errors import (
+    CheckpointError,
+    ConfigError,
+    CorpusError,
+    NetworkError,
+    UserError,
+)
 
 
 def test_a_corpus_error_says_where_and_why() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_corpora import publish_captions, publish_couplets, publish_news
-from web_server import Behaviour, serving
 
-from data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
+from tests.data.small_corpora import publish_captions, publish_couplets, publish_news
+from tests.data.web_server import Behaviour, serving
+from transformer_suite.data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 
 
 @pytest.fixture

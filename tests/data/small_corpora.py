@@ -6,10 +6,9 @@ import io
 import tarfile
 from pathlib import Path
 
-from web_server import Behaviour
-
-from data.corpora import Corpus, CorpusFile, Packing
-from data.fetching import CorpusReport
+from tests.data.web_server import Behaviour
+from transformer_suite.data.corpora import Corpus, CorpusFile, Packing
+from transformer_suite.data.fetching import CorpusReport
 
 GERMAN = b"ein Hund\nzwei Hunde\n"
 ENGLISH = b"a dog\ntwo dogs\n"

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ConfigError
-from data.batching import bucket_by_length, pad_sequence, padding_share
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.data.batching import bucket_by_length, pad_sequence, padding_share
 
 Lengths = list[tuple[int, ...]]
 

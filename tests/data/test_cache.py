@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.errors import CorpusError
-from data import cache
-from data.cache import remember_files, remembered
-from data.corpora import DATA_FOLDER_VARIABLE
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.data import cache
+from transformer_suite.data.cache import remember_files, remembered
+from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
 
 Remember = Callable[..., list[float]]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import ConfigError
-from data.corpora import CORPORA, Corpus, Packing, corpus_folder, find_corpus
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.data.corpora import CORPORA, Corpus, Packing, corpus_folder, find_corpus
 
 corpora = pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
 

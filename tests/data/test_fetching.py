@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, sha256, tar_of
-from web_server import Behaviour
 
-from core.errors import CorpusError, NetworkError, UserError
-from data.corpora import CORPORA, Corpus
-from data.fetching import fetch, import_from, verify
+from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, sha256, tar_of
+from tests.data.web_server import Behaviour
+from transformer_suite.core.errors import CorpusError, NetworkError, UserError
+from transformer_suite.data.corpora import CORPORA, Corpus
+from transformer_suite.data.fetching import fetch, import_from, verify
 
 
 @pytest.mark.usefixtures("captions")

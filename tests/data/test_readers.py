@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorpusError
-from data.readers import (
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.data.readers import (
     Row,
     iter_labelled_csv,
     iter_parallel,

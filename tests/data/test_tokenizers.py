@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import CheckpointError, ConfigError, CorpusError
-from data.bpe_dropout import merge_characters
-from data.readers import read_labelled_csv
-from data.tokenizers import (
+from transformer_suite.core.errors import CheckpointError, ConfigError, CorpusError
+from transformer_suite.data.bpe_dropout import merge_characters
+from transformer_suite.data.readers import read_labelled_csv
+from transformer_suite.data.tokenizers import (
     TOKENIZER_NAMES,
     BasicEnglish,
     Characters,
@@ -25,7 +25,7 @@ from data.tokenizers import (
     sentencepiece_vocabulary,
     train_sentencepiece,
 )
-from data.vocabulary import SPECIALS, UNK_ID
+from transformer_suite.data.vocabulary import SPECIALS, UNK_ID
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = [
@@ -234,7 +234,7 @@ def test_a_seed_gives_the_same_cuts_in_every_process(model_file: Path) -> None:
     did not end as it would have."""
     program = f"""if True:
         from pathlib import Path
-        from data.tokenizers import SentencePieceBPE, seed_dropout
+        from transformer_suite.data.tokenizers import SentencePieceBPE, seed_dropout
         pieces = SentencePieceBPE(Path({str(model_file)!r}))
         seed_dropout(5)
         print([pieces.tokenize(text, dropout=0.3) for text in {SENTENCES!r}])
@@ -323,8 +323,8 @@ def test_a_name_that_will_not_do_is_answered_with_one_that_would(name: str, mess
 
 def test_tokenising_needs_no_torchtext() -> None:
     code = (
-        "import sys; from data.tokenizers import get_tokenizer; "
-        "from data.vocabulary import Vocabulary; "
+        "import sys; from transformer_suite.data.tokenizers import get_tokenizer; "
+        "from transformer_suite.data.vocabulary import Vocabulary; "
         "get_tokenizer('basic_english').tokenize('It is.'); "
         "sys.exit('torchtext' in sys.modules)"
     )

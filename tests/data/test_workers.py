@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorpusError
-from data import encoding, workers
-from data.codec import CodecConfig, TextCodec
-from data.encoding import encode_rows
-from data.examples import IdLists
-from data.tokenizers import TOKENIZER_NAMES
-from data.vocabulary import SPECIALS, Vocabulary
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.data import encoding, workers
+from transformer_suite.data.codec import CodecConfig, TextCodec
+from transformer_suite.data.encoding import encode_rows
+from transformer_suite.data.examples import IdLists
+from transformer_suite.data.tokenizers import TOKENIZER_NAMES
+from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [(f"the dog {i} runs, 狗跑了\u2028!", f"ein Hund {i} 😀 rennt" * (i % 3)) for i in range(40)]
@@ -219,9 +219,9 @@ def test_a_program_without_a_guarded_main_is_not_run_again(tmp_path: Path) -> No
     script = tmp_path / "script.py"
     script.write_text(
         "from data import encoding\n"
-        "from data.codec import TextCodec\n"
-        "from data.tokenizers import Whitespace\n"
-        "from data.vocabulary import SPECIALS, Vocabulary\n"
+        "from transformer_suite.data.codec import TextCodec\n"
+        "from transformer_suite.data.tokenizers import Whitespace\n"
+        "from transformer_suite.data.vocabulary import SPECIALS, Vocabulary\n"
         "print('begins')\n"
         "encoding._CHUNK_ROWS, encoding._SECONDS_ALONE = 1, -1.0\n"
         "codec = TextCodec(Whitespace(), Vocabulary([*SPECIALS, 'a']))\n"

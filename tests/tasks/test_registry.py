@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.errors import ConfigError
-from tasks import registry
-from tasks.classification.model import ClassificationModel
-from tasks.couplet.model import CoupletModel
-from tasks.translation.model import TranslationModel
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.classification.model import ClassificationModel
+from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.translation.model import TranslationModel
 
 
 def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None):  # type: ignore[no-untyped-def]

@@ -1,16 +1,16 @@
 """Couplet writers that have learnt nothing, and the form that they keep all the same."""
 
 import torch
-from tiny_networks import CPU, sizes, spread
 
-from core.generation_config import GenerationConfig
-from data.codec import TextCodec
-from data.tokenizers import Characters
-from data.vocabulary import SPECIALS, Vocabulary
-from tasks.couplet.config import CoupletConfig
-from tasks.couplet.model import CoupletModel
-from tasks.couplet.predict import CoupletWriter
-from tasks.couplet.rules import LEVEL, is_punctuation, tones, wants_level_end
+from tests.tasks.tiny_networks import CPU, sizes, spread
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.tokenizers import Characters
+from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
+from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.couplet.rules import LEVEL, is_punctuation, tones, wants_level_end
 
 LEVELS, OBLIQUES, MARKS = "风天山花云江", "雨地水树月夜日", "，。"
 UNKNOWN = "猫狗鹤a1々！《》🙂"

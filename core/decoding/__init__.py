@@ -1,0 +1,1 @@
+"""Searches for an output sequence. They depend on no model."""

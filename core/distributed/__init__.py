@@ -1,0 +1,1 @@
+"""Several processes that work together: everything that talks to ``torch.distributed``."""

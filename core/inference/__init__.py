@@ -1,0 +1,1 @@
+"""A model made ready for decoding."""

@@ -1,0 +1,239 @@
+"""The Transformer for inference: the same functions as in ``transformer``, with packed weights.
+
+Training sees every position of an output at once. Decoding makes them one after another, and all
+that is new in a step is one position of each row: its query looks at the keys and values that are
+remembered from the steps before (see ``key_value_cache``) and at those of the memory. A test holds
+every step against the whole forward pass.
+
+There is no dropout here, and no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..model.attention import MyMultiheadAttention, attend
+from ..model.heads import merge_heads, scaled_scores, split_heads
+from ..model.transformer import (
+    MyTransformerDecoder,
+    MyTransformerDecoderLayer,
+    MyTransformerEncoder,
+    MyTransformerEncoderLayer,
+)
+from .key_value_cache import KeyValueCache, LayerCache
+from .packed_linear import Int8Linear, MakeLinear, PackedLinear
+
+
+class PackedEncoder:
+    """``encoder`` with its weights as they are now."""
+
+    def __init__(self, encoder: MyTransformerEncoder, make: MakeLinear = PackedLinear) -> None:
+        self._layers = [
+            _PackedEncoderLayer(cast(MyTransformerEncoderLayer, x), make) for x in encoder.layers
+        ]
+        self._norm = _packed_norm(encoder.norm)
+
+    def __call__(self, x: Tensor, is_pad: Tensor | None) -> Tensor:
+        """``[S, B, D]`` -> the memory ``[S, B, D]``; ``is_pad`` ``[B, S]`` hides padding."""
+        blocked = None if is_pad is None else is_pad[:, None, None]
+        for layer in self._layers:
+            x = layer(x, blocked)
+        return self._norm(x)
+
+
+class PackedDecoder:
+    """``decoder`` with its weights as they are now, for one position at a time."""
+
+    def __init__(self, decoder: MyTransformerDecoder, make: MakeLinear = PackedLinear) -> None:
+        self._layers = [
+            _PackedDecoderLayer(cast(MyTransformerDecoderLayer, x), make) for x in decoder.layers
+        ]
+        self._norm = _packed_norm(decoder.norm)
+
+    def remember(self, memory: Tensor, is_pad: Tensor | None) -> list[LayerCache]:
+        """A cache for every layer, with the keys and values of ``memory`` ``[S, B, D]`` in it.
+
+        ``is_pad`` ``[B, S]`` says which of it is padding.
+        """
+        return [LayerCache(layer.remember(memory, is_pad)) for layer in self._layers]
+
+    def __call__(
+        self,
+        x: Tensor,
+        caches: list[LayerCache],
+        past_mask: Tensor | None,
+        memory_mask: Tensor | None,
+    ) -> Tensor:
+        """The newest position of every row, ``[R, D]`` -> ``[R, D]``; the caches take it in.
+
+        The rows are N beams of each of B sentences. The masks are added to attention scores:
+        ``past_mask`` ``[B, 1, N, L]`` for the L positions that the caches hold after this step,
+        ``memory_mask`` ``[B, 1, 1, S]``.
+
+        Raises:
+            ValueError: not one cache a layer, or a mask over another number of positions than its
+                cache holds; the message names both numbers.
+        """
+        if len(caches) != len(self._layers):
+            raise ValueError(f"{len(caches)} caches for {len(self._layers)} decoder layers")
+        for layer, cache in zip(self._layers, caches, strict=True):
+            x = layer(x, cache, past_mask, memory_mask)
+        return self._norm(x)
+
+
+class _PackedFeedForward:
+    """FFN(x) = W2 act(W1 x + b1) + b2 (section 3.3)."""
+
+    def __init__(
+        self, layer: MyTransformerEncoderLayer | MyTransformerDecoderLayer, make: MakeLinear
+    ) -> None:
+        self._inner = make(layer.linear1.weight, layer.linear1.bias)
+        self._outer = make(layer.linear2.weight, layer.linear2.bias)
+        self._is_relu = layer.activation is F.relu
+        self._activation = layer.activation
+
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        inner = self._inner(x, relu=self._is_relu)
+        return self._outer.added_to(residual, inner if self._is_relu else self._activation(inner))
+
+
+class _PackedEncoderLayer:
+    def __init__(self, layer: MyTransformerEncoderLayer, make: MakeLinear) -> None:
+        attention = layer.self_attn
+        self._num_heads = attention.num_heads
+        self._is_pre_norm = layer.norm_first
+        self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2)))
+        self._query_key_value = _projection(attention, 0, 3, make)
+        self._out = make(attention.out_proj.weight, attention.out_proj.bias)
+        self._feed_forward = _PackedFeedForward(layer, make)
+
+    def __call__(self, x: Tensor, blocked: Tensor | None) -> Tensor:
+        norm1, norm2 = self._norms
+        if self._is_pre_norm:
+            x = self._attend(x, norm1(x), blocked)
+            return self._feed_forward.added_to(x, norm2(x))
+        x = norm1(self._attend(x, x, blocked))
+        return norm2(self._feed_forward.added_to(x, x))
+
+    def _attend(self, residual: Tensor, x: Tensor, blocked: Tensor | None) -> Tensor:
+        projected = self._query_key_value(x).chunk(3, dim=-1)
+        q, k, v = (split_heads(part, self._num_heads) for part in projected)
+        return self._out.added_to(residual, merge_heads(attend(q, k, v, blocked, 0.0)))
+
+
+class _PackedDecoderLayer:
+    def __init__(self, layer: MyTransformerDecoderLayer, make: MakeLinear) -> None:
+        own, cross = layer.self_attn, layer.multihead_attn
+        self._num_heads, self._head_dim = own.num_heads, own.embed_dim // own.num_heads
+        self._is_pre_norm = layer.norm_first
+        self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2, layer.norm3)))
+        self._query_key_value = _projection(own, 0, 3, make)
+        self._own_out = make(own.out_proj.weight, own.out_proj.bias)
+        self._memory_query = _projection(cross, 0, 1, make)
+        self._memory_key_value = _projection(cross, 1, 3, make)
+        self._memory_out = make(cross.out_proj.weight, cross.out_proj.bias)
+        self._feed_forward = _PackedFeedForward(layer, make)
+
+    def remember(self, memory: Tensor, is_pad: Tensor | None) -> KeyValueCache:
+        """The keys and values of ``memory`` ``[S, B, D]``.
+
+        Those of padding, ``[B, S]``, are zero: a memory of nothing else gives zeros, as it does in
+        the forward pass, though a step's mask must leave it open.
+        """
+        length, batch_size, _ = memory.shape
+        keys_values = self._memory_key_value(memory)
+        keys_values = keys_values.view(length, batch_size, 2, self._num_heads, self._head_dim)
+        if is_pad is not None:
+            keys_values.masked_fill_(is_pad.t()[:, :, None, None, None], 0.0)
+        cache = KeyValueCache()
+        cache.append(keys_values.permute(2, 1, 3, 0, 4))
+        return cache
+
+    def __call__(
+        self, x: Tensor, cache: LayerCache, past_mask: Tensor | None, memory_mask: Tensor | None
+    ) -> Tensor:
+        """``[R, D]`` -> ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
+        norm1, norm2, norm3 = self._norms
+        if self._is_pre_norm:
+            x = self._attend_past(x, norm1(x), cache, past_mask)
+            x = self._attend_memory(x, norm2(x), cache.memory, memory_mask)
+            return self._feed_forward.added_to(x, norm3(x))
+        x = norm1(self._attend_past(x, x, cache, past_mask))
+        x = norm2(self._attend_memory(x, x, cache.memory, memory_mask))
+        return norm3(self._feed_forward.added_to(x, x))
+
+    # Each sublayer adds its output for ``x`` to ``residual``, both [R, D].
+
+    def _attend_past(
+        self, residual: Tensor, x: Tensor, cache: LayerCache, mask: Tensor | None
+    ) -> Tensor:
+        # The past is empty at first. The memory knows how many sentences there are.
+        projected = self._heads(self._query_key_value(x), cache.memory.sentences)
+        cache.past.append(projected[1:])
+        return self._own_out.added_to(residual, attend_cached(projected[0], cache.past, mask))
+
+    def _attend_memory(
+        self, residual: Tensor, x: Tensor, memory: KeyValueCache, mask: Tensor | None
+    ) -> Tensor:
+        q = self._heads(self._memory_query(x), memory.sentences)[0]
+        return self._memory_out.added_to(residual, attend_cached(q, memory, mask))
+
+    def _heads(self, x: Tensor, sentences: int) -> Tensor:
+        """``[B*N, n*D]`` -> ``[n, B, H, N, K]``, a view."""
+        rows, width = x.shape
+        beams, parts = rows // max(1, sentences), width // (self._num_heads * self._head_dim)
+        heads = x.view(sentences, beams, parts, self._num_heads, self._head_dim)
+        return heads.permute(2, 0, 3, 1, 4)
+
+
+def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tensor:
+    """Equation 1 (Vaswani et al. 2017, section 3.2.1) over what is remembered.
+
+    Two batched products and a softmax: for so few queries that is quicker than the fused kernel.
+
+    Args:
+        q: ``[B, H, N, K]``: a sentence's N beams are N queries of the same keys.
+        mask: what is added to the scores; broadcasts to ``[B, H, N, L]``, but for L.
+
+    Returns:
+        The heads side by side, ``[B*N, D]``.
+
+    Raises:
+        ValueError: a mask over another number of positions than there are.
+    """
+    batch_size, num_heads, beams, head_dim = q.shape
+    keys, values = cache.read()
+    scores = scaled_scores(q.flatten(0, 1), keys.flatten(0, 1))
+    if mask is not None:
+        length = keys.shape[2]
+        if mask.shape[-1] != length:
+            raise ValueError(f"a mask over {mask.shape[-1]} positions, where {length} are cached")
+        scores.view(batch_size, num_heads, beams, length).add_(mask)
+    heads = torch.bmm(scores.softmax(dim=-1), values.flatten(0, 1))
+    if beams == 1:
+        return heads.view(batch_size, num_heads * head_dim)
+    return heads.view(q.shape).transpose(1, 2).reshape(batch_size * beams, num_heads * head_dim)
+
+
+def _packed_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
+    """``norm`` without the module around it, which for a single row takes half of the time."""
+    if norm is None:
+        return lambda x: x
+    if not isinstance(norm, nn.LayerNorm):
+        return norm
+    shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+
+
+def _projection(
+    attention: MyMultiheadAttention, start: int, end: int, make: MakeLinear
+) -> PackedLinear | Int8Linear:
+    """Some of the stacked projections: 0 is that of the query, 1 of the key, 2 of the value."""
+    rows = slice(start * attention.embed_dim, end * attention.embed_dim)
+    bias = attention.in_proj_bias
+    return make(attention.in_proj_weight[rows], None if bias is None else bias[rows])

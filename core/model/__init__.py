@@ -1,0 +1,1 @@
+"""The Transformer, in the order of the paper's section 3."""

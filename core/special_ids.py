@@ -1,0 +1,14 @@
+"""The ids of the special tokens, which the model, the searches and the loss all rely on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SpecialIds(NamedTuple):
+    """The numbers of the four special tokens."""
+
+    unk: int = 0
+    pad: int = 1
+    bos: int = 2
+    eos: int = 3

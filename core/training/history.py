@@ -1,0 +1,82 @@
+"""The curve of a run, written down as it happens.
+
+``history.csv`` has a row an epoch. ``steps.csv`` has one every ``train.log_every`` steps, with the
+means over those steps. TensorBoard gets both, where it is asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..storage.files import append, read_text, write_text
+from .config import TrainConfig
+from .state import Metrics
+from .tensorboard import EventFile
+
+HISTORY_FILE = "history.csv"
+STEPS_FILE = "steps.csv"
+EVENTS_FOLDER = "tensorboard"
+
+_ROW = re.compile(r"\d+,(\d+),.+\n")  # epoch, step, ...
+
+
+class History:
+    """The files of a run's curve in ``folder``."""
+
+    def __init__(self, folder: Path, config: TrainConfig) -> None:
+        self._folder = folder
+        self._config = config
+        self._events: EventFile | None = None
+
+    def begin(self, step: int) -> None:
+        """The run is about to go on from ``step``: rows of later steps, lost to a crash, go.
+
+        Raises:
+            UserError: a file cannot be read or written.
+        """
+        path = self._folder / STEPS_FILE
+        if path.is_file():
+            write_text(path, _until(step, read_text(path, errors="replace")))
+        if self._config.tensorboard:
+            self._events = EventFile(self._folder / EVENTS_FOLDER, first_step=step + 1)
+
+    def add_step(self, row: Metrics) -> None:
+        """One row more for ``steps.csv``."""
+        path = self._folder / STEPS_FILE
+        header, _, line = as_csv([row]).partition("\n")
+        is_empty = not path.is_file() or path.stat().st_size == 0
+        append(path, f"{header}\n{line}".encode() if is_empty else line.encode())
+        self._add_event("steps", row)
+
+    def add_epoch(self, rows: Sequence[Metrics]) -> None:
+        """All of ``history.csv``, whose last row is new."""
+        write_text(self._folder / HISTORY_FILE, as_csv(rows))
+        self._add_event("epochs", rows[-1])
+
+    def _add_event(self, group: str, row: Metrics) -> None:
+        if self._events is not None:
+            values = {f"{group}/{name}": value for name, value in row.items() if name != "step"}
+            self._events.add(int(row["step"]), values)
+
+
+def as_csv(rows: Sequence[Metrics]) -> str:
+    """``rows`` under the names of their columns."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _until(step: int, text: str) -> str:
+    """The lines of ``steps.csv`` up to ``step``, without what a crash has cut off."""
+    header, *rows = text.splitlines(keepends=True) or [""]
+    if not header.endswith("\n"):
+        return ""
+    found = ((row, _ROW.fullmatch(row)) for row in rows)
+    return header + "".join(row for row, match in found if match and int(match[1]) <= step)

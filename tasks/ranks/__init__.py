@@ -1,1 +1,0 @@
-"""One file through many processes: each answers some of its chunks, rank 0 writes all of them."""

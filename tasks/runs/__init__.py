@@ -1,0 +1,1 @@
+"""A training run, from the configuration to the metrics."""

@@ -1,0 +1,148 @@
+"""Checkpoint folders: what a trained model is on disk, and where the models that ship are.
+
+* ``config.json``: the task and its configuration
+* ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: text to ids and back
+* ``model.safetensors``: the weights
+* ``metrics.json``: what was measured, and how
+* ``history.csv``, ``steps.csv``: the training curve, by epochs and by steps
+* ``README.md``: the model card, for models that ship
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from transformer_suite.core.config import from_mapping, to_mapping
+from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
+from transformer_suite.core.storage.files import read_json, reason_of, write_json
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.json"
+TEXT_FILES = ("vocabulary*.txt", "sentencepiece*.model", "classes.txt")
+FORMAT_VERSION = 1
+PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
+
+C = TypeVar("C")
+
+Folders = str | Path | Sequence[str | Path] | None
+"""What users name: a folder, several for an ensemble, or None for the model that ships."""
+
+
+def write_config(folder: Path, task: str, config: Any) -> None:
+    """Writes ``config.json``."""
+    about = {"task": task, "version": FORMAT_VERSION, **to_mapping(config)}
+    write_json(folder / CONFIG_FILE, about)
+
+
+def read_config(folder: Path, task: str, config_class: type[C]) -> C:
+    """The configuration in ``folder``, which must be of ``task``.
+
+    Raises:
+        CheckpointError: no such folder, another task's, another version's, or damaged.
+    """
+    about = describe(folder)
+    if about["task"] != task:
+        raise CheckpointError(f"{folder}: a model for {about['task']}, not for {task}")
+    try:
+        rest = {name: value for name, value in about.items() if name not in ("task", "version")}
+        return from_mapping(config_class, rest)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder / CONFIG_FILE}: {error}") from error
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """``config.json`` as it stands, once it is sure to be one.
+
+    Raises:
+        CheckpointError: no such folder, another version's, or damaged.
+    """
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
+    about = _read_json(path)
+    if not isinstance(about, dict) or "task" not in about or "version" not in about:
+        raise CheckpointError(f"{path}: not the configuration of a checkpoint")
+    if about["version"] != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: format version {about['version']}, this program reads {FORMAT_VERSION}"
+        )
+    return about
+
+
+def check_begun(folder: Path) -> None:
+    """Refuses, as a CheckpointError, a folder without a run that could be resumed."""
+    if not (folder / CONFIG_FILE).is_file():
+        raise CheckpointError(
+            f"{folder}: nothing to resume: there is no {CONFIG_FILE} in it; "
+            "begin the run without --resume"
+        )
+
+
+def read_metrics(folder: Path) -> Mapping[str, Any]:
+    """``metrics.json``, or nothing if there is none.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    path = folder / METRICS_FILE
+    if not path.is_file():
+        return {}
+    metrics = _read_json(path)
+    if not isinstance(metrics, dict):
+        raise CheckpointError(f"{path}: not the metrics of a checkpoint")
+    return metrics
+
+
+def text_files(folder: Path) -> dict[str, bytes]:
+    """The files that turn text into ids and back, or numbers into names of classes, by name.
+
+    Raises:
+        CheckpointError: one cannot be read.
+    """
+    paths = sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
+    try:
+        return {path.name: path.read_bytes() for path in paths}
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: cannot read: {reason_of(error)}") from error
+
+
+def headline(metrics: Mapping[str, Any]) -> str:
+    """The one number of a model, as its task's report names it."""
+    test = metrics.get("test") or {}
+    return str(test.get("headline", "not measured"))
+
+
+def model_folder(task: str, folder: str | Path | None) -> Path:
+    """``folder``, or that of the model that ships for ``task``.
+
+    Raises:
+        CheckpointError: there is no such folder.
+    """
+    if folder is None:
+        folder = PRETRAINED / task
+        if not folder.is_dir():
+            raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
+    elif not Path(folder).is_dir():
+        raise CheckpointError(f"{folder}: there is no such folder; train a model or name another")
+    return Path(folder)
+
+
+def model_folders(task: str, folders: Folders) -> list[Path]:
+    """The folders that ``folders`` names, each as :func:`model_folder` has it."""
+    if folders is None or isinstance(folders, str | Path):
+        return [model_folder(task, folders)]
+    return [model_folder(task, folder) for folder in folders]
+
+
+def shipped_models() -> list[Path]:
+    """The folders of the models that ship, one a task."""
+    return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return read_json(path)
+    except UserError as error:
+        raise CheckpointError(str(error)) from error

@@ -1,0 +1,273 @@
+"""Training curves: the ``history.csv`` of runs, read strictly and drawn."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
+from transformer_suite.core.progress import say
+from transformer_suite.core.storage.files import atomic_write, reason_of
+from transformer_suite.core.training.history import HISTORY_FILE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+
+Lines = Mapping[str, Literal["-", "--"]]
+"""The columns that are drawn in one panel, with the style of their lines."""
+
+_LOSSES: Lines = {"train_loss": "--", "val_loss": "-"}
+_LOSS_NAMES = {"train_loss": "training", "val_loss": "validation"}
+_REQUIRED = ("epoch", "train_loss")
+_NOT_DRAWN = ("epoch", "step", "seconds")
+_SHARES = ("val_accuracy", "padding_share")
+_TITLES = {
+    "val_bleu": "BLEU (validation)",
+    "val_accuracy": "accuracy (validation)",
+    "val_perplexity": "perplexity (validation)",
+    "learning_rate": "learning rate (last step)",
+    "gradient_norm": "gradient norm (mean of the steps)",
+    "tokens_per_second": "tokens per second",
+    "padding_share": "padding (share of all positions)",
+}
+
+_MAX_MARKED_EPOCHS = 40
+_PANEL_INCHES = (4.5, 3.0)
+
+# What the systems that people have come with, one of them; matplotlib's own font has no Chinese.
+_CHINESE_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC"),
+    *("Source Han Sans SC", "Source Han Sans CN", "Droid Sans Fallback"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Microsoft YaHei", "SimHei"),
+    *("PingFang SC", "Heiti SC", "Hiragino Sans GB", "Arial Unicode MS"),
+)
+
+
+@dataclass(frozen=True)
+class History:
+    """The training curve of a run: a list of equal length for every column of its file.
+
+    What is not known, or was not a number, is NaN.
+    """
+
+    path: Path
+    columns: Mapping[str, Sequence[float]]
+
+    @property
+    def epochs(self) -> Sequence[float]:
+        return self.columns["epoch"]
+
+
+def read_history(run: Path) -> History:
+    """The training curve of the run in the folder ``run``, or in the file of that name.
+
+    Raises:
+        CheckpointError: there is none, or the file is not one; names the line.
+    """
+    path = run / HISTORY_FILE if run.is_dir() else run
+    records = _records(path)
+    _, names = next(records, (1, []))
+    for name in _REQUIRED:
+        if name not in names:
+            raise CheckpointError(f"{path}:1: not a training curve: there is no column {name}")
+    if len(set(names)) < len(names):
+        raise CheckpointError(f"{path}:1: not a training curve: two columns of one name")
+    rows: list[list[float]] = []
+    for line, fields in records:
+        if len(fields) != len(names):
+            raise CheckpointError(
+                f"{path}:{line}: damaged: {len(fields)} fields under {len(names)} names"
+            )
+        rows.append([_number(path, line, *pair) for pair in zip(names, fields, strict=True)])
+    if not rows:
+        raise CheckpointError(f"{path}: there is nothing to draw: no epoch is finished")
+    columns = zip(*rows, strict=True)
+    return History(path, {name: list(c) for name, c in zip(names, columns, strict=True)})
+
+
+def draw_histories(runs: Sequence[Path], output: Path) -> None:
+    """Draws the training curves of ``runs`` in one picture, a panel for each thing measured.
+
+    Raises:
+        ConfigError: ``output`` does not end in one of ``FORMATS``.
+        CheckpointError: a run without a training curve, or with a damaged one.
+        UserError: matplotlib is not installed, or ``output`` cannot be written.
+    """
+    if output.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{output}: the picture's name must end in {', '.join(FORMATS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("the package matplotlib is needed: pip install 'transformer-suite[plot]'")
+    histories = [read_history(run) for run in runs]
+    from matplotlib import style
+
+    fonts = _fonts()
+    names = _drawable(_names(histories), fonts)
+    # The default style first: the picture is the same whatever the user's own settings are.
+    with style.context(["default", {"font.family": fonts}]):
+        figure = _figure(dict(zip(names, histories, strict=True)))
+        with atomic_write(output) as temporary:
+            figure.savefig(temporary, format=output.suffix[1:].lower(), dpi=120)
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each record of a CSV file with the line it begins on."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise CheckpointError(f"{path}:{line}: damaged: not valid UTF-8") from error
+    if not text.strip():
+        raise CheckpointError(f"{path}: the file is empty")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise CheckpointError(f"{path}:{line}: damaged: {error}") from error
+        yield line, fields
+
+
+def _number(path: Path, line: int, name: str, field: str) -> float:
+    """A field's number. An empty one is not known: a column may be younger than the run."""
+    try:
+        number = float(field) if field else math.nan
+    except ValueError:
+        raise CheckpointError(
+            f"{path}:{line}: damaged: {name} is {field[:40]!r}, which is no number"
+        ) from None
+    if name == "epoch" and not math.isfinite(number):
+        raise CheckpointError(f"{path}:{line}: damaged: the epoch has no number")
+    return number
+
+
+def _names(histories: Sequence[History]) -> list[str]:
+    """What to call the runs: their folders' names, and more of the paths where they share one."""
+    paths = [history.path.absolute() for history in histories]
+    folders = [path.parent if path.name == HISTORY_FILE else path for path in paths]
+    names = [folder.name for folder in folders]
+    if len(set(names)) == len(names):
+        return names
+    common = os.path.commonpath([folder.parent for folder in folders])
+    return [str(folder.relative_to(common)) for folder in folders]
+
+
+def _fonts() -> list[str]:
+    """The fonts to take characters from, the first that has one."""
+    from matplotlib import font_manager
+
+    here = set(font_manager.get_font_names())
+    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in here)]
+
+
+def _drawable(names: Sequence[str], fonts: Sequence[str]) -> list[str]:
+    """``names``, with a number for those that no font can write, or that stand there twice."""
+    from matplotlib import font_manager
+
+    known: set[int] = set()
+    for font in fonts:
+        known.update(font_manager.get_font(font_manager.findfont(font)).get_charmap())
+    drawable: list[str] = []
+    for number, name in enumerate(names, start=1):
+        missing = [character for character in name if ord(character) not in known]
+        if missing:
+            say(f"run {number} is {name}: no font here has {missing[0]!r}")
+        is_good = not missing and name not in drawable
+        drawable.append(name if is_good else f"run {number}")
+    return drawable
+
+
+def _figure(histories: Mapping[str, History]) -> Figure:
+    """A grid of panels that share their axis of epochs, and one legend for all."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    few, many = colormaps["tab10"], colormaps["turbo"]
+    count = len(histories)
+    colours = [few(i) if count <= 10 else many((i + 0.5) / count) for i in range(count)]
+    panels = _panels(histories.values())
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width, height = _PANEL_INCHES
+    legend_height = 0.25 * (math.ceil(count / columns) + 1)
+    figure = Figure(figsize=(width * columns, height * rows + legend_height), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten().tolist()
+    for axes, (title, lines) in zip(grid, panels.items(), strict=False):
+        for history, colour in zip(histories.values(), colours, strict=True):
+            _draw(axes, history, lines, colour)
+        _finish(axes, title, lines)
+    epochs = {epoch for history in histories.values() for epoch in history.epochs}
+    if len(epochs) == 1:
+        grid[0].set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
+    for axes in grid[len(panels) :]:
+        axes.remove()
+    for axes in grid[max(0, len(panels) - columns) : len(panels)]:
+        axes.set_xlabel("epoch")
+        axes.tick_params(labelbottom=True)
+    legend = figure.legend(
+        [Line2D([], [], color=colour, linewidth=2) for colour in colours],
+        list(histories),
+        loc="outside upper center",
+        ncols=columns,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a name with dollars in it is no formula
+    return figure
+
+
+def _panels(histories: Collection[History]) -> dict[str, Lines]:
+    """What is drawn in each panel, by its title. Columns that are new get one too."""
+    names = dict.fromkeys(name for history in histories for name in history.columns)
+    panels: dict[str, Lines] = {
+        "loss": {name: line for name, line in _LOSSES.items() if name in names}
+    }
+    rest = [name for name in names if name not in (*_LOSSES, *_NOT_DRAWN)]
+    rest.sort(key=lambda name: not name.startswith("val_"))
+    for name in rest:
+        panels[_TITLES.get(name, name.replace("_", " "))] = {name: "-"}
+    return panels
+
+
+def _draw(axes: Axes, history: History, lines: Lines, colour: Any) -> None:
+    for name, line in lines.items():
+        if name in history.columns:
+            marks = _marks(name) if len(history.epochs) <= _MAX_MARKED_EPOCHS else {}
+            axes.plot(history.epochs, history.columns[name], linestyle=line, color=colour, **marks)
+
+
+def _marks(name: str) -> dict[str, Any]:
+    """The marks at every epoch: without them there is nothing to see of a single one."""
+    hollow = {"markerfacecolor": "white"} if name == "train_loss" else {}
+    return {"marker": "o", "markersize": 4, **hollow}
+
+
+def _finish(axes: Axes, title: str, lines: Lines) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if set(lines) & set(_SHARES):
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if len(lines) > 1:
+        keys = [
+            Line2D([], [], color="grey", linestyle=line, **_marks(name))
+            for name, line in lines.items()
+        ]
+        axes.legend(keys, [_LOSS_NAMES[name] for name in lines], fontsize="small")

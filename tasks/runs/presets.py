@@ -1,0 +1,33 @@
+"""What the presets of several tasks have in common."""
+
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.training.config import TrainConfig
+
+TINY_TRANSFORMER = TransformerConfig(
+    d_model=32, nhead=4, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=64
+)
+"""Seconds on any machine: for tests and first steps."""
+
+TINY_TRAINING = TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0)
+
+PAPER_TRANSFORMER = TransformerConfig(
+    d_model=512,
+    nhead=8,
+    num_encoder_layers=6,
+    num_decoder_layers=6,
+    dim_feedforward=2048,
+    dropout=0.1,
+    norm_first=False,
+)
+"""The base model of Vaswani et al. (2017), table 3."""
+
+PAPER_TRAINING = TrainConfig(
+    batch_tokens=25000, schedule="noam", warmup_steps=4000, clip_norm=0.0, average_of="last"
+)
+"""Sections 5.1 to 5.4 of the paper, and the average of 6.1, for a GPU."""
+
+PAPER_GENERATION = GenerationConfig(
+    beam_size=4, length_penalty=0.6, max_length_ratio=1.0, max_length_extra=50
+)
+"""Section 6.1 of the paper."""

@@ -1,0 +1,101 @@
+"""Pairs of texts as lines: a source, a tab and its target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks.streaming.lines import ChunkLines, Predict, full_chunks, open_texts
+
+if TYPE_CHECKING:
+    from transformer_suite.tasks.seq2seq.scoring import PairScore
+
+_ALIGNED = "line n of one must belong to line n of the other"
+
+
+@contextmanager
+def open_table(
+    path: Path | None, *, chunk_lines: ChunkLines = full_chunks
+) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
+    """The pairs at ``path``, or those of standard input, in chunks, and how many a file has.
+
+    Raises:
+        UserError: the file cannot be read; a line without a tab, or with several (names it).
+    """
+    kind = "source, a tab and its target"
+    with open_texts((), path, chunk_lines=chunk_lines, kind=kind) as (chunks, total):
+        yield _checked(chunks, "standard input" if path is None else str(path)), total
+
+
+@contextmanager
+def open_parallel(
+    source: Path, target: Path, *, chunk_lines: ChunkLines = full_chunks
+) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
+    """The lines of two files side by side, in chunks, and how many there are.
+
+    A tab inside a text counts as a space.
+
+    Raises:
+        UserError: a file cannot be read; not equally many lines (names both numbers, or where the
+            shorter ends if they cannot be counted beforehand).
+    """
+    with open_texts((), source) as (sources, count), open_texts((), target) as (targets, other):
+        if None not in (count, other) and count != other:
+            raise UserError(f"{target}: {other:,} lines, but {source} has {count:,}: {_ALIGNED}")
+        yield _side_by_side(sources, targets, (source, target), chunk_lines(count)), count
+
+
+def pair_of(line: str) -> tuple[str, str]:
+    """The source and the target in a line of the above."""
+    source, _, target = line.partition("\t")
+    return source, target
+
+
+def scoring(score: Callable[..., Sequence[PairScore]]) -> Predict:
+    """What scores such lines, from what scores sources and targets."""
+
+    def predict(
+        texts: Sequence[str], *, numbers: Sequence[int], **options: Any
+    ) -> Sequence[PairScore]:
+        pairs = [pair_of(text) for text in texts]
+        return score([source for source, _ in pairs], [target for _, target in pairs], **options)
+
+    return predict
+
+
+def _checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:
+    done = 0
+    for chunk in chunks:
+        for number, line in enumerate(chunk, start=done + 1):
+            if (tabs := line.count("\t")) != 1:
+                raise UserError(
+                    f"{name}:{number}: {tabs or 'no'} tabs in this line: it must be a source, one "
+                    "tab and its target"
+                )
+        done += len(chunk)
+        yield chunk
+
+
+def _side_by_side(
+    sources: Iterable[Sequence[str]],
+    targets: Iterable[Sequence[str]],
+    paths: tuple[Path, Path],
+    size: int,
+) -> Iterator[Sequence[str]]:
+    def pairs() -> Iterator[str]:
+        sides = zip_longest(chain.from_iterable(sources), chain.from_iterable(targets))
+        for number, pair in enumerate(sides):
+            if None in pair:
+                shorter, longer = paths if pair[0] is None else reversed(paths)
+                raise UserError(
+                    f"{shorter} ends at line {number:,}, but {longer} goes on: {_ALIGNED}"
+                )
+            yield "\t".join(text.replace("\t", " ") for text in pair)
+
+    lines = pairs()
+    while chunk := list(islice(lines, size)):
+        yield chunk

@@ -1,0 +1,1 @@
+"""Several processes share the lines of one file."""

@@ -1,0 +1,59 @@
+"""The commands around corpora: data list, fetch, import, verify."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.commands.command_line import error_of, lines_of, run
+from transformer_suite.core.errors import NetworkError
+from transformer_suite.data import fetching
+
+Corpora = dict[str, Path]
+
+
+def test_data_list_tells_what_there_is(in_tmp: Path) -> None:
+    text = "\n".join(lines_of("data", "list"))
+    for fact in ("multi30k: ", "ag_news: ", "couplet: ", "https://", "licence", "citation"):
+        assert fact in text
+    assert text.count("(not here)") == 3
+
+
+def test_a_corpus_is_imported_and_verified(tiny_corpora: Corpora, in_tmp: Path) -> None:
+    assert "ag_news is not there" in error_of(1, "data", "verify", "ag_news")
+    imported = lines_of("data", "import", "ag_news", "--from", tiny_corpora["classification"])
+    folder = in_tmp / "corpora" / "ag_news"
+    assert str(folder) in imported
+    assert any(re.match(r"ok +train.csv +part of the published set", line) for line in imported)
+    assert lines_of("data", "verify", "ag_news") == imported
+    assert "\n".join(lines_of("data", "list")).count("(not here)") == 2
+
+    (folder / "test.csv").write_text('"1","other","text"\n')
+    result = run("data", "verify", "ag_news")
+    assert result.exit_code == 1
+    assert re.search(r"^WRONG +test.csv +changed since", result.stdout, re.MULTILINE)
+    assert result.stderr == f"error: {folder}: 1 of 3 files are not as they should be\n"
+
+
+def test_an_import_from_elsewhere_is_refused(tiny_corpora: Corpora, in_tmp: Path) -> None:
+    message = error_of(1, "data", "import", "multi30k", "--from", tiny_corpora["couplet"])
+    assert "has no train.de" in message
+
+
+def test_a_fetch_shows_its_progress_and_what_came(
+    tiny_corpora: Corpora, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(name: str, *, show_progress: bool) -> fetching.CorpusReport:
+        assert show_progress
+        return fetching.import_from(name, tiny_corpora["couplet"])
+
+    monkeypatch.setattr(fetching, "fetch", fetch)
+    assert any(line.startswith("ok ") for line in lines_of("data", "fetch", "couplet"))
+
+
+def test_no_network_says_how_to_import(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(url: str, target: Path, *, show_progress: bool) -> None:
+        raise NetworkError(f"{url}: no network")
+
+    monkeypatch.setattr(fetching, "download", download)
+    assert "data import multi30k --from" in error_of(1, "data", "fetch", "multi30k")

@@ -1,0 +1,93 @@
+"""``torchrun cli.py train``: processes that die, are told to stop, and are started again."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.commands.command_line import run
+from tests.torchrun import ROOT, TIMEOUT, command, environment
+from transformer_suite.core.storage.checkpoint import load_tensors
+
+CLI = ROOT / "cli.py"
+SETTINGS = ("--preset", "tiny", "--set=train.save_every=5", "--set=train.epochs=100000")
+
+
+@contextmanager
+def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """torchrun with two processes, whose stderr goes into ``log``; gone at the end."""
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            command(2, CLI, "train", *arguments), env=environment(), stderr=stderr, text=True
+        ) as launcher,
+    ):
+        try:
+            yield launcher
+        finally:
+            launcher.kill()
+
+
+def wait_for_epoch(log: Path, launcher: subprocess.Popen[str]) -> None:
+    """Until one has been reported."""
+    deadline = time.monotonic() + TIMEOUT
+    while not re.search("^epoch", log.read_text(), re.MULTILINE):
+        assert launcher.poll() is None, log.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def processes_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
+    """The numbers of its processes by rank."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        try:
+            if f"PPid:\t{launcher.pid}\n" in (folder / "status").read_text():
+                variables = (folder / "environ").read_text().split("\0")
+                ranks = [v for v in variables if v.startswith("RANK=")]
+                found[int(ranks[0].removeprefix("RANK="))] = int(folder.name)
+        except (OSError, IndexError):  # no process, gone meanwhile, or no child of that kind
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+def test_a_run_survives_the_death_of_a_process_and_a_stop(
+    tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """Two processes, one of which is killed; two that are told to stop; and one that ends it."""
+    out, log = tmp_path / "run", tmp_path / "log"
+    where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
+    with training(log, *where, *SETTINGS) as launcher:
+        wait_for_epoch(log, launcher)
+        started = time.monotonic()
+        os.kill(processes_of(launcher)[1], signal.SIGKILL)
+        assert launcher.wait(TIMEOUT) == 1
+        assert time.monotonic() - started < 60
+    said = log.read_text()
+    assert said.count("error: ") == 1
+    assert re.search(r"^error: rank 1 of 2 does not answer: .*--resume", said, re.MULTILINE)
+    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", said)  # torchrun's own report
+    assert load_tensors(out / "training" / "state.safetensors")
+
+    with training(log, *where, "--resume") as launcher:
+        wait_for_epoch(log, launcher)
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(TIMEOUT) == 1
+    said = log.read_text()
+    (steps,) = re.findall(r"^stopped at step (\d+); --resume", said, re.MULTILINE)
+    assert "error: " not in said
+
+    # One epoch more than the one it stopped in, which may have been at its last step.
+    epochs = int(said.rpartition("\nepoch ")[2].partition(":")[0]) + 2
+    done = run("train", *where, "--resume", f"--set=train.epochs={epochs}")
+    assert done.exit_code == 0, done.stderr
+    rows = (out / "history.csv").read_text().splitlines()[1:]
+    assert [int(row.split(",")[0]) for row in rows] == list(range(1, epochs + 1))
+    assert int(rows[-1].split(",")[1]) > int(steps)

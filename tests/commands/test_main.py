@@ -1,0 +1,110 @@
+"""The door: help, usage, errors, exit codes."""
+
+import configparser
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cli
+from tests.commands.command_line import error_of, lines_of, run
+from transformer_suite.core.errors import Interrupted
+from transformer_suite.data import fetching
+
+Models = Callable[[str], Path]
+
+
+def test_help_names_every_command() -> None:
+    text = "\n".join(lines_of("--help"))
+    names = ("translate", "classify", "couplet", "score", "train", "evaluate", "models", "data")
+    for name in names:
+        assert re.search(rf"^  {name} ", text, re.MULTILINE)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    package = configparser.ConfigParser()
+    package.read(Path(cli.__file__).with_name("setup.cfg"), encoding="utf-8")
+    assert lines_of("--version")[0].endswith(f" {package['metadata']['version']}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "nonsense",
+        "translate --nonsense",
+        "translate --beam 0 Hund",
+        "translate --beam wide Hund",
+        "translate --length-penalty -1 Hund",
+        "translate --length-penalty nan --model {model} Hund",
+        "translate --device tpu Hund",
+        "translate --device cuda:x Hund",
+        "translate --threads 0 Hund",
+        "translate --batch-tokens 0 Hund",
+        "translate --input german.txt Hund",
+        "translate Hund -",
+        "translate Hund \udcff",
+        "classify --top 0 Hund",
+        "classify --beam 2 Hund",
+        "score classification",
+        "score translation --src a.de",
+        "score translation --src a.de --tgt a.en --input a.tsv",
+        "score translation Hund",
+        "train nonsense",
+        "train translation --preset nonsense",
+        "train translation --set nonsense",
+        "train translation --set train.epoch=1",
+        "train translation --set train.epochs=0",
+        "train translation --set train.epochs=many",
+        "train translation --seed x",
+        "train translation --config none.toml",
+        "train translation --device nonsense",
+        "train translation --resume --preset tiny",
+        "train translation --resume --config x.toml",
+        "evaluate nonsense",
+        "evaluate classification --beam 2",
+        "evaluate classification --length-penalty 1",
+        "data nonsense",
+        "data fetch",
+        "data fetch nonsense",
+        "data import multi30k",
+        "data import nonsense --from .",
+        "data verify nonsense",
+    ],
+)
+def test_wrong_usage_is_2(arguments: str, tiny_models: Models, in_tmp: Path) -> None:
+    words = arguments.split(" ")
+    if "{model}" in words:
+        words[words.index("{model}")] = str(tiny_models("translation"))
+    error_of(2, *words)
+    assert list(in_tmp.iterdir()) == []
+
+
+def test_a_wrong_name_is_answered_with_the_nearest_right_one(in_tmp: Path) -> None:
+    assert "did you mean 'tiny'?" in error_of(2, "train", "couplet", "--preset", "tinny")
+    assert "'train.epochs'" in error_of(2, "train", "couplet", "--set", "train.epoch=3")
+    assert "'multi30k'" in error_of(2, "data", "fetch", "multi30")
+
+
+def test_an_error_is_one_line_whatever_is_in_it(in_tmp: Path) -> None:
+    assert "a b.txt: cannot read" in error_of(1, "translate", "--input", "a\nb.txt")
+
+
+def test_work_that_is_interrupted_is_130_and_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(name: str) -> None:
+        raise Interrupted("stopped at step 7; --resume goes on")
+
+    monkeypatch.setattr(fetching, "verify", stop)
+    result = run("data", "verify", "couplet")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "stopped at step 7; --resume goes on\n"
+
+
+def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(fetching, "verify", fail)
+    assert isinstance(run("data", "verify", "couplet").exception, ZeroDivisionError)

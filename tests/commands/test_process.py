@@ -1,0 +1,324 @@
+"""The commands as processes of their own: streams, signals, locales and how they end."""
+
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLI = Path(__file__).resolve().parents[2] / "cli.py"
+TIMEOUT = 120
+ASCII_ONLY = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+GERMAN, ENGLISH = "Ein Hund sieht einen Ball.", "A dog sees a ball."
+
+Models = Callable[[str], Path]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, str(CLI), *map(str, arguments)]
+
+
+def run(
+    *arguments: object, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run(
+        command(*arguments),
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        env={**os.environ, **(env or {})},
+        **options,
+    )
+
+
+@contextmanager
+def started(*arguments: object, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is gone at the end, however the test goes."""
+    process = subprocess.Popen(
+        command(*arguments),
+        # A test run in the background would hand down that Ctrl-C is to be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        **streams,
+    )
+    try:
+        with process:
+            yield process
+    finally:
+        process.kill()
+
+
+def read_terminal(terminal: int, end: bytes) -> bytes:
+    """What a terminal shows, up to ``end``."""
+    seen, deadline = b"", time.monotonic() + TIMEOUT
+    while end not in seen:
+        assert time.monotonic() < deadline, seen
+        seen += os.read(terminal, 1024)
+    return seen
+
+
+def read_to_end(terminal: int) -> bytes:
+    """All that a terminal shows until its other side is closed."""
+    seen = b""
+    try:
+        while block := os.read(terminal, 1024):
+            seen += block
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    os.close(terminal)
+    return seen
+
+
+def test_help_answers_within_half_a_second() -> None:
+    """The best of several, since the machine may be busy."""
+    times = []
+    for _ in range(5):
+        started_at = time.monotonic()
+        assert run("--help").returncode == 0
+        times.append(time.monotonic() - started_at)
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("data", "list"), 0), (("translate", "--input", "none"), 1), (("nonsense",), 2)],
+)
+def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
+    done = run(*arguments)
+    assert done.returncode == code
+    assert bool(done.stdout) == (code == 0)
+    assert bool(done.stderr) == (code != 0)
+
+
+# Locales
+
+
+def test_output_is_utf8_whatever_the_locale() -> None:
+    listed = run("data", "list", env=ASCII_ONLY)
+    assert (listed.returncode, listed.stderr) == (0, b"")
+    assert "冯重朴" in listed.stdout.decode("utf-8")
+    assert "晚风摇树树还挺" in run("couplet", "--help", env=ASCII_ONLY).stdout.decode("utf-8")
+    assert "晚.txt" in run("couplet", "--input", "晚.txt").stderr.decode("utf-8")
+
+
+def test_input_is_utf8_whatever_the_locale(tiny_models: Models) -> None:
+    text = "Ein Kind hört die Straße."
+    model = tiny_models("translation")
+    done = run("translate", "--json", "--model", model, input=text.encode(), env=ASCII_ONLY)
+    assert done.returncode == 0, done.stderr
+    assert f'"input": "{text}"' in done.stdout.decode("utf-8")
+    plain = run("translate", "--json", "--model", model, text, env={"LC_ALL": "C"})
+    assert plain.stdout == done.stdout
+
+
+def test_an_argument_that_is_no_text_is_wrong_usage() -> None:
+    done = subprocess.run(
+        [*command("translate"), b"Hund \xff"], capture_output=True, timeout=TIMEOUT
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"text 1 is not valid" in done.stderr
+
+
+# Standard input
+
+
+@pytest.mark.parametrize("dash", [(), ("-",), ("--input", "-")])
+def test_no_text_or_a_dash_means_standard_input(dash: tuple[str, ...], tiny_models: Models) -> None:
+    content = f"\ufeff{GERMAN}\r\n\n{GERMAN}".encode()
+    done = run("translate", "--model", tiny_models("translation"), *dash, input=content)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == f"{ENGLISH}\n\n{ENGLISH}\n"
+
+
+def test_no_input_gives_no_output(tiny_models: Models) -> None:
+    done = run("classify", "--model", tiny_models("classification"), input=b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_bytes_that_are_no_text_are_named_by_line(tiny_models: Models) -> None:
+    content = b"one\ntwo\nthr\xe9e\n"
+    done = run("classify", "--model", tiny_models("classification"), input=content)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: standard input:3: not valid UTF-8 (byte 0xe9)")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_program_gets_an_answer_to_every_line_it_sends(tiny_models: Models) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started("translate", "--model", tiny_models("translation"), **pipes) as process:
+        assert process.stdin and process.stdout
+        for _ in range(2):
+            process.stdin.write(f"{GERMAN}\n".encode())
+            process.stdin.flush()
+            assert process.stdout.readline().decode() == f"{ENGLISH}\n"
+        process.stdin.close()
+        assert process.wait(TIMEOUT) == 0
+
+
+# Terminals
+
+
+def test_a_terminal_is_told_what_to_do_and_answered_line_by_line(tiny_models: Models) -> None:
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with started("translate", "--model", tiny_models("translation"), **streams) as process:
+        os.close(theirs)
+        read_terminal(ours, b"Ctrl-D ends")
+        for _ in range(2):
+            os.write(ours, f"{GERMAN}\n".encode())
+            read_terminal(ours, ENGLISH.encode())
+        os.write(ours, b"\x04")
+        assert process.wait(TIMEOUT) == 0
+    os.close(ours)
+
+
+@pytest.mark.parametrize("is_to_file", [True, False])
+def test_a_bar_shows_where_no_results_do(
+    is_to_file: bool, tiny_models: Models, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text(f"{GERMAN}\n" * 3)
+    output = ("--output", tmp_path / "out.txt") if is_to_file else ()
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (25, 80))
+    model = tiny_models("translation")
+    with started(
+        "translate", "--model", model, "--input", source, *output, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = read_to_end(ours)
+        assert process.wait(TIMEOUT) == 0
+    assert (b"0/3" in shown) == is_to_file
+    assert (shown.count(ENGLISH.encode()) == 3) == (not is_to_file)
+
+
+def test_the_bar_counts_texts_not_their_alternatives(tiny_models: Models, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text(f"{GERMAN}\n{GERMAN} {GERMAN}\n\n")
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (25, 80))
+    best = ("--beam", 2, "--n-best", 2, "--input", source, "--output", target)
+    with started(
+        "translate", "--model", tiny_models("translation"), *best, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        shown = read_to_end(ours)
+        assert process.wait(TIMEOUT) == 0
+    counts = [(int(done), int(total)) for done, total in re.findall(rb"(\d+)/(\d+) \[", shown)]
+    assert counts[0] == (0, 3)
+    assert all(done <= total == 3 for done, total in counts)
+    assert len(target.read_text().splitlines()) == 5
+
+
+def test_a_log_gets_no_bar(tiny_models: Models, tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text(f"{GERMAN}\n")
+    done = run("translate", "--model", tiny_models("translation"), "--input", source)
+    assert (done.stdout.decode(), done.stderr) == (f"{ENGLISH}\n", b"")
+
+
+# Ends
+
+
+def test_a_closed_pipe_ends_a_stream_without_end_quietly(tiny_models: Models) -> None:
+    model = tiny_models("classification")
+    script = f"""
+        yes goal | '{sys.executable}' '{CLI}' classify --model '{model}' | head -n 2
+        echo "${{PIPESTATUS[1]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=TIMEOUT)
+    assert done.stderr == b""
+    first, second, code = done.stdout.splitlines()
+    assert first == second and first.startswith(b"Sports\t")
+    assert code == b"0"
+
+
+def test_a_pipe_that_nobody_reads_ends_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run("data", "list", stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("closed", "output"), [("<&-", ""), (">&-", ""), ("2>&-", "Sports"), ("<&- >&- 2>&-", "")]
+)
+def test_closed_streams_are_empty_ones(closed: str, output: str, tiny_models: Models) -> None:
+    text = "" if closed == "<&-" else "goal"
+    classify = command("classify", "--model", tiny_models("classification"), *text.split())
+    done = subprocess.run(
+        ["bash", "-c", f"{shlex.join(classify)} {closed}"], capture_output=True, timeout=TIMEOUT
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().partition("\t")[0] == output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_a_failure() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run("data", "list", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == b"error: standard output: cannot write: No space left on device\n"
+
+
+def test_ctrl_c_ends_quietly_and_leaves_the_old_output(tiny_models: Models, tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    model = tiny_models("translation")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started("translate", "--model", model, "--output", target, **pipes) as process:
+        deadline = time.monotonic() + TIMEOUT
+        while len(list(tmp_path.iterdir())) == 1:  # until the new file is begun
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        assert process.stdout and process.stdout.read() == b""
+        assert process.stderr and process.stderr.read() == b""
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_ctrl_c_keeps_what_was_printed(tiny_models: Models) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started("translate", "--model", tiny_models("translation"), **pipes) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write(f"{GERMAN}\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().decode() == f"{ENGLISH}\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
+
+
+def test_training_stops_at_ctrl_c_and_goes_on(
+    tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    train = ("train", "translation", "--data", tiny_corpora["translation"], "--out", out)
+    size = ("--preset", "tiny", "--set", "data.vocab_size=100", "--set", "train.epochs=10000")
+    with started(*train, *size, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        while not (line := process.stderr.readline()).startswith(b"epoch 2:"):
+            assert line
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        *_, last = process.stderr.read().splitlines()
+        assert process.stdout.read() == b""
+    stopped = re.match(rb"stopped at step (\d+);.* --resume", last)
+    assert stopped
+    epochs = int(stopped[1]) // 6 + 2  # six batches each
+    done = run(*train, "--resume", "--set", f"train.epochs={epochs}")
+    assert done.returncode == 0, done.stderr
+    assert len((out / "history.csv").read_text().splitlines()) == 1 + epochs

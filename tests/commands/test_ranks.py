@@ -1,0 +1,292 @@
+"""One file through several processes: one output, equal to that of one process, or none at all."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.command_line import lines_of
+from transformer_suite.tasks.registry import load_predictor, load_scorer
+
+TESTS = Path(__file__).resolve().parent
+PROGRAM = TESTS / "ranks_program.py"
+TIMEOUT = 900
+# One thread each: this is no measurement, and how many there are moves the last digits.
+ENVIRONMENT = {
+    name: value
+    for name, value in {**os.environ, "OMP_NUM_THREADS": "1"}.items()
+    if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+}
+
+GERMAN = [
+    "Ein Hund sieht einen Ball.",
+    "",
+    "Eine Frau malt das Meer.",
+    "Ein Kind sucht das Boot. Ein Hund sieht einen Ball.",
+    "Ein Junge hört ein Haus.",
+    "Eine Katze sieht die Straße.",
+    "Ein Mann sucht einen Freund.",
+]
+ENGLISH = ["A dog sees a ball.", "", "A woman paints the sea.", "A boy.", "", "A cat.", "A man."]
+DRAW = ("--sample", "--temperature", "2", "--seed", "3", "--n-best", "2")
+WORDS = ["oil", "prices", "shares", "goal", "coach", "medal", "border", "army", "talks", "bank"]
+NEWS = [" ".join(WORDS[i % 9 : i % 9 + 1 + i % 5]) for i in range(40)]
+
+Models = Callable[[str], Path]
+Ending = dict[str, Any]
+
+
+def write(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs of all scenarios, and an old output of each."""
+    folder = tmp_path_factory.mktemp("ranks")
+    write(folder / "german", GERMAN)
+    write(folder / "english", ENGLISH)
+    for name in ("news", "news-at-0", "news-at-1"):
+        write(folder / name, NEWS)
+    write(folder / "news-at-2", [*NEWS[:7], "something else", *NEWS[8:]])
+    write(folder / "one", NEWS[:1])
+    write(folder / "here-0", NEWS)
+    write(folder / "couplet", ["天地山水", "花月风云春", "日夜江河松竹红"])
+    (folder / "bad").write_bytes("\n".join(NEWS[:30]).encode() + b"\nb\xffd\ngoal\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def endings(folder: Path, tiny_models: Models) -> dict[str, Ending]:
+    """How every scenario ended; each ran in a folder of its own, with an old output in it."""
+
+    def play(size: int, *arguments: object, model: str = "classification", **more: Any) -> Ending:
+        command = [*map(str, arguments), "--model", str(tiny_models(model)), "--device", "cpu"]
+        return {"size": size, "arguments": command, **more}
+
+    def news(name: str, source: str = "news") -> tuple[object, ...]:
+        (folder / f"{name}.d").mkdir()
+        output = write(folder / f"{name}.d" / "out", ["old"])
+        return ("classify", "--input", folder / source, "--output", output)
+
+    def mark(name: str) -> str:
+        return str(folder / f"{name}.mark")
+
+    pair = ("score", "translation", "--src", folder / "german", "--tgt", folder / "english")
+    couplet = folder / "couplet"
+    scenarios = {
+        "alone": play(1, *news("alone"), "--json", chunk=3),
+        "full": play(3, *news("full"), "--json", chunk=3),
+        "short": play(3, "translate", "--input", folder / "german", model="translation"),
+        "drawn": play(3, "translate", "--input", folder / "german", *DRAW, model="translation"),
+        "itself": play(2, "couplet", "--input", couplet, "--output", couplet, model="couplet"),
+        "pairs": play(2, *pair, model="translation"),
+        "one": play(3, *news("one", "one")),
+        "bad": play(2, *news("bad", "bad"), chunk=5),
+        "other": play(3, *news("other", "news-at-{rank}"), chunk=3),
+        "here": play(2, *news("here", "here-{rank}")),
+        "usage": play(2, "classify", "goal"),
+        "killed": play(3, *news("killed"), accident=["kill", 0, 0], mark=mark("killed")),
+        "stopped": play(
+            3, *news("stopped"), chunk=3, accident=["stop", 2, 1], silence=3, mark=mark("stopped")
+        ),
+        "interrupted": play(
+            2, *news("interrupted"), chunk=3, accident=["interrupt", 0, 2], mark=mark("interrupted")
+        ),
+    }
+    command = [sys.executable, PROGRAM, json.dumps(list(scenarios.values()))]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr.decode()
+    return dict(zip(scenarios, json.loads(done.stdout), strict=True))
+
+
+def assert_nothing_was_written(folder: Path, name: str) -> None:
+    (output,) = (folder / f"{name}.d").iterdir()
+    assert output.read_text() == "old\n"
+
+
+def assert_is_said_once(ending: Ending, message: str) -> None:
+    assert ending["stderr"].count("\n") == ending["stderr"].count("error: ") == 1
+    assert message in ending["stderr"]
+    assert ending["stdout"] == ""
+
+
+# Results
+
+
+def test_full_chunks_give_the_very_bytes_of_one_process(
+    folder: Path, endings: dict[str, Ending]
+) -> None:
+    for name in ("alone", "full"):
+        assert set(endings[name]["codes"]) == {0}
+        assert endings[name]["stdout"] == endings[name]["stderr"] == ""
+    alone, full = ((folder / f"{name}.d" / "out").read_bytes() for name in ("alone", "full"))
+    assert [json.loads(line)["input"] for line in full.decode().splitlines()] == NEWS
+    assert full == alone
+
+
+def test_a_short_file_gives_work_to_all_and_the_same_texts(
+    endings: dict[str, Ending], tiny_models: Models
+) -> None:
+    translator = load_predictor("translation", tiny_models("translation"), device="cpu")
+    assert endings["short"]["codes"] == [0, 0, 0]
+    assert endings["short"]["stdout"] == "".join(f"{t.text}\n" for t in translator(GERMAN))
+    assert endings["short"]["stderr"] == ""
+
+
+def test_chance_and_numbers_are_those_of_the_place_in_the_file(
+    endings: dict[str, Ending], tiny_models: Models
+) -> None:
+    def without_scores(lines: list[str]) -> list[list[str]]:
+        return [line.split("\t")[::2] for line in lines]
+
+    alone = lines_of("translate", "--model", tiny_models("translation"), *DRAW, *GERMAN)
+    assert endings["drawn"]["codes"] == [0, 0, 0]
+    assert without_scores(endings["drawn"]["stdout"].splitlines()) == without_scores(alone)
+    assert {line.split("\t")[0] for line in alone} == {str(i + 1) for i in range(len(GERMAN))}
+
+
+def test_a_file_can_take_the_place_of_its_own_input(
+    folder: Path, endings: dict[str, Ending], tiny_models: Models
+) -> None:
+    writer = load_predictor("couplet", tiny_models("couplet"), device="cpu")
+    expected = [found.second for found in writer(["天地山水", "花月风云春", "日夜江河松竹红"])]
+    assert endings["itself"]["codes"] == [0, 0]
+    assert (folder / "couplet").read_text(encoding="utf-8").splitlines() == expected
+
+
+def test_pairs_are_scored_as_by_one_process(
+    endings: dict[str, Ending], tiny_models: Models
+) -> None:
+    score = load_scorer("translation", tiny_models("translation"), device="cpu")
+    assert endings["pairs"]["codes"] == [0, 0]
+    found = [line.split("\t") for line in endings["pairs"]["stdout"].splitlines()]
+    expected = score(GERMAN, ENGLISH)
+    assert [int(tokens) for _, tokens, _ in found] == [len(one.tokens) for one in expected]
+    assert [float(total) for total, _, _ in found] == pytest.approx(
+        [one.log_prob for one in expected], abs=2e-4
+    )
+
+
+def test_more_processes_than_lines_are_no_harm(folder: Path, endings: dict[str, Ending]) -> None:
+    assert endings["one"]["codes"] == [0, 0, 0]
+    (line,) = (folder / "one.d" / "out").read_text().splitlines()
+    (alone, *_) = (folder / "alone.d" / "out").read_text().splitlines()
+    label, probability = line.split("\t")
+    assert json.loads(alone)["probabilities"][label] == pytest.approx(float(probability), abs=1e-4)
+
+
+# Failures
+
+
+def test_a_bad_line_is_reported_once_and_by_its_number(
+    folder: Path, endings: dict[str, Ending]
+) -> None:
+    assert endings["bad"]["codes"] == [1, 1]
+    assert_is_said_once(endings["bad"], f"error: {folder / 'bad'}:31: not valid UTF-8")
+    assert_nothing_was_written(folder, "bad")
+
+
+def test_a_process_that_has_another_file_is_found_out(
+    folder: Path, endings: dict[str, Ending]
+) -> None:
+    """The eighth line differs: it is in the third chunk of three, which is that of rank 2."""
+    assert endings["other"]["codes"] == [1, 1, 1]
+    message = "error: rank 2 and rank 0 read different lines after line 6 of the input"
+    assert_is_said_once(endings["other"], message)
+    assert_nothing_was_written(folder, "other")
+
+
+def test_a_failure_elsewhere_is_reported_once_with_its_rank(
+    folder: Path, endings: dict[str, Ending]
+) -> None:
+    assert endings["here"]["codes"] == [1, 1]
+    assert_is_said_once(endings["here"], f"error: rank 1: {folder / 'here-1'}: cannot read")
+    assert_nothing_was_written(folder, "here")
+
+
+def test_what_only_one_process_could_read_is_refused_once(endings: dict[str, Ending]) -> None:
+    assert endings["usage"]["codes"] == [2, 2]
+    assert endings["usage"]["stdout"] == ""
+    assert endings["usage"]["stderr"].count("Error: ") == 1
+    assert "the input is a file" in endings["usage"]["stderr"]
+
+
+def test_the_loss_of_rank_0_is_told_by_the_others(folder: Path, endings: dict[str, Ending]) -> None:
+    """Nobody is left to remove what rank 0 had begun to write, but the old output stays."""
+    assert endings["killed"]["codes"] == [-9, 1, 1]
+    said = endings["killed"]["stderr"].splitlines()
+    assert sorted(line.split(" is lost")[0] for line in said) == [
+        "error: rank 1: rank 0",
+        "error: rank 2: rank 0",
+    ]
+    assert endings["killed"]["seconds"] < 60
+    assert (folder / "killed.d" / "out").read_text() == "old\n"
+
+
+def test_a_process_that_is_silent_is_lost(folder: Path, endings: dict[str, Ending]) -> None:
+    assert endings["stopped"]["codes"] == [1, 1]
+    assert_is_said_once(endings["stopped"], "error: rank 2 is lost")
+    assert endings["stopped"]["seconds"] < 60
+    assert_nothing_was_written(folder, "stopped")
+
+
+def test_ctrl_c_ends_all_quietly(folder: Path, endings: dict[str, Ending]) -> None:
+    assert endings["interrupted"]["codes"] == [130, 130]
+    assert endings["interrupted"]["stdout"] == endings["interrupted"]["stderr"] == ""
+    assert_nothing_was_written(folder, "interrupted")
+
+
+# Under torchrun itself
+
+
+def torchrun(size: int, *command: object) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*program, f"--nproc-per-node={size}", *map(str, command)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+        env=ENVIRONMENT,
+    )
+
+
+def test_torchrun_translates_a_file_as_one_process_does(
+    folder: Path, tiny_models: Models, tmp_path: Path
+) -> None:
+    command = ("translate", "--model", tiny_models("translation"), "--input", folder / "german")
+    output = tmp_path / "new" / "out"
+    done = torchrun(2, TESTS.parent / "cli.py", *command, "--output", output)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert output.read_text(encoding="utf-8").splitlines() == lines_of(*command)
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_a_killed_process_ends_the_work_by_its_name(
+    folder: Path, tiny_models: Models, tmp_path: Path
+) -> None:
+    output, mark = write(tmp_path / "out", ["old"]), folder / "torchrun.mark"
+    command = ["classify", "--model", tiny_models("classification"), "--input", folder / "news"]
+    scenario = {
+        "arguments": [*map(str, command), "--output", str(output)],
+        "chunk": 3,
+        "accident": ["kill", 2, 1],
+        "mark": str(mark),
+    }
+    done = torchrun(3, PROGRAM, json.dumps(scenario))
+    assert time.time() - mark.stat().st_mtime < 60
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(said) == 1, done.stderr
+    assert said[0].startswith("error: rank 2 is lost")
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == [output]
+    assert output.read_text() == "old\n"

@@ -1,0 +1,120 @@
+"""The command that scores given pairs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands.command_line import error_of, lines_of
+from transformer_suite.tasks.registry import load_scorer
+from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
+
+PAIRS = {
+    "translation": [
+        ("Ein Hund sieht einen Ball.", "A dog sees a ball."),
+        ("Eine Frau malt das Meer.", "A dog sees a ball."),
+        ("", ""),
+        ("Ein Kind sucht das Boot.", "A child looks for the boat."),
+    ],
+    "couplet": [("天地山水", "花月风云"), ("花月风云春", "一"), ("", ""), ("日夜江河", "松竹红绿")],
+}
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture(params=PAIRS)
+def task(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def files(task: str, tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Sources, targets, and both in one."""
+    paths = (tmp_path / "a.src", tmp_path / "a.tgt", tmp_path / "a.tsv")
+    texts = (
+        "".join(f"{source}\n" for source, _ in PAIRS[task]),
+        "".join(f"{target}\n" for _, target in PAIRS[task]),
+        "".join(f"{source}\t{target}\n" for source, target in PAIRS[task]),
+    )
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    return paths
+
+
+def test_a_line_is_the_whole_the_tokens_and_the_mean(
+    task: str, tiny_models: Models, files: tuple[Path, Path, Path]
+) -> None:
+    source, target, table = files
+    command = ("score", task, "--model", tiny_models(task), "--device", "cpu")
+    found = lines_of(*command, "--src", source, "--tgt", target)
+    scorer = load_scorer(task, tiny_models(task), device="cpu")
+    expected = scorer([s for s, _ in PAIRS[task]], [t for _, t in PAIRS[task]])
+    assert found == [f"{one.log_prob:.4f}\t{len(one.tokens)}\t{one.mean:.4f}" for one in expected]
+    assert len(set(found)) == 4
+    assert lines_of(*command, "--input", table) == found
+
+
+def test_json_tells_every_token(
+    task: str, tiny_models: Models, files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    command = ("score", task, "--model", tiny_models(task), "--json", "--input", files[2])
+    target = tmp_path / "out.jsonl"
+    assert lines_of(*command, "--output", target) == [""]
+    records = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [(one["source"], one["target"]) for one in records] == PAIRS[task]
+    for one in records:
+        assert one["tokens"][-1] == "<eos>"
+        assert len(one["tokens"]) == len(one["log_probs"])
+        assert one["log_prob"] == pytest.approx(sum(one["log_probs"]), abs=1e-3)
+        assert one["unknown"] == 0
+    small = lines_of(*command, "--batch-tokens", 1)
+    assert [json.loads(line)["log_prob"] for line in small] == pytest.approx(
+        [one["log_prob"] for one in records], abs=1e-4
+    )
+
+
+def test_several_models_score_as_an_ensemble(
+    task: str, tiny_models: Models, files: tuple[Path, Path, Path]
+) -> None:
+    """One model twice is its own mean; the models that ship here do not fit to it."""
+    model = ("--model", tiny_models(task))
+    command = ("score", task, "--json", "--input", files[2])
+    once, twice = lines_of(*command, *model), lines_of(*command, *model, *model)
+    for first, second in zip(map(json.loads, once), map(json.loads, twice), strict=True):
+        assert second["log_probs"] == pytest.approx(first["log_probs"], abs=1e-4)
+    assert "cannot search as one" in error_of(1, *command, *model, "--model", PRETRAINED / task)
+
+
+def test_a_right_translation_is_more_probable_than_a_wrong_one(tiny_models: Models) -> None:
+    score = load_scorer("translation", tiny_models("translation"), device="cpu")
+    source = PAIRS["translation"][0][0]
+    right, wrong = score([source] * 2, ["A dog sees a ball.", "A woman paints the sea."])
+    assert right.mean > wrong.mean + 1.0
+
+
+def test_a_pair_too_long_has_empty_columns_and_null(tiny_models: Models, tmp_path: Path) -> None:
+    table = tmp_path / "pairs.tsv"
+    table.write_text("Ein Hund.\t" + "a dog " * 600 + "\n")
+    command = ("score", "translation", "--model", tiny_models("translation"), "--input", table)
+    (line,) = lines_of(*command)
+    log_prob, tokens, mean = line.split("\t")
+    assert (log_prob, mean) == ("", "")
+    assert int(tokens) > 600
+    (record,) = map(json.loads, lines_of(*command, "--json"))
+    assert record["log_prob"] is record["mean"] is record["log_probs"][0] is None
+
+
+def test_files_that_do_not_belong_together_are_refused(tiny_models: Models, tmp_path: Path) -> None:
+    source, target, output = tmp_path / "a.de", tmp_path / "a.en", tmp_path / "out"
+    source.write_text("a\nb\n")
+    target.write_text("a\nb\nc\n")
+    output.write_text("old")
+    table = tmp_path / "b.tsv"
+    table.write_text("a\tb\nc\n")
+    command = ("score", "translation", "--model", tiny_models("translation"))
+    message = error_of(1, *command, "--src", source, "--tgt", target, "--output", output)
+    assert "a.en: 3 lines, but" in message and "a.de has 2" in message
+    message = error_of(1, *command, "--input", table, "--output", output)
+    assert "b.tsv:2: no tabs" in message
+    assert output.read_text() == "old"

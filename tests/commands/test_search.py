@@ -1,0 +1,305 @@
+"""The commands that search: alternatives, chance, beginnings, ensembles, and what is refused."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands.command_line import error_of, lines_of, run
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.streaming import lines
+from transformer_suite.tasks.translation.predict import Translator
+
+GERMAN = ["Ein Hund sieht einen Ball.", "", "Eine Frau malt das Meer. Ein Kind sucht das Boot."]
+FIRSTS = ["天地山水", "", "花月风云春"]
+
+Models = Callable[[str], Path]
+
+
+# N-best
+
+
+def test_n_best_prints_number_score_and_text(tiny_models: Models) -> None:
+    model = tiny_models("translation")
+    command = ("translate", "--model", model, "--beam", 4)
+    found = Translator.load(model).translate_scored(GERMAN, beam_size=4, n_best=3)
+    assert [len(translation.hypotheses) for translation in found] == [3, 1, 3]
+    assert lines_of(*command, "--n-best", 3, *GERMAN) == [
+        f"{number}\t{one.score:.4f}\t{one.text}"
+        for number, translation in enumerate(found, start=1)
+        for one in translation.hypotheses
+    ]
+    plain = lines_of(*command, *GERMAN)
+    first = [line.split("\t") for line in lines_of(*command, "--n-best", 1, *GERMAN)]
+    assert [(int(number), text) for number, _, text in first] == list(enumerate(plain, start=1))
+
+
+def test_n_best_is_a_list_in_json(tiny_models: Models) -> None:
+    command = ("translate", "--model", tiny_models("translation"), "--beam", 4, "--json")
+    plain = list(map(json.loads, lines_of(*command, *GERMAN)))
+    several = list(map(json.loads, lines_of(*command, "--n-best", 3, *GERMAN)))
+    assert len(several) == len(plain) == 3
+    for one, other in zip(plain, several, strict=True):
+        hypotheses = other.pop("hypotheses")
+        assert one == other
+        assert "hypotheses" not in one
+        assert {"input": one["input"], **hypotheses[0]} == one
+    (first, *_) = map(json.loads, lines_of(*command, "--n-best", 1, *GERMAN))
+    assert len(first["hypotheses"]) == 1
+
+
+def test_couplets_have_alternatives_too(tiny_models: Models) -> None:
+    model = tiny_models("couplet")
+    command = ("couplet", "--model", model, "--beam", 3, "--n-best", 2)
+    found = CoupletWriter.load(model).answer_scored(FIRSTS, beam_size=3, n_best=2)
+    assert lines_of(*command, *FIRSTS) == [
+        f"{number}\t{one.score:.4f}\t{one.second}"
+        for number, couplet in enumerate(found, start=1)
+        for one in couplet.hypotheses
+    ]
+    (first, *_) = map(json.loads, lines_of(*command, "--json", *FIRSTS))
+    assert [one["second"] for one in first["hypotheses"]] == [c.second for c in found[0].hypotheses]
+    assert list(first["hypotheses"][0]) == ["second", "score", "rules"]
+
+
+@pytest.mark.parametrize("options", ["--beam 2", "--sample --temperature 2 --seed 3"])
+def test_texts_are_numbered_through_whatever_is_read_at_a_time(
+    options: str, tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream is worked on in chunks; neither the numbers nor chance begin anew with each."""
+    source = tmp_path / "in.txt"
+    texts = [*GERMAN, *GERMAN, GERMAN[0]]
+    source.write_text("\n".join(texts))
+    command = ("translate", "--model", tiny_models("translation"), "--n-best", 2, *options.split())
+    expected = [line.split("\t") for line in lines_of(*command, *texts)]
+    monkeypatch.setattr(lines, "CHUNK_LINES", 2)
+    found = [line.split("\t") for line in lines_of(*command, "--input", source)]
+    assert [(n, text) for n, _, text in found] == [(n, text) for n, _, text in expected]
+    assert [int(number) for number, _, _ in expected] == [
+        n for n, text in enumerate(texts, start=1) for _ in range(2 if text else 1)
+    ]
+
+
+# Chance
+
+
+def test_a_seed_fixes_what_is_drawn(tiny_models: Models) -> None:
+    for name, command, texts in (
+        ("translation", "translate", GERMAN),
+        ("couplet", "couplet", FIRSTS),
+    ):
+        draw = (command, "--model", tiny_models(name), "--sample", "--temperature", 2, *texts)
+        first = lines_of(*draw, "--seed", 1)
+        assert lines_of(*draw, "--seed", 1, "--batch-tokens", 1) == first
+        assert lines_of(*draw, "--seed", 2) != first
+        assert lines_of(*draw, "--seed", 0) == lines_of(*draw)
+
+
+def test_the_likeliest_word_alone_is_the_greedy_choice(tiny_models: Models) -> None:
+    command = ("translate", "--model", tiny_models("translation"), *GERMAN)
+    greedy = lines_of(*command, "--beam", 1)
+    assert lines_of(*command, "--sample", "--top-k", 1) == greedy
+    assert lines_of(*command, "--sample", "--top-p", 0.001) == greedy
+    assert lines_of(*command, "--sample", "--temperature", 0.001) == greedy
+
+
+def test_a_model_that_samples_by_itself_can_be_told_not_to(
+    tiny_models: Models, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_models("couplet"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["generation"] |= {"sample": True, "length_penalty": 0.0, "temperature": 3.0, "seed": 5}
+    (folder / "config.json").write_text(json.dumps(config))
+    drawn = ("--sample", "--temperature", 3, "--seed", 5)
+    plain = ("couplet", "--model", tiny_models("couplet"), *FIRSTS)
+    assert lines_of("couplet", "--model", folder, *FIRSTS) == lines_of(*plain, *drawn)
+    command = ("couplet", "--model", folder, "--no-sample", *FIRSTS)
+    assert lines_of(*command, "--beam", 2) == lines_of(*plain, "--beam", 2)
+
+
+# Lengths, repetition, beginnings
+
+
+def test_lengths_and_repetition_are_the_apis(tiny_models: Models) -> None:
+    model = tiny_models("translation")
+    translator = Translator.load(model)
+    for arguments, options in (
+        (("--max-length", 3), {"max_length": 3}),
+        (("--max-length-ratio", 0.2, "--max-length-extra", 1), None),
+        (("--min-length-ratio", 2), {"min_length_ratio": 2.0}),
+        (("--no-repeat-ngram", 1), {"no_repeat_ngram": 1}),
+        (("--diverse", 2, "--beam", 3), {"diversity": 2.0, "beam_size": 3}),
+        (("--length-penalty", 0, "--beam", 3), {"length_penalty": 0.0, "beam_size": 3}),
+    ):
+        options = options or {"max_length_ratio": 0.2, "max_length_extra": 1}
+        found = lines_of("translate", "--model", model, *arguments, *GERMAN)
+        assert found == translator.translate(GERMAN, **options)
+    plain, short = (
+        lines_of("translate", "--model", model, *more, GERMAN[0])[0]
+        for more in ((), ("--max-length", 3))
+    )
+    assert len(translator.target.encode(short)) <= 3 < len(translator.target.encode(plain))
+
+
+def test_outputs_begin_as_they_are_told_to(tiny_models: Models) -> None:
+    command = ("translate", "--model", tiny_models("translation"), "--prefix", "A cat")
+    found = lines_of(*command, *GERMAN)
+    assert [line.startswith("A cat ") for line in found] == [True, False, True]
+    assert found[1] == ""
+    command = ("couplet", "--model", tiny_models("couplet"), "--prefix", "春")
+    assert [line[:1] for line in lines_of(*command, *FIRSTS[:2])] == ["春", ""]
+
+
+# Ensembles
+
+
+def test_a_model_twice_is_the_model(tiny_models: Models) -> None:
+    for name, command, texts in (
+        ("translation", "translate", GERMAN),
+        ("couplet", "couplet", FIRSTS),
+    ):
+        model = ("--model", tiny_models(name))
+        once = lines_of(command, *model, "--n-best", 1, *texts)
+        assert lines_of(command, *model, *model, "--n-best", 1, *texts) == once
+
+
+def test_models_that_do_not_go_together_are_named(tiny_models: Models, tmp_path: Path) -> None:
+    model, other = tiny_models("translation"), tmp_path / "other"
+    shutil.copytree(model, other)
+    config = json.loads((other / "config.json").read_text())
+    config["data"]["tgt"] = "fr"
+    (other / "config.json").write_text(json.dumps(config))
+    message = error_of(1, "translate", "--model", model, "--model", other, "Hund")
+    assert str(model) in message and str(other) in message
+    assert "their target language differs, en and fr" in message
+
+
+# Measuring
+
+
+def test_evaluate_searches_as_it_is_told_to(
+    tiny_models: Models, tiny_corpora: dict[str, Path]
+) -> None:
+    model = tiny_models("translation")
+    data = ("--data", tiny_corpora["translation"], "--json")
+
+    def measured(*options: object) -> tuple[float, float]:
+        command = ("evaluate", "translation", "--model", model, *data, "--split", "val")
+        report = json.loads("".join(lines_of(*command, *options)))
+        return report["bleu"], pytest.approx(report["loss"], rel=1e-5)
+
+    plain = measured()
+    assert measured("--batch-tokens", 20, "--threads", 1) == plain
+    assert measured("--model", model) == plain
+    assert measured("--max-length", 2)[0] < plain[0]
+    assert measured("--sample", "--temperature", 5)[0] < plain[0]
+    assert measured("--sample", "--temperature", 5, "--seed", 1) != measured(
+        "--sample", "--temperature", 5, "--seed", 2
+    )
+
+
+# What is refused
+
+CONTRADICTIONS = {
+    "--beam 4 --sample": "--beam must be 1 with --sample, not 4",
+    "--length-penalty 1 --sample": "--length-penalty must be 0.0 with --sample, not 1.0",
+    "--diverse 0.5 --sample": "--diverse must be 0.0 with --sample, not 0.5",
+    "--top-p 0.9": "--top-p must be 1.0 without --sample, not 0.9",
+    "--top-k 5": "--top-k must be 0 without --sample, not 5",
+    "--temperature 2": "--temperature must be 1.0 without --sample, not 2.0",
+    "--seed 3": "--seed must be 0 without --sample, not 3",
+    "--seed 3 --no-sample": "--seed must be 0 without --sample, not 3",
+    "--beam 2 --n-best 3": "--n-best must be at most --beam (2), not 3",
+    "--beam 1 --diverse 0.5": "--diverse must be 0 with --beam 1, not 0.5",
+    "--length-penalty nan": "--length-penalty must be from 0 to 10, not nan",
+}
+
+
+@pytest.mark.parametrize("arguments", CONTRADICTIONS)
+@pytest.mark.parametrize("task", ["translation", "couplet"])
+def test_options_against_each_other_are_named(
+    task: str, arguments: str, tiny_models: Models
+) -> None:
+    """Before anything is read: standard input is left alone."""
+    command = {"translation": "translate", "couplet": "couplet"}[task]
+    message = error_of(2, command, "--model", tiny_models(task), *arguments.split())
+    assert message == f"error: {CONTRADICTIONS[arguments]}"
+
+
+def test_evaluate_names_its_options_too(tiny_models: Models, tiny_corpora: dict[str, Path]) -> None:
+    command = ("evaluate", "couplet", "--model", tiny_models("couplet"))
+    data = ("--data", tiny_corpora["couplet"])
+    assert "--top-p must be 1.0 without --sample" in error_of(2, *command, *data, "--top-p", 0.5)
+    message = error_of(2, *command, *data, "--max-length", 5)
+    assert message == (
+        "error: the form of a couplet decides its length and what repeats: leave out --max-length"
+    )
+    assert "nothing to search for" in error_of(2, "evaluate", "classification", *data, "--sample")
+    twice = ("--model", tiny_models("classification")) * 2
+    assert "one --model" in error_of(2, "evaluate", "classification", *data, *twice)
+
+
+def test_lengths_against_each_other_are_named(tiny_models: Models) -> None:
+    command = ("translate", "--model", tiny_models("translation"), "Hund")
+    message = error_of(2, *command, "--min-length-ratio", 2, "--max-length-ratio", 1)
+    assert message.endswith("--min-length-ratio must be at most --max-length-ratio (1.0), not 2.0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--beam 0",
+        "--n-best 0",
+        "--length-penalty 11",
+        "--diverse -1",
+        "--sample --temperature 0",
+        "--sample --top-k -1",
+        "--sample --top-p 0",
+        "--sample --top-p 2",
+        "--sample --seed -1",
+        "--sample --seed 4294967296",
+        "--max-length 0",
+        "--max-length-ratio -1",
+        "--max-length-extra -1",
+        "--min-length-ratio -1",
+        "--no-repeat-ngram -1",
+    ],
+)
+def test_a_value_out_of_range_is_answered_with_the_range(arguments: str) -> None:
+    message = error_of(2, "translate", *arguments.split(), "Hund")
+    assert f"'{re.findall('--[a-z-]+', arguments)[-1]}'" in message
+    assert "is not in the range" in message
+
+
+def test_a_prefix_that_cannot_be_is_named(tiny_models: Models) -> None:
+    command = ("translate", "--model", tiny_models("translation"), "Hund", "--prefix")
+    assert error_of(2, *command, "A 猫").endswith("does not know '猫' in the prefix 'A 猫'")
+    assert "prefix must be a text of at least one word" in error_of(2, *command, "")
+    assert "not valid in this locale's encoding" in error_of(2, *command, "A \udcff")
+    command = ("couplet", "--model", tiny_models("couplet"), "天地", "--prefix")
+    assert "it breaks the rule of characters" in error_of(2, *command, "地")
+    assert "it breaks the rule of length" in error_of(2, *command, "山水山")
+    assert "does not know '猫'" in error_of(2, *command, "猫")
+    too_long = ("--prefix", "A dog", "--max-length", 1)
+    message = error_of(2, "translate", "--model", tiny_models("translation"), "Hund", *too_long)
+    assert "tokens, and an output may have 1" in message
+
+
+def test_couplet_has_no_option_for_what_the_form_decides() -> None:
+    for option in ("--max-length", "--min-length-ratio", "--no-repeat-ngram"):
+        assert f"No such option '{option}'" in run("couplet", option, 1, "天").stderr
+        assert option not in run("couplet", "--help").stdout
+
+
+def test_help_tells_of_every_search() -> None:
+    text = run("translate", "--help").stdout
+    for option in (
+        *("--beam", "--n-best", "--length-penalty", "--diverse", "--sample", "--temperature"),
+        *("--top-k", "--top-p", "--seed", "--max-length", "--max-length-ratio", "--threads"),
+        *("--max-length-extra", "--min-length-ratio", "--no-repeat-ngram", "--prefix"),
+    ):
+        assert re.search(rf"^  {option}\b", text, re.MULTILINE), option

@@ -1,0 +1,67 @@
+"""The models that ship: complete, small, and as good as their cards say."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.command_line import lines_of, run
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED, headline, read_metrics
+
+MOST_BYTES = 16_000_000
+
+
+@cache
+def report(task: str, data: Path) -> Any:
+    """What ``cli.py evaluate`` says of the shipped model."""
+    corpus = data / registry.DEFAULT_CORPUS[task]
+    done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_each_is_complete_and_small(task: str) -> None:
+    folder = PRETRAINED / task
+    names = {path.name for path in folder.iterdir()}
+    parts = {"model.safetensors", "config.json", "vocabulary.txt", "metrics.json", "history.csv"}
+    assert parts | {"README.md"} <= names
+    assert not any(path.is_dir() for path in folder.iterdir())
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= MOST_BYTES
+
+
+def test_each_has_a_card_that_agrees_with_its_metrics(task: str) -> None:
+    card = (PRETRAINED / task / "README.md").read_text(encoding="utf-8")
+    metrics = read_metrics(PRETRAINED / task)
+    for fact in ("command", "commit", "trained"):
+        assert str(metrics[fact]) in card, fact
+    assert f"seed {metrics['seed']}" in card
+    for number in re.findall(r"\d+\.\d+", headline(metrics)):
+        assert number in card
+    for heading in ("Data", "Licence", "Training", "Results", "Limits"):
+        assert f"## {heading}" in card
+
+
+def test_all_are_listed() -> None:
+    listed = [json.loads(line) for line in lines_of("models", "--json")]
+    assert {about["task"] for about in listed} == set(registry.TASKS)
+    assert all(about["headline"] != "not measured" for about in listed)
+
+
+def test_the_figures_can_be_had_again(task: str, shared_data: Path) -> None:
+    """On another processor the last digits may differ, and a word or two with them."""
+    published, found = read_metrics(PRETRAINED / task)["test"], report(task, shared_data)
+    assert found.keys() == published.keys()
+    for name in ("bleu", "accuracy", "perplexity", "loss"):
+        if name in published:
+            assert found[name] == pytest.approx(published[name], rel=0.005)
+
+
+def test_the_bars(shared_data: Path) -> None:
+    assert report("translation", shared_data)["bleu"] >= 38.0
+    assert report("classification", shared_data)["accuracy"] >= 0.90
+    rules = report("couplet", shared_data)["rules"]
+    assert rules["length"] == rules["punctuation"] == 1.0

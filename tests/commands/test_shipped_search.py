@@ -1,0 +1,120 @@
+"""The models that ship, searched in every way: real sentences, any company, any length."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.command_line import lines_of
+from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
+from transformer_suite.tasks.translation.predict import Translator
+
+GERMAN = [
+    "Ein Hund rennt am Strand.",
+    "",
+    "Zwei Kinder spielen im Schnee und lachen. Eine Frau liest ein Buch.",
+    "Ein Mann in einem blauen Hemd steht auf einer Leiter und putzt ein Fenster.",
+]
+
+
+@cache
+def translator() -> Translator:
+    return Translator.load(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def sentences(shared_data: Path) -> list[str]:
+    """The thousand test sentences, every tenth first."""
+    path = shared_data / "multi30k" / "test_2016_flickr.de"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for start in range(10) for line in lines[start::10]]
+
+
+def in_groups(texts: Sequence[str], size: int, **options: Any) -> list[str]:
+    """The translations of ``texts``, so many in each call."""
+    groups = (texts[start : start + size] for start in range(0, len(texts), size))
+    return [text for group in groups for text in translator().translate(group, **options)]
+
+
+@pytest.mark.parametrize(("count", "options"), [(1000, {"beam_size": 1}), (100, {})])
+def test_a_sentence_is_translated_alike_in_any_company(
+    count: int, options: dict[str, Any], sentences: list[str]
+) -> None:
+    expected = translator().translate(sentences[:count], **options)
+    assert len(set(expected)) > 0.9 * count
+    for size in (1, 7, 64):
+        assert in_groups(sentences[:count], size, **options) == expected
+    assert translator().translate(sentences[:count], batch_tokens=300, **options) == expected
+
+
+def test_eight_bits_are_nearly_as_good(sentences: list[str]) -> None:
+    exact = translator().translate(sentences[:100], beam_size=1)
+    rounded = translator().translate(sentences[:100], beam_size=1, int8=True)
+    same = sum(a == b for a, b in zip(exact, rounded, strict=True))
+    assert 60 <= same < 100
+    assert lines_of("translate", "--int8", GERMAN[0]) == ["A dog runs on the beach."]
+
+
+def test_draws_are_alike_in_any_company(sentences: list[str]) -> None:
+    options = {"sample": True, "top_p": 0.95, "n_best": 2}
+    drawn, apart = (
+        translator().translate_scored(sentences[:20], seed=1, batch_tokens=size, **options)
+        for size in (3000, 100)
+    )
+    assert [[one.text for one in found.hypotheses] for found in drawn] == [
+        [one.text for one in found.hypotheses] for found in apart
+    ]
+    other = translator().translate(sentences[:20], seed=2, **options)
+    assert sum(a != b.text for a, b in zip(other, drawn, strict=True)) > 10
+
+
+def test_the_command_draws_by_its_seed() -> None:
+    draw = ("translate", "--sample", "--temperature", 1.5)
+    first = lines_of(*draw, "--seed", 1, *GERMAN)
+    assert lines_of(*draw, "--seed", 1, "--batch-tokens", 1, *GERMAN) == first
+    assert lines_of(*draw, "--seed", 2, *GERMAN) != first
+    assert first[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("task", "command", "texts"),
+    [("translation", "translate", GERMAN), ("couplet", "couplet", ["晚风摇树树还挺", "", "春"])],
+)
+def test_the_first_of_the_best_and_the_ensemble_of_itself_are_the_plain_output(
+    task: str, command: str, texts: list[str]
+) -> None:
+    plain = lines_of(command, *texts)
+    best = [line.split("\t") for line in lines_of(command, "--n-best", 3, *texts)]
+    assert [number for number, *_ in best] == ["1"] * 3 + ["2"] + [
+        str(n) for n in range(3, len(texts) + 1) for _ in range(3)
+    ]
+    first = {number: text for number, _, text in reversed(best)}
+    assert [first[str(number)] for number in range(1, len(texts) + 1)] == plain
+    folder = PRETRAINED / task
+    assert lines_of(command, "--model", folder, "--model", folder, *texts) == plain
+
+
+def test_five_thousand_words_and_none_at_all(sentences: list[str], tmp_path: Path) -> None:
+    words = " ".join(sentences).split()[:5000]
+    assert len(words) == 5000
+    source = tmp_path / "in.txt"
+    source.write_text(f"{' '.join(words)}\n\n{GERMAN[0]}\n", encoding="utf-8")
+    command = ("translate", "--beam", 2, "--input", source)
+    best = [line.split("\t") for line in lines_of(*command, "--n-best", 2)]
+    assert [number for number, *_ in best] == ["1", "1", "2", "3", "3"]
+    assert len(best[0][2].split()) > 4000
+    assert best[0][2] != best[1][2]
+    assert best[2][1:] == ["0.0000", ""]
+    assert best[3][2] == "A dog runs on the beach."
+
+
+def test_diverse_translations_differ_from_the_first_word_on() -> None:
+    text = GERMAN[3]
+
+    def words(**options: Any) -> int:
+        (found,) = translator().translate_scored([text], n_best=4, **options)
+        return len({word for one in found.hypotheses for word in one.text.split()})
+
+    assert words(diversity=2.0) > words()

@@ -1,0 +1,191 @@
+"""The commands around models: train, evaluate, models."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.command_line import error_of, lines_of, run
+from tests.tiny_corpora import write_couplet
+from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs import checkpoint_folder as folders
+
+Models = Callable[[str], Path]
+Corpora = dict[str, Path]
+
+
+def test_training_leaves_a_checkpoint_folder(
+    task: str, tiny_corpora: Corpora, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default from the corpus of the catalogue, into runs/TASK."""
+    monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(in_tmp))
+    (in_tmp / registry.DEFAULT_CORPUS[task]).symlink_to(tiny_corpora[task])
+    vocabulary = () if task == "couplet" else ("--set", "data.vocab_size=100")
+    settings = ("--preset", "tiny", "--seed", 5, "--set", "train.epochs=1", *vocabulary)
+    result = run("train", task, *settings)
+    assert result.exit_code == 0, result.output
+    out = Path("runs") / task
+    names = {path.name for path in out.iterdir()}
+    assert {"model.safetensors", "config.json", "metrics.json", "history.csv"} <= names
+    assert "vocabulary.txt" in names
+    metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert result.stdout == f"{out}: {metrics['test']['headline']}\n"
+    assert json.loads((out / "config.json").read_text())["train"]["seed"] == 5
+
+
+def test_a_run_is_taken_up_with_its_own_configuration(tiny_corpora: Corpora, in_tmp: Path) -> None:
+    command = ("train", "classification", "--data", tiny_corpora["classification"], "--out", "run")
+    Path("my.toml").write_text("[train]\nepochs = 1\nseed = 3\n[data]\nvocab_size = 100\n")
+    assert run(*command, "--preset", "tiny", "--config", "my.toml").exit_code == 0
+    assert "--resume" in error_of(1, *command, "--preset", "tiny", "--config", "my.toml")
+    done = run(*command, "--resume", "--set", "train.epochs=2")
+    assert done.exit_code == 0, done.output
+    with Path("run/history.csv").open(newline="") as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2"]
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["train"]["epochs"], config["train"]["seed"]) == (2, 3)
+    assert config["model"]["d_model"] == 32
+
+
+def test_any_two_languages_by_their_extensions(tiny_corpora: Corpora, in_tmp: Path) -> None:
+    folder = Path("corpus")
+    folder.mkdir()
+    for path in tiny_corpora["translation"].iterdir():
+        name = path.name.replace(".de", ".xx").replace(".en", ".yy")
+        (folder / name).write_bytes(path.read_bytes())
+    settings = ("--preset", "tiny", "--set", "train.epochs=1", "--set", "data.vocab_size=100")
+    command = ("--data", folder, "--out", "run", "--src", "xx", "--tgt", "yy", *settings)
+    assert run("train", "translation", *command).exit_code == 0
+    data = json.loads(Path("run/config.json").read_text())["data"]
+    assert (data["src"], data["tgt"]) == ("xx", "yy")
+    assert "--src" in error_of(2, "train", "couplet", *command)
+
+
+def test_nothing_can_be_resumed_where_nothing_is(in_tmp: Path) -> None:
+    message = error_of(1, "train", "translation", "--resume", "--out", "none")
+    assert "none: nothing to resume" in message
+    assert "without --resume" in message
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut_off, flip_a_bit])
+@pytest.mark.parametrize("name", ["training/state.safetensors", "model.safetensors"])
+def test_a_damaged_checkpoint_is_refused_by_name(
+    name: str, damage: Callable[[Path], None], tiny_models: Models, in_tmp: Path
+) -> None:
+    shutil.copytree(tiny_models("couplet"), "run")
+    damage(Path("run") / name)
+    corpus = write_couplet(Path("corpus"))
+    before = {path: path.read_bytes() for path in Path("run").glob("*.*")}
+    message = error_of(
+        1, "train", "couplet", "--resume", "--out", "run", "--data", corpus, "--device", "cpu"
+    )
+    assert f"run/{name}: damaged" in message
+    if name == "model.safetensors":
+        assert f"run/{name}: damaged" in error_of(1, "couplet", "--model", "run", "春")
+        before.pop(Path("run/metrics.json"))  # begun anew, and not measured
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_tmp: Path) -> None:
+    """The whole folder, and its weights or its state in the folder of another."""
+    shutil.copytree(tiny_models("couplet"), "run")
+    other = tiny_models("classification")
+    message = error_of(1, "train", "couplet", "--resume", "--out", other)
+    assert f"{other}: a model for classification, not for couplet" in message
+    assert "not for translation" in error_of(1, "translate", "--model", "run", "Hund")
+    corpus = write_couplet(Path("corpus"))
+    for name in ("model.safetensors", "training/state.safetensors"):
+        shutil.copy(other / name, Path("run") / name)
+    resumed = ("train", "couplet", "--resume", "--out", "run", "--data", corpus)
+    assert "run/training/state.safetensors: not the weights of" in error_of(1, *resumed)
+    assert "run/model.safetensors: not the weights of" in error_of(
+        1, "couplet", "--model", "run", "春"
+    )
+
+
+def test_a_corpus_that_is_not_here_is_named_with_the_ways_to_get_it(
+    task: str, in_tmp: Path
+) -> None:
+    name = registry.DEFAULT_CORPUS[task]
+    for command in ("train", "evaluate"):
+        message = error_of(1, command, task)
+        assert f"data fetch {name}" in message
+        assert f"data import {name} --from" in message
+
+
+def test_a_corpus_folder_that_is_not_there_is_named(
+    task: str, tiny_models: Models, in_tmp: Path
+) -> None:
+    for command in (("train", task), ("evaluate", task, "--model", tiny_models(task))):
+        assert "none: there is no such folder" in error_of(1, *command, "--data", "none")
+
+
+REPORTED = {
+    "translation": ("bleu", "bleu_signature", "bleu_lowercase", "token_accuracy", "loss"),
+    "classification": ("accuracy", "macro_f1", "classes", "confusion"),
+    "couplet": (),
+}
+
+
+def test_evaluate_reports_on_the_test_split(
+    task: str, tiny_models: Models, tiny_corpora: Corpora
+) -> None:
+    command = ("evaluate", task, "--model", tiny_models(task), "--data", tiny_corpora[task])
+    report = json.loads("\n".join(lines_of(*command, "--json")))
+    assert report["split"].startswith("test")
+    assert set(REPORTED[task]) <= set(report)
+    assert report["split"] in "\n".join(lines_of(*command))
+    other = json.loads("\n".join(lines_of(*command, "--json", "--split", "val")))
+    assert other["split"] == "val"
+
+
+def test_evaluate_passes_the_search_on(tiny_models: Models, tiny_corpora: Corpora) -> None:
+    asked: dict[str, Any] = {}
+    measure = registry.module("translation", "evaluate")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            measure, "run", lambda *model_and_data, **options: asked.update(options) or {}
+        )
+        patch.setattr(measure, "as_table", lambda report: "the table")
+        command = ("evaluate", "translation", "--data", tiny_corpora["translation"])
+        options = ("--beam", 3, "--length-penalty", 0.5, "--split", "val", "--device", "cpu")
+        assert lines_of(*command, *options) == ["the table"]
+    assert asked == {"split": "val", "device": "cpu", "beam_size": 3, "length_penalty": 0.5}
+
+
+def test_models_lists_what_ships(
+    tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "PRETRAINED", tmp_path)
+    assert len(lines_of("models")) == 1  # the names of the columns
+    assert run("models", "--json").stdout == ""
+    for name in ("classification", "translation"):
+        (tmp_path / name).symlink_to(tiny_models(name))
+    first, second = map(json.loads, lines_of("models", "--json"))
+    assert (first["task"], second["task"]) == ("classification", "translation")
+    metrics = json.loads((tmp_path / "translation" / "metrics.json").read_text())
+    weights = (tmp_path / "translation" / "model.safetensors").stat().st_size
+    assert second["parameters"] == metrics["parameters"]
+    assert second["trained"] == metrics["trained"]
+    assert second["headline"] == metrics["test"]["headline"]
+    assert second["folder"] == str(tmp_path / "translation")
+    assert weights < second["size"] < 100 * weights
+    names, _, row = lines_of("models")
+    assert names.split() == ["task", "parameters", "size", "trained", "headline", "folder"]
+    for fact in ("translation", f"{metrics['parameters']:,}", " MB", second["headline"]):
+        assert fact in row

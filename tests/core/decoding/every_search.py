@@ -1,0 +1,49 @@
+"""All searches behind one signature, and what it means that two have found the same."""
+
+import pytest
+from torch import Tensor
+
+from transformer_suite.core.decoding.beam_search import beam_search
+from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
+from transformer_suite.core.decoding.greedy_search import greedy_search
+from transformer_suite.core.decoding.sampling import sample_search
+from transformer_suite.core.decoding.search import Hypothesis, SearchState, Step
+
+
+def greedily(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
+    return [[one] for one in greedy_search(step, state, max_lengths=limits)]
+
+
+def by_chance(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
+    found = sample_search(step, state, max_lengths=limits, seed=5, top_p=0.9)
+    return [[one] for one in found]
+
+
+def by_beam(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
+    return beam_search(step, state, beam_size=3, max_lengths=limits)
+
+
+def for_the_best(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
+    return beam_search(step, state, beam_size=3, n_best=1, max_lengths=limits)
+
+
+def in_groups(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
+    return diverse_beam_search(
+        step, state, beam_size=4, groups=2, diversity=1.0, max_lengths=limits
+    )
+
+
+every_search = pytest.mark.parametrize(
+    "search", [greedily, by_chance, by_beam, for_the_best, in_groups]
+)
+
+
+def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    """The same tokens; probabilities as near as floating-point numbers come."""
+    assert [[one.tokens for one in ranked] for ranked in found] == [
+        [one.tokens for one in ranked] for ranked in expected
+    ]
+    for ranked, right in zip(found, expected, strict=True):
+        assert [one.log_prob for one in ranked] == pytest.approx(
+            [one.log_prob for one in right], abs=1e-4
+        )

@@ -1,0 +1,126 @@
+"""Hand-written models for the searches: a table of what may follow each prefix.
+
+``a``, ``b``, ``c`` and ``.`` stand for three words and ``<eos>``; ``{"": {"a": 0.7, ".": 0.3}}`` is
+the model that begins with "a" or ends at once. A prefix that is not in the table ends for sure, and
+one whose row is empty can go nowhere. Rows need not sum to one: a search sees them normalised.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_suite.core.decoding.beam_search import beam_search, length_normaliser
+from transformer_suite.core.decoding.greedy_search import greedy_search
+from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.core.special_ids import SpecialIds
+
+IDS = {".": SpecialIds().eos, "a": 4, "b": 5, "c": 6}
+LETTERS = {number: letter for letter, number in IDS.items()}
+VOCABULARY_SIZE = 7
+ENDS = {".": 1.0}
+FAR = 9
+
+Table = Mapping[str, Mapping[str, float]]
+
+
+class Histories:
+    """A search's state that holds every row's tokens: a wrong ``select`` cannot go unseen."""
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = list(range(sentences))
+        self.rows: list[list[int]] = [[] for _ in range(sentences)]
+        self.steps = 0
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        self.rows = [list(self.rows[row]) for row in rows.tolist()]
+        if sentences is not None:
+            self.sentences = [self.sentences[i] for i in sentences.tolist()]
+
+
+def reader(tables: Sequence[Table]) -> Callable[[Tensor, Histories], Tensor]:
+    """The ``step`` that looks its logits up, each sentence's in its own table."""
+
+    def step(tokens: Tensor, state: Histories) -> Tensor:
+        state.steps += 1
+        width = len(state.rows) // len(state.sentences)
+        # Special tokens score best everywhere, and must never come for all that.
+        logits = torch.full((len(tokens), VOCABULARY_SIZE), 50.0)
+        logits[:, list(LETTERS)] = -math.inf
+        for row, (history, token) in enumerate(zip(state.rows, tokens.tolist(), strict=True)):
+            history.append(token)
+            prefix = "".join(LETTERS.get(number, "?") for number in history[1:])
+            table = tables[state.sentences[row // width]]
+            for letter, probability in table.get(prefix, ENDS).items():
+                logits[row, IDS[letter]] = math.log(probability)
+        return logits
+
+    return step
+
+
+def greedy(
+    *tables: Table, max_lengths: Sequence[int] | None = None, **options: Any
+) -> list[Hypothesis]:
+    """Greedy search, one table a sentence."""
+    limits = torch.tensor([FAR] * len(tables) if max_lengths is None else max_lengths)
+    return greedy_search(reader(tables), Histories(len(tables)), max_lengths=limits, **options)
+
+
+def beam(
+    *tables: Table, max_lengths: Sequence[int] | None = None, **options: Any
+) -> list[list[Hypothesis]]:
+    """Beam search, one table a sentence; without a length penalty unless one is given."""
+    limits = torch.tensor([FAR] * len(tables) if max_lengths is None else max_lengths)
+    options = {"length_penalty": 0.0, **options}
+    return beam_search(reader(tables), Histories(len(tables)), max_lengths=limits, **options)
+
+
+def texts(hypotheses: Sequence[Hypothesis]) -> list[str]:
+    """What the hypotheses say; a special token in one is an error."""
+    return ["".join(LETTERS[number] for number in one.tokens) for one in hypotheses]
+
+
+def probabilities(hypotheses: Sequence[Hypothesis]) -> list[float]:
+    return [math.exp(one.log_prob) for one in hypotheses]
+
+
+def random_table(seed: int, *, length: int, share_of_zeros: float = 0.2) -> Table:
+    """Random probabilities after every prefix of up to ``length`` words."""
+    chance = random.Random(seed)
+
+    def row() -> dict[str, float]:
+        letters = [letter for letter in IDS if chance.random() >= share_of_zeros]
+        return {letter: chance.random() for letter in letters} or {chance.choice(list(IDS)): 1.0}
+
+    prefixes = [""]
+    for _ in range(length):
+        prefixes += [p + x for p in prefixes for x in "abc" if len(p) == len(prefixes[-1])]
+    return {prefix: row() for prefix in prefixes}
+
+
+def all_outputs(
+    table: Table, limit: int, prefix: str = "", before: float = 1.0
+) -> Iterator[tuple[str, float, int]]:
+    """Every output that ``table`` allows: its text, its probability, the length it is rated by."""
+    if len(prefix) == limit:
+        yield prefix, before, limit
+        return
+    row = table.get(prefix, ENDS)
+    for letter, share in row.items():
+        probability = before * share / sum(row.values())
+        if letter == ".":
+            yield prefix, probability, len(prefix) + 1
+        else:
+            yield from all_outputs(table, limit, prefix + letter, probability)
+
+
+def best_of_all(table: Table, limit: int, alpha: float) -> list[tuple[str, float]]:
+    """Exhaustive search: the texts and scores of all outputs, the best first."""
+    scored = [
+        (text, math.log(probability) / length_normaliser(length, alpha))
+        for text, probability, length in all_outputs(table, limit)
+    ]
+    return sorted(scored, key=lambda found: -found[1])

@@ -1,0 +1,132 @@
+"""How outputs are searched for: what cannot be, and what cannot be together."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from transformer_suite.core.config import from_mapping
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.errors import ConfigError
+
+SAMPLING = {"sample": True, "beam_size": 1, "length_penalty": 0.0}
+
+
+def refusal(**options: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        GenerationConfig(**options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "allowed"),
+    [
+        ("beam_size", 0, "at least 1"),
+        ("n_best", 0, "at least 1"),
+        ("length_penalty", -0.5, "from 0 to 10"),
+        ("length_penalty", 11.0, "from 0 to 10"),
+        ("length_penalty", float("nan"), "from 0 to 10"),
+        ("diversity", -0.1, "0 or more"),
+        ("diversity", float("inf"), "0 or more"),
+        ("temperature", 0.0, "above 0"),
+        ("temperature", float("nan"), "above 0"),
+        ("temperature", float("inf"), "above 0"),
+        ("top_k", -1, "0 (all tokens) or more"),
+        ("top_p", 0.0, "above 0 and at most 1 (all tokens)"),
+        ("top_p", 2.0, "above 0 and at most 1 (all tokens)"),
+        ("top_p", float("nan"), "above 0 and at most 1 (all tokens)"),
+        ("seed", -1, "from 0 to 2^32 - 1"),
+        ("seed", 1 << 32, "from 0 to 2^32 - 1"),
+        ("max_length", 0, "at least 1, or none"),
+        ("max_length_ratio", -1.0, "0 or more"),
+        ("max_length_ratio", float("inf"), "0 or more"),
+        ("max_length_extra", -1, "0 or more"),
+        ("min_length_ratio", -0.1, "0 or more"),
+        ("min_length_ratio", 2.5, "at most generation.max_length_ratio (2.0)"),
+        ("no_repeat_ngram", -1, "0 or more"),
+    ],
+)
+def test_what_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
+    expected = f"generation.{name} must be {allowed}, not {wrong!r}"
+    assert refusal(**{name: wrong}) == expected
+    if name not in ("beam_size", "length_penalty", "diversity"):
+        assert refusal(**SAMPLING, **{name: wrong}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("temperature", 0.5, "1.0 without generation.sample"),
+        ("top_k", 5, "0 without generation.sample"),
+        ("top_p", 0.5, "1.0 without generation.sample"),
+        ("seed", 5, "0 without generation.sample"),
+        ("n_best", 6, "at most generation.beam_size (5)"),
+    ],
+)
+def test_what_a_beam_cannot_use_and_sampling_can(name: str, value: float, allowed: str) -> None:
+    assert refusal(**{name: value}) == f"generation.{name} must be {allowed}, not {value!r}"
+    assert getattr(GenerationConfig(**SAMPLING, **{name: value}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [("beam_size", 2, "1"), ("length_penalty", 0.5, "0.0"), ("diversity", 0.5, "0.0")],
+)
+def test_what_sampling_cannot_use_and_a_beam_can(name: str, value: Any, allowed: str) -> None:
+    expected = f"generation.{name} must be {allowed} with generation.sample, not {value!r}"
+    assert refusal(**(SAMPLING | {name: value})) == expected
+    assert getattr(GenerationConfig(**{name: value}), name) == value
+
+
+def test_one_beam_has_no_diversity() -> None:
+    message = refusal(beam_size=1, diversity=0.5)
+    assert message == "generation.diversity must be 0 with generation.beam_size 1, not 0.5"
+
+
+def test_replacing_is_checked_like_making() -> None:
+    config = GenerationConfig(length_penalty=1.4)
+    assert config.replaced() == config
+    assert config.replaced(beam_size=3, n_best=3) == GenerationConfig(
+        length_penalty=1.4, beam_size=3, n_best=3
+    )
+    with pytest.raises(ConfigError, match=r"generation\.n_best"):
+        config.replaced(n_best=6)
+    with pytest.raises(TypeError, match="beam"):
+        config.replaced(beam=6)
+
+
+def test_sampling_and_searching_leave_each_others_options_behind() -> None:
+    beam = GenerationConfig(length_penalty=1.4, diversity=0.5, max_length=7)
+    drawn = beam.replaced(sample=True, top_p=0.9, seed=3)
+    assert drawn == GenerationConfig(**SAMPLING, top_p=0.9, seed=3, max_length=7)
+    assert drawn.replaced(sample=True, temperature=0.5).top_p == 0.9
+    assert drawn.replaced(sample=False, beam_size=4) == GenerationConfig(
+        beam_size=4, length_penalty=0.0, max_length=7
+    )
+    for given in ({"beam_size": 5}, {"length_penalty": 1.4}, {"diversity": 0.5}):
+        with pytest.raises(ConfigError, match=r"with generation\.sample"):
+            beam.replaced(sample=True, **given)
+        with pytest.raises(ConfigError, match=r"with generation\.sample"):
+            drawn.replaced(**given)
+    with pytest.raises(ConfigError, match=r"without generation\.sample"):
+        drawn.replaced(sample=False, seed=3)
+
+
+def test_configurations_of_before_are_read() -> None:
+    """The models that ship were saved when these four were all."""
+    old = {"beam_size": 5, "length_penalty": 1.4, "max_length_ratio": 2.0, "max_length_extra": 10}
+    config = from_mapping(GenerationConfig, old)
+    assert config == GenerationConfig(length_penalty=1.4)
+    assert from_mapping(GenerationConfig, asdict(config)) == config
+
+
+def test_how_long_an_output_may_be() -> None:
+    config = GenerationConfig(max_length_ratio=1.5, max_length_extra=3)
+    assert [config.longest_output(n) for n in (0, 1, 4)] == [3, 4, 9]
+    assert [config.replaced(max_length=5).longest_output(n) for n in (0, 1, 4)] == [3, 4, 5]
+
+
+def test_how_long_an_output_must_be() -> None:
+    config = GenerationConfig(min_length_ratio=0.75)
+    assert [config.shortest_output(n) for n in (0, 1, 2, 4)] == [0, 0, 1, 3]
+    assert GenerationConfig().shortest_output(100) == 0

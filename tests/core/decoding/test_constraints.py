@@ -1,0 +1,296 @@
+"""The rules a search can keep: by hand, by brute force, and together."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.decoding.search_tables import (
+    ENDS,
+    FAR,
+    IDS,
+    LETTERS,
+    VOCABULARY_SIZE,
+    Histories,
+    Table,
+    beam,
+    greedy,
+    probabilities,
+    random_table,
+    reader,
+    texts,
+)
+from transformer_suite.core.decoding.constraints import (
+    ForbiddenTokens,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatNgram,
+    all_of,
+)
+from transformer_suite.core.decoding.sampling import sample_search
+from transformer_suite.core.decoding.search import Constraint
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.special_ids import SpecialIds
+
+law = settings(max_examples=30, deadline=None, derandomize=True)
+
+A, B, C = IDS["a"], IDS["b"], IDS["c"]
+V = {"vocab_size": VOCABULARY_SIZE}
+# After any prefix a 0.5, b 0.25, c 0.125, and as often the end.
+USUAL = {"a": 0.5, "b": 0.25, "c": 0.125, ".": 0.125}
+
+
+class Usual(dict):
+    """A table whose every prefix has the row ``USUAL``."""
+
+    def get(self, prefix: str, default: Any = None) -> Any:
+        return USUAL
+
+
+def allowed(constraint: Constraint, *outputs: str, sentences: list[int] | None = None) -> list[str]:
+    """Which letters may follow each of ``outputs``, which are equally long."""
+    ids = torch.tensor([[IDS[letter] for letter in text] for text in outputs], dtype=torch.long)
+    numbers = torch.tensor(list(range(len(outputs))) if sentences is None else sentences)
+    forbidden = constraint(ids.view(len(outputs), -1).t(), numbers)
+    assert forbidden.shape == (len(outputs), VOCABULARY_SIZE)
+    assert forbidden.dtype == torch.bool
+    return ["".join(c for c in "abc." if not row[IDS[c]]) for row in forbidden]
+
+
+def random_outputs(constraint: Constraint, *, runs: int, length: int) -> list[str]:
+    """What sampling says under the constraint, each sentence with a model of its own."""
+    tables = [Endless(random_table(seed, length=5)) for seed in range(runs)]
+    found = sample_search(
+        reader(tables),
+        Histories(runs),
+        max_lengths=torch.full((runs,), length),
+        constraint=constraint,
+    )
+    return texts(found)
+
+
+class Endless(dict):
+    """A table for outputs of any length: a row by the last five words, and the end is rare."""
+
+    def get(self, prefix: str, default: Any = None) -> Any:
+        row = super().get(prefix[-5:], ENDS)
+        return {"a": 0.3, "b": 0.2, "c": 0.1, **row, ".": 0.05}
+
+
+# Minimum length
+
+
+def test_no_end_before_the_minimum_by_hand() -> None:
+    rule = MinimumLength(torch.tensor([0, 2, 1]), **V)
+    assert allowed(rule, "", "", "") == ["abc.", "abc", "abc"]
+    assert allowed(rule, "a", "a", "a") == ["abc.", "abc", "abc."]
+    assert allowed(rule, "ab", "ab", sentences=[1, 1]) == ["abc.", "abc."]
+
+
+def test_every_sentence_has_its_own_minimum() -> None:
+    table: Table = {"a" * n: {".": 0.9, "a": 0.1} for n in range(9)}
+    rule = MinimumLength(torch.tensor([2, 0, 5]), **V)
+    assert texts(greedy(table, table, table, constraint=rule)) == ["aa", "", "aaaaa"]
+    for found, least in zip(
+        beam(table, table, table, beam_size=3, constraint=rule), [2, 0, 5], strict=True
+    ):
+        assert texts(found)[0] == "a" * least
+        assert min(len(text) for text in texts(found)) == least
+
+
+def test_other_special_ids_have_another_end() -> None:
+    rule = MinimumLength(torch.tensor([1]), vocab_size=5, special=SpecialIds(3, 2, 1, 0))
+    (row,) = rule(torch.empty(0, 1, dtype=torch.long), torch.tensor([0])).tolist()
+    assert row == [True, False, False, False, False]
+
+
+# No n-gram twice
+
+
+@pytest.mark.parametrize(
+    ("size", "output", "expected"),
+    [
+        (1, "", "abc."),
+        (1, "ab", "c."),
+        (2, "a", "abc."),
+        (2, "aa", "bc."),
+        (2, "abaca", "a."),
+        (3, "abcab", "ab."),
+        (3, "abab", "bc."),
+        (3, "ab", "abc."),
+        (4, "abca", "abc."),
+        (4, "abcabca", "ac."),
+    ],
+)
+def test_no_ngram_twice_by_hand(size: int, output: str, expected: str) -> None:
+    """After "abaca", ab and ac have been: of the words only a may follow."""
+    assert allowed(NoRepeatNgram(size, **V), output) == [expected]
+
+
+def test_rows_do_not_see_each_others_ngrams() -> None:
+    assert allowed(NoRepeatNgram(2, **V), "aba", "cca", "bbb") == ["ac.", "abc.", "ac."]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_ngram_comes_twice_in_200_random_outputs(size: int) -> None:
+    def repeats(text: str) -> bool:
+        ngrams = [text[i : i + size] for i in range(len(text) - size + 1)]
+        return len(ngrams) != len(set(ngrams))
+
+    free = random_outputs(ForbiddenTokens([0], **V), runs=200, length=12)
+    assert sum(map(repeats, free)) > 50
+    ruled = random_outputs(NoRepeatNgram(size, **V), runs=200, length=12)
+    assert not any(map(repeats, ruled))
+    assert len(set(ruled)) > 10
+
+
+@law
+@given(seed=st.integers(0, 2**31 - 1), size=st.integers(1, 3))
+def test_a_beam_repeats_no_ngram_and_loses_nothing_else(seed: int, size: int) -> None:
+    """A wide beam under the rule is exhaustive search over the outputs that keep it."""
+    table = random_table(seed, length=3)
+    (found,) = beam(table, beam_size=200, max_lengths=[3], constraint=NoRepeatNgram(size, **V))
+
+    def all_that_keep_it(prefix: str) -> set[str]:
+        if len(prefix) == 3:
+            return {prefix}
+        outputs = {prefix} if "." in table.get(prefix, ENDS) else set()
+        for letter in table.get(prefix, ENDS):
+            longer = prefix + letter
+            ngrams = [longer[i : i + size] for i in range(len(longer) - size + 1)]
+            if letter != "." and len(ngrams) == len(set(ngrams)):
+                outputs |= all_that_keep_it(longer)
+        return outputs
+
+    expected = all_that_keep_it("")
+    # Where no output can keep the rule to its end, one that is stuck is all there is.
+    assert set(texts(found)) == expected or not expected
+
+
+# Forced prefix
+
+
+def test_the_prefix_by_hand() -> None:
+    rule = ForcedPrefix([[A, B], [], [C]], **V)
+    assert allowed(rule, "", "", "") == ["a", "abc.", "c"]
+    assert allowed(rule, "a", "a", "c") == ["b", "abc.", "abc."]
+    assert allowed(rule, "ab", sentences=[0]) == ["abc."]
+
+
+def test_every_output_begins_with_its_prefix() -> None:
+    """And goes on as the model has it: "ba" is certain once it is forced, then "." has 0.75."""
+    table: Table = {
+        "": {"a": 0.99, "b": 0.01},
+        "b": {"c": 0.99, "a": 0.01},
+        "ba": {".": 0.75, "c": 0.25},
+    }
+    rule = ForcedPrefix([[B, A], [], [C, C, C]], **V)
+    limits = [9, 9, 4]
+    first, second, third = beam(
+        table, table, Usual(), beam_size=2, max_lengths=limits, constraint=rule
+    )
+    assert texts(first) == ["ba", "bac"]
+    assert probabilities(first) == pytest.approx([0.75, 0.25])
+    assert [second] == beam(table, beam_size=2)
+    assert texts(third) == ["ccca", "cccb"]
+    found = greedy(table, table, Usual(), max_lengths=limits, constraint=rule)
+    assert texts(found) == ["ba", "a", "ccca"]
+
+
+def test_a_prefix_longer_than_the_limit_is_cut() -> None:
+    rule = ForcedPrefix([[A, B, C]], **V)
+    assert texts(greedy(Usual(), max_lengths=[2], constraint=rule)) == ["ab"]
+
+
+def test_no_prefix_at_all_forbids_nothing() -> None:
+    assert allowed(ForcedPrefix([[], []], **V), "", "") == ["abc.", "abc."]
+
+
+@pytest.mark.parametrize("token", [*SpecialIds(), -1, VOCABULARY_SIZE])
+def test_a_prefix_of_no_words_is_refused(token: int) -> None:
+    message = rf"prefix 1 has the id {token}; .* from 0 to 6 without .* \[0, 1, 2, 3\]"
+    with pytest.raises(ConfigError, match=message):
+        ForcedPrefix([[A], [B, token]], **V)
+
+
+# Forbidden tokens, and rules together
+
+
+def test_forbidden_tokens_never_come() -> None:
+    rule = ForbiddenTokens([A, C], **V)
+    assert allowed(rule, "b", "a", "c") == ["b.", "b.", "b."]
+    assert set("".join(random_outputs(rule, runs=20, length=6))) == {"b"}
+
+
+def test_rules_together_forbid_what_each_forbids() -> None:
+    rules: list[Constraint] = [
+        MinimumLength(torch.tensor([3, 0]), **V),
+        NoRepeatNgram(1, **V),
+        ForbiddenTokens([C], **V),
+    ]
+    assert allowed(all_of(*rules), "a", "b") == ["b", "a."]
+    assert allowed(all_of(rules[2]), "a", "b") == ["ab.", "ab."]
+
+
+def test_rules_together_leave_each_other_alone() -> None:
+    """What one of them returned must not be written into by the others."""
+    rule = ForbiddenTokens([C], **V)
+    both = all_of(rule, ForbiddenTokens([A], **V))
+    assert allowed(both, "", "") == ["b.", "b."]
+    assert allowed(rule, "", "") == ["ab.", "ab."]
+
+
+def test_rules_that_leave_nothing_end_the_output() -> None:
+    """Each word once, and no end before five words: three words come."""
+    rule = all_of(NoRepeatNgram(1, **V), MinimumLength(torch.tensor([5]), **V))
+    assert texts(greedy(Usual(), constraint=rule)) == ["abc"]
+    (found,) = beam(Usual(), beam_size=2, constraint=rule)
+    assert sorted(texts(found)[0]) == ["a", "b", "c"]
+
+
+def test_all_rules_in_every_search() -> None:
+    """Begin with "c", three words or more, no pair of words twice, never "b"."""
+    rule = all_of(
+        MinimumLength(torch.tensor([3]), **V),
+        NoRepeatNgram(2, **V),
+        ForcedPrefix([[C]], **V),
+        ForbiddenTokens([B], **V),
+    )
+    keeping = {"caa", "cac", "cca", "caac", "cacc", "ccaa", "ccac", "caacc", "ccaac"}
+    (wide,) = beam(Usual(), beam_size=100, constraint=rule)
+    assert set(texts(wide)) == keeping
+    assert texts(greedy(Usual(), constraint=rule))[0] in keeping
+    sampled = sample_search(
+        reader([Usual()] * 50),
+        Histories(50),
+        max_lengths=torch.full((50,), FAR),
+        constraint=all_of(
+            MinimumLength(torch.full((50,), 3), **V),
+            NoRepeatNgram(2, **V),
+            ForcedPrefix([[C]] * 50, **V),
+            ForbiddenTokens([B], **V),
+        ),
+    )
+    assert len(set(texts(sampled))) > 3
+    assert set(texts(sampled)) <= keeping
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: all_of(), "at least one constraint"),
+        (lambda: ForbiddenTokens([], **V), "at least one"),
+        (lambda: ForbiddenTokens([4, 7], **V), "from 0 to 6, not 7"),
+        (lambda: NoRepeatNgram(0, **V), "at least 1, not 0"),
+    ],
+)
+def test_empty_rules_are_refused_with_what_is_allowed(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_the_letters_are_all_the_words() -> None:
+    """The hand-made cases above speak of every token that is not special."""
+    assert set(LETTERS) == set(range(3, VOCABULARY_SIZE))

@@ -1,0 +1,73 @@
+"""What the searches share: places without gaps, and probabilities among what is allowed."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer_suite.core.decoding.search import log_probabilities, mask_forbidden, without_gaps
+from transformer_suite.core.special_ids import SpecialIds
+
+law = settings(max_examples=100, deadline=None, derandomize=True)
+INF = float("inf")
+
+
+def test_places_without_gaps_by_hand() -> None:
+    kept = torch.tensor([True, False, True, False, True, True])
+    assert without_gaps(kept).tolist() == [0, 4, 2, 5]
+
+
+@law
+@given(st.lists(st.booleans(), max_size=12))
+def test_all_that_is_kept_comes_once_and_stays_if_it_can(kept: list[bool]) -> None:
+    order = without_gaps(torch.tensor(kept, dtype=torch.bool)).tolist()
+    assert sorted(order) == [i for i, is_kept in enumerate(kept) if is_kept]
+    assert all(order[i] == i for i in range(len(order)) if kept[i])
+    # What moves comes in order: the result is one function of what is kept.
+    moved = [number for place, number in enumerate(order) if number != place]
+    assert moved == sorted(moved)
+
+
+@law
+@given(
+    seed=st.integers(0, 2**31 - 1),
+    rows=st.integers(1, 5),
+    words=st.integers(1, 40),
+    blocked=st.sampled_from([0.0, 0.5, 0.95]),
+)
+def test_log_probabilities_are_log_softmax(
+    seed: int, rows: int, words: int, blocked: float
+) -> None:
+    torch.manual_seed(seed)
+    logits = 10.0 * torch.randn(rows, words)
+    logits[torch.rand(rows, words) < blocked] = -INF
+    is_stuck = logits.eq(-INF).all(dim=1)
+    expected = logits.double().log_softmax(dim=1).float()
+    expected[is_stuck] = -INF
+    found = log_probabilities(logits)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
+    assert found.data_ptr() == logits.data_ptr()
+
+
+def test_numbers_that_are_none_are_not_taken_for_dead_ends() -> None:
+    """A broken model must not look like one that has nothing to say."""
+    found = log_probabilities(torch.tensor([[0.0, float("nan")], [-INF, -INF], [0.0, -INF]]))
+    assert found[0].isnan().all()
+    assert found[1:].tolist() == [[-INF, -INF], [0.0, -INF]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_forbidden_are_the_special_tokens_and_what_the_constraint_says(dtype: torch.dtype) -> None:
+    logits, outputs = torch.zeros(2, 7, dtype=dtype), torch.tensor([[4, 5]])
+    special = SpecialIds(unk=6, pad=0, bos=2, eos=1)
+    masked = mask_forbidden(
+        logits,
+        outputs,
+        torch.tensor([0, 1]),
+        special,
+        lambda prefix, sentences: torch.zeros(2, 7, dtype=torch.bool).scatter(1, prefix.t(), True),
+    )
+    assert masked.dtype == torch.float32
+    assert masked.eq(-INF).nonzero().tolist() == [
+        [row, token] for row in (0, 1) for token in (0, 2, 4 + row, 6)
+    ]

@@ -1,0 +1,149 @@
+"""What several processes do together for test_team.py: ``torchrun ... team_program.py FOLDER``.
+
+Every process notes in FOLDER/RANK.json what it has seen. The last thing they do is to fail.
+"""
+
+import json
+import math
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tests.core.training.tiny_runs import (
+    CPU,
+    Disturbed,
+    Pairs,
+    loss_of,
+    run_fit,
+    tiny_model,
+    validation_of,
+)
+from transformer_suite.core.distributed import gradient_sum
+from transformer_suite.core.distributed.team import Team, joined
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.core.errors import Interrupted, UserError
+
+# Whole runs without dropout, for one process to have too, and what they are fitted with.
+RUNS: dict[str, dict[str, Any]] = {
+    "plain": {"epochs": 2, "clip_norm": 0.5},
+    "accumulated": {"epochs": 2, "clip_norm": 0.5, "accumulate": 2},
+    "pairs": {"epochs": 1, "clip_norm": 0.5, "data": Pairs(size=2)},
+    "single": {"epochs": 1, "data": Pairs(size=1)},
+    "begun": {"epochs": 2},
+}
+
+
+gradient_sum._BUCKET_BYTES = 1000  # for the tiny model's gradients to fill several
+
+
+class Program:
+    def __init__(self, team: Team, folder: Path) -> None:
+        self.team = team
+        self.folder = folder
+        self.is_last = team.rank == team.size - 1
+        self.seen: dict[str, Any] = {}
+
+    def run(self) -> None:
+        self.talk()
+        for name in ("plain", "accumulated", "pairs", "single"):
+            self.fit(name, dropout=0.0, **RUNS[name])
+        self.stop("begun", at=8, dropout=0.0, resume=True, **RUNS["begun"])
+        self.fit("dropout", epochs=1)
+        self.stop("stopped", at=5, epochs=1)
+        self.fit("stopped", epochs=1, resume=True)
+        self.diverge()
+        self.disagree()
+        self.read_other_data()
+        (self.folder / f"{self.team.rank}.json").write_text(json.dumps(self.seen))
+
+    def talk(self) -> None:
+        team, file = self.team, self.folder / "file"
+        with team.first_alone():
+            self.seen["was there"] = file.exists()
+            if team.is_first:
+                file.touch()
+        self.seen["share"] = team.share(list(range(7)))
+        self.seen["sum"] = team.sum([1, 0.5 * team.rank])
+        self.seen["any"] = [team.any(False), team.any(team.is_first), team.any(self.is_last)]
+        self.seen["from first"] = team.from_first(lambda: {"rank": team.rank, "nan": math.nan})
+
+    def fit(self, name: str, *, dropout: float = 0.3, **changes: Any) -> None:
+        # Each begins with weights of its own, and must be given those of the first.
+        model = tiny_model(1 + self.team.rank, dropout=dropout)
+        validations = 0
+
+        def validate() -> dict[str, float]:
+            nonlocal validations
+            validations += 1
+            return validation_of(model)()
+
+        state = run_fit(
+            model, self.folder / name, validate=validate, team=self.team, average=0, **changes
+        )
+        self.seen[name] = {
+            "history": state.history,
+            "validations": validations,
+            "checksum": sum(p.double().sum().item() for p in model.parameters()),
+        }
+
+    def stop(self, name: str, *, at: int, **changes: Any) -> None:
+        """SIGTERM comes, twice, to the last process alone, in a step of its own counting."""
+        send = partial(os.kill, os.getpid(), signal.SIGTERM)
+        data = Disturbed(at, lambda: [send(), send()]) if self.is_last else Pairs()
+        try:
+            self.fit(name, data=data, **changes)
+        except Interrupted as error:
+            self.seen[f"end of {name}"] = str(error)
+
+    def diverge(self) -> None:
+        """The last process alone computes nonsense, in its second step."""
+        model, steps = tiny_model(), 0
+
+        def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+            nonlocal steps
+            steps += 1
+            total, count = loss_of(model)(batch)
+            return total * math.nan if self.is_last and steps == 2 else total, count
+
+        try:
+            run_fit(model, self.folder / "diverged", loss=loss, team=self.team)
+        except UserError as error:
+            self.seen["divergence"] = str(error)
+
+    def disagree(self) -> None:
+        """The first process resumes another state than the others."""
+        name = "plain" if self.team.is_first else "accumulated"
+        try:
+            run_fit(tiny_model(), self.folder / name, team=self.team, resume=True)
+        except UserError as error:
+            self.seen["disagreement"] = str(error)
+
+    def read_other_data(self) -> None:
+        """The last process has one batch less."""
+        data = Pairs(batches=7 if self.is_last else 8)
+        try:
+            run_fit(tiny_model(), self.folder / "other", data=data, team=self.team)
+        except UserError as error:
+            self.seen["other data"] = str(error)
+
+
+def main(folder: Path) -> None:
+    world = world_from_environment()
+    assert world is not None
+    try:
+        with joined(world, CPU, advice="try again") as team:
+            Program(team, folder).run()
+            if world.size == 2 and world.is_first:
+                team.wait()  # for one that does not come
+            raise UserError("this is the end")
+    except UserError as error:
+        sys.exit(f"error: {error}" if str(error) else 1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,230 @@
+"""Several processes train as one would. team_program.py says what they do here."""
+
+import json
+import math
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from tests.core.distributed.team_program import RUNS
+from tests.core.training.tiny_runs import (
+    Disturbed,
+    assert_alike,
+    run_fit,
+    same,
+    tiny_model,
+    without_times,
+)
+from tests.torchrun import torchrun
+from transformer_suite.core.distributed.team import Team
+from transformer_suite.core.errors import Interrupted
+from transformer_suite.core.parallel import at_most
+from transformer_suite.core.storage.checkpoint import load_tensors
+from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
+
+PROGRAM = Path(__file__).with_name("team_program.py")
+
+
+@dataclass
+class Ran:
+    """What became of the processes: their number, their notes by rank, and what they said."""
+
+    processes: int
+    seen: list[dict[str, Any]]
+    folder: Path
+    stdout: str
+    stderr: str
+    exit_code: int
+
+    def weights(self, name: str) -> dict[str, Tensor]:
+        return weights_in(self.folder / name)
+
+
+def weights_in(folder: Path) -> dict[str, Tensor]:
+    """Those of the last step, the best or not."""
+    tensors = load_tensors(folder / STATE_FOLDER / STATE_FILE)
+    return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+
+
+def timeless(history: list[Metrics]) -> list[Metrics]:
+    return without_times(TrainingState(history=history))
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("team")
+    data = Disturbed(5, partial(os.kill, os.getpid(), signal.SIGTERM))
+    with pytest.raises(Interrupted, match="step 5;"):
+        run_fit(tiny_model(dropout=0.0), folder / "begun", average=0, data=data, **RUNS["begun"])
+    done = torchrun(request.param, PROGRAM, folder)
+    files = [folder / f"{rank}.json" for rank in range(request.param)]
+    assert all(file.exists() for file in files), done.stderr
+    seen = [json.loads(file.read_text()) for file in files]
+    return Ran(request.param, seen, folder, done.stdout, done.stderr, done.returncode)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[list[Metrics], Path]]:
+    """The history and the folder of the run of that name as one process has it.
+
+    In one thread, as each of several: two would round the sums of a product otherwise.
+    """
+
+    @cache
+    def run(name: str) -> tuple[list[Metrics], Path]:
+        folder = tmp_path_factory.mktemp(name)
+        with at_most(threads=1):
+            state = run_fit(tiny_model(dropout=0.0), folder, average=0, **RUNS[name])
+        return state.history, folder
+
+    return run
+
+
+# What they tell each other
+
+
+def test_everything_is_shared_out_once(ran: Ran) -> None:
+    shares = [notes["share"] for notes in ran.seen]
+    assert sorted(number for share in shares for number in share) == list(range(7))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_sums_and_flags_are_over_all(ran: Ran) -> None:
+    for notes in ran.seen:
+        assert notes["sum"] == [ran.processes, 0.5 * sum(range(ran.processes))]
+        assert notes["any"] == [False, True, True]
+
+
+def test_the_others_have_what_the_first_one_computes(ran: Ran) -> None:
+    for notes in ran.seen:
+        assert notes["from first"]["rank"] == 0
+        assert math.isnan(notes["from first"]["nan"])
+
+
+def test_the_first_goes_alone(ran: Ran) -> None:
+    assert [notes["was there"] for notes in ran.seen] == [False] + [True] * (ran.processes - 1)
+
+
+def test_a_process_by_itself_is_a_team() -> None:
+    team = Team()
+    team.wait()
+    with team.first_alone():
+        pass
+    assert team.is_first
+    assert (team.sum([1, 2]), team.any(True), team.from_first(lambda: "x")) == ([1, 2], True, "x")
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_shares_of_sorted_examples_have_about_equally_many_tokens(size: int) -> None:
+    lengths = sorted([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9])
+    tokens = []
+    for rank in range(size):
+        team = Team()
+        team.rank, team.size = rank, size
+        tokens.append(sum(team.share(lengths)))
+    assert sum(tokens) == sum(lengths)
+    assert max(tokens) - min(tokens) <= max(lengths)
+
+
+# The same as one process
+
+
+Alone = Callable[[str], tuple[list[Metrics], Path]]
+
+
+def assert_like(ran: Ran, name: str, history: list[Metrics], alone: Alone) -> None:
+    """Within 1e-4, since sums are rounded in another order and Adam divides by small numbers."""
+    right_history, right_folder = alone(name)
+    for ours, theirs in zip(history, right_history, strict=True):
+        # Each share of a batch is padded by itself.
+        padding = ("padding_share", "seconds", "tokens_per_second")
+        ours, theirs = ({k: v for k, v in x.items() if k not in padding} for x in (ours, theirs))
+        assert ours == pytest.approx(theirs, abs=1e-4)
+    assert_alike(weights_in(ran.folder / name), weights_in(right_folder))
+
+
+@pytest.mark.parametrize("name", ["plain", "accumulated", "pairs"])
+def test_many_end_with_the_weights_of_one(name: str, ran: Ran, alone: Alone) -> None:
+    """Without dropout: with gradients that are cut, with two batches a step, and with batches of
+    two examples, which are fewer than three processes."""
+    history = ran.seen[0][name]["history"]
+    assert_like(ran, name, history, alone)
+    assert max(row["gradient_norm"] for row in history) > 0.5  # where it is cut
+
+
+def test_one_begins_and_many_take_it_up_and_one_ends_it(ran: Ran, alone: Alone) -> None:
+    """To step 5, 13 and 16, each time from the same place in the same batches."""
+    model, folder = tiny_model(9, dropout=0.0), ran.folder / "begun"
+    state = run_fit(model, folder, average=0, resume=True, **RUNS["begun"])
+    assert_like(ran, "begun", state.history, alone)
+
+
+def test_those_without_a_share_change_nothing(ran: Ran, alone: Alone) -> None:
+    """Batches of one example: the others add zeros to its gradients, and that is exact."""
+    history, folder = alone("single")
+    assert same(ran.weights("single"), weights_in(folder))
+    assert timeless(ran.seen[0]["single"]["history"]) == timeless(history)
+
+
+def test_all_end_with_the_same_model_and_history(ran: Ran) -> None:
+    for name in ("plain", "accumulated", "single", "pairs", "dropout", "stopped"):
+        first, *others = (notes[name] for notes in ran.seen)
+        for other in others:
+            assert other["checksum"] == first["checksum"]
+            assert timeless(other["history"]) == timeless(first["history"])
+
+
+def test_only_the_first_validates(ran: Ran) -> None:
+    assert [notes["plain"]["validations"] for notes in ran.seen] == [2] + [0] * (ran.processes - 1)
+
+
+def test_only_the_first_speaks(ran: Ran) -> None:
+    """Seven runs come to the end of their first epoch. gloo greets nobody on stdout."""
+    assert ran.stdout == ""
+    assert ran.stderr.count("epoch 1:") == 7
+
+
+# Stops
+
+
+def test_a_signal_to_one_stops_all_at_the_same_step(ran: Ran) -> None:
+    for notes in ran.seen:
+        assert notes["end of stopped"].startswith("stopped at step 5; --resume")
+        assert notes["end of begun"].startswith("stopped at step 13; --resume")
+
+
+def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(ran: Ran) -> None:
+    """With dropout, to the bit: the seed, the step and the rank decide its random numbers."""
+    assert same(ran.weights("stopped"), ran.weights("dropout"))
+    assert not same(ran.weights("plain"), ran.weights("dropout"))
+
+
+def test_what_is_wrong_with_one_stops_all(ran: Ran) -> None:
+    messages = {notes["divergence"] for notes in ran.seen}
+    assert len(messages) == 1
+    assert "the loss is nan" in messages.pop()
+
+
+def test_all_must_resume_the_same_state(ran: Ran) -> None:
+    for notes in ran.seen:
+        assert "the processes read different states" in notes["disagreement"]
+
+
+def test_all_must_read_the_same_data(ran: Ran) -> None:
+    for notes in ran.seen:
+        assert "the processes read different training data" in notes["other data"]
+
+
+def test_an_error_is_said_once(ran: Ran) -> None:
+    """Of three processes all fail alike; of two the second fails, and the first one loses it."""
+    assert ran.exit_code == 1
+    assert ran.stderr.count("error: this is the end") == 1
+    assert "does not answer" not in ran.stderr
+    assert "cannot reach" not in ran.stderr

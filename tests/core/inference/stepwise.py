@@ -1,0 +1,35 @@
+"""A decoder fed one position at a time, with the state that decoding has."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from torch import Tensor
+
+from transformer_suite.core.inference.key_value_cache import Lineage
+from transformer_suite.core.inference.packed_transformer import PackedDecoder
+from transformer_suite.core.model.sequence_to_sequence import DecoderState, _as_added
+from transformer_suite.core.model.transformer import MyTransformerDecoder
+
+
+class Stepwise:
+    """``decoder`` over ``memory`` ``[S, B, D]``, whose padding is ``is_pad`` ``[B, S]``."""
+
+    def __init__(
+        self, decoder: MyTransformerDecoder, memory: Tensor, is_pad: Tensor | None = None
+    ) -> None:
+        memory = memory.detach()
+        self.decoder = PackedDecoder(decoder)
+        self.state = DecoderState(
+            packed=cast(Any, SimpleNamespace(decoder=self.decoder)),
+            caches=self.decoder.remember(memory, is_pad),
+            memory_mask=None if is_pad is None else _as_added(is_pad, memory),
+            lineage=Lineage(memory),
+            sentences=memory.shape[1],
+        )
+        self.caches = self.state.caches
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The newest position of every row, ``[R, D]`` -> ``[R, D]``."""
+        lineage = self.state.lineage
+        lineage.append()
+        return self.decoder(x, self.caches, lineage.mask(), self.state.memory_mask)

@@ -1,0 +1,61 @@
+"""Weights of eight bits: near the real ones, and quietly made."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from transformer_suite.core.inference.packed_linear import Int8Linear, PackedLinear
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+
+
+@pytest.mark.parametrize("shape", [(1, 64), (40, 64), (5, 8, 64)], ids=str)
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
+def test_outputs_are_near_those_of_the_real_weights(shape: tuple[int, ...], has_bias: bool) -> None:
+    torch.manual_seed(1)
+    x, weight = torch.randn(shape), torch.randn(96, 64)
+    bias = torch.randn(96) if has_bias else None
+    layer = Int8Linear(weight, bias)
+    exact = F.linear(x, weight, bias)
+    # Rounding to 255 steps on both sides: an error of about 1 part in 100, over sums of 64.
+    assert (layer(x) - exact).abs().max() < 0.03 * exact.abs().max()
+    assert torch.equal(layer(x, relu=True), layer(x).relu())
+    residual = torch.randn(*shape[:-1], 96)
+    torch.testing.assert_close(layer.added_to(residual, x), residual + layer(x))
+
+
+def test_each_output_has_a_scale_of_its_own() -> None:
+    """With one scale for all, the small row would be rounded to nothing."""
+    torch.manual_seed(2)
+    weight = torch.randn(2, 64) * torch.tensor([[1000.0], [0.001]])
+    x = torch.randn(8, 64)
+    exact = F.linear(x, weight)
+    error = (Int8Linear(weight, None)(x) - exact).abs().amax(dim=0) / exact.abs().amax(dim=0)
+    assert (error < 0.03).all()
+
+
+def test_a_row_of_zeros_stays_one() -> None:
+    assert torch.equal(Int8Linear(torch.zeros(3, 8), None)(torch.randn(2, 8)), torch.zeros(2, 3))
+
+
+def test_a_model_changes_from_the_one_to_the_other_and_back() -> None:
+    torch.manual_seed(3)
+    config = TransformerConfig(d_model=16, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
+    model = SequenceToSequence(30, 30, config, share_embeddings=True).eval().requires_grad_(False)
+    src = torch.randint(4, 30, (6, 3))
+
+    def logits() -> torch.Tensor:
+        with torch.inference_mode():
+            return model.step(torch.full((3,), 2), model.start(src)).clone()
+
+    exact = logits()
+    model.linear = Int8Linear
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rounded = logits()
+    assert not torch.equal(rounded, exact)
+    torch.testing.assert_close(rounded, exact, atol=0.1, rtol=0.1)
+    model.linear = PackedLinear
+    assert torch.equal(logits(), exact)

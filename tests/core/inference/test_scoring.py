@@ -1,0 +1,174 @@
+"""Scoring of given outputs: what the searches say of their own, alone and in any batch."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.core.model.parity import assert_near
+from tests.core.small_models import (
+    BOS,
+    EOS,
+    MAX_LEN,
+    PAD,
+    SRC_WORDS,
+    TGT_WORDS,
+    UNK,
+    chatty,
+    column,
+    model_of,
+    together,
+)
+from transformer_suite.core.decoding.beam_search import beam_search
+from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
+from transformer_suite.core.decoding.greedy_search import greedy_search
+from transformer_suite.core.decoding.sampling import sample_search
+from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.inference.scoring import score
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+
+law = settings(max_examples=12, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**31 - 1)
+pairs_of_lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
+
+
+def outputs_of(
+    model: SequenceToSequence | Ensemble, src: Tensor, limits: Tensor
+) -> list[tuple[int, Hypothesis]]:
+    """What every search finds, each with its sentence."""
+    with torch.inference_mode():
+        found = [
+            [[one] for one in greedy_search(model.step, model.start(src), max_lengths=limits)],
+            [[one] for one in sample_search(model.step, model.start(src), max_lengths=limits)],
+            beam_search(model.step, model.start(src), beam_size=3, max_lengths=limits),
+            diverse_beam_search(
+                model.step,
+                model.start(src),
+                beam_size=6,
+                groups=3,
+                diversity=1.0,
+                max_lengths=limits,
+            ),
+        ]
+    return [(b, one) for results in found for b, ranked in enumerate(results) for one in ranked]
+
+
+def as_target(hypothesis: Hypothesis, limit: int) -> Tensor:
+    """``[T, 1]``, with the ``<eos>`` that an output has unless it was cut at its limit."""
+    end = [EOS] if len(hypothesis.tokens) < limit else []
+    return torch.tensor([*hypothesis.tokens, *end], dtype=torch.long).unsqueeze(1)
+
+
+@law
+@given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
+def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> None:
+    """For every search: that of a group or a beam whose rows were mixed up would differ."""
+    model = chatty(seed, True)
+    src = together([column(n, SRC_WORDS) for n in lengths])
+    limits = torch.tensor([n + 2 for n in lengths])
+    found = outputs_of(model, src, limits)
+    targets = [as_target(one, int(limits[b])) for b, one in found]
+    scored = score(model, src[:, [b for b, _ in found]], together(targets))
+    for i, (_, one) in enumerate(found):
+        assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
+
+
+@law
+@given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
+def test_an_ensemble_scores_what_it_searches(seed: int, lengths: list[int]) -> None:
+    ensemble = Ensemble([chatty(seed + i, i != 1) for i in range(3)])
+    src = together([column(n, SRC_WORDS) for n in lengths])
+    limits = torch.tensor([n + 2 for n in lengths])
+    found = outputs_of(ensemble, src, limits)
+    targets = [as_target(one, int(limits[b])) for b, one in found]
+    scored = score(ensemble, src[:, [b for b, _ in found]], together(targets))
+    for i, (_, one) in enumerate(found):
+        assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
+
+
+def test_an_ensembles_probability_is_the_mean_before_words_are_ruled_out() -> None:
+    """By hand: what no search produces takes its share from each model, as in a search."""
+    models = [chatty(1, True), chatty(2, True)]
+    src, tgt = column(4, SRC_WORDS), torch.tensor([[6], [UNK], [EOS]])
+    with torch.inference_mode():
+        given = torch.tensor([[BOS], [6], [UNK]])
+        mean = (models[0](src, given).softmax(dim=2) + models[1](src, given).softmax(dim=2)) / 2
+    rated = [EOS, *range(4, TGT_WORDS)]
+    share = mean[:, 0, rated].sum(dim=1)
+    share[1] += mean[1, 0, UNK]
+    expected = (mean[[0, 1, 2], 0, tgt[:, 0]] / share).log()
+    assert_near(score(Ensemble(models), src, tgt).tokens[:, 0], expected, 1e-4)
+
+
+@law
+@given(seed=seeds, lengths=pairs_of_lengths, norm_first=st.booleans())
+def test_a_pair_has_the_same_score_alone_and_in_a_batch(
+    seed: int, lengths: list[tuple[int, int]], norm_first: bool
+) -> None:
+    model = chatty(seed, norm_first)
+    sources = [column(s, SRC_WORDS) for s, _ in lengths]
+    targets = [column(t, TGT_WORDS) for _, t in lengths]
+    both = score(model, together(sources, extra=1), together(targets, extra=2))
+    for b, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
+        alone = score(model, src, tgt)
+        assert_near(both.tokens[: len(tgt), [b]], alone.tokens, 1e-4)
+        assert (both.tokens[len(tgt) :, b] == 0.0).all()
+        assert_near(both.sentences[[b]], alone.sentences, 1e-4)
+        assert_near(alone.sentences[0], alone.tokens.sum(), 1e-5)
+
+
+def test_the_probabilities_of_all_that_can_come_sum_to_one() -> None:
+    """Over the words and <eos> at one place; and by hand, from the logits of the whole model."""
+    model = chatty(5, True)
+    src = column(4, SRC_WORDS)
+    can_come = [EOS, *range(4, TGT_WORDS)]
+    tgt = torch.tensor([[6] * len(can_come), can_come])
+    scored = score(model, src.expand(-1, len(can_come)), tgt)
+    assert scored.tokens[1].exp().sum().item() == pytest.approx(1.0, abs=1e-5)
+    with torch.inference_mode():
+        logits = model(src, torch.tensor([[BOS], [6]]))[1, 0, can_come]
+    assert_near(scored.tokens[1], logits.log_softmax(dim=0), 1e-4)
+
+
+def test_an_unknown_word_is_rated_among_the_words_and_itself() -> None:
+    model = chatty(5, True)
+    src, tgt = column(4, SRC_WORDS), torch.tensor([[UNK], [6]])
+    with torch.inference_mode():
+        logits = model(src, torch.tensor([[BOS], [UNK]]))[:, 0]
+    scored = score(model, src, tgt).tokens[:, 0]
+    rated = [UNK, EOS, *range(4, TGT_WORDS)]
+    assert scored[0].item() == pytest.approx(
+        float(logits[0, rated].log_softmax(dim=0)[0]), abs=1e-4
+    )
+    rated = [6, EOS, 4, 5, *range(7, TGT_WORDS)]
+    assert scored[1].item() == pytest.approx(
+        float(logits[1, rated].log_softmax(dim=0)[0]), abs=1e-4
+    )
+    assert math.isfinite(float(score(model, src, tgt).sentences))
+
+
+def test_a_target_from_bos_on_is_refused() -> None:
+    """As training has it; its first token would be rated as a word."""
+    with pytest.raises(ValueError, match="after <bos>"):
+        score(model_of(1), column(3, SRC_WORDS), torch.tensor([[BOS], [5], [EOS]]))
+
+
+def test_what_does_not_fit_is_refused_by_its_size() -> None:
+    model = model_of(1)
+    with pytest.raises(ValueError, match=r"batch 2 .* batch 3"):
+        score(model, torch.full((5, 3), 4), torch.full((4, 2), 4))
+    with pytest.raises(ValueError, match=rf"{MAX_LEN + 1} .* {MAX_LEN}"):
+        score(model, column(3, SRC_WORDS), column(MAX_LEN + 1, TGT_WORDS))
+
+
+def test_an_empty_output_is_rated_by_its_end() -> None:
+    model = chatty(2, True)
+    src = together([column(3, SRC_WORDS), column(5, SRC_WORDS)])
+    scored = score(model, src, torch.tensor([[EOS, 7], [PAD, EOS]]))
+    alone = score(model, src[:3, :1], torch.tensor([[EOS]]))
+    assert_near(scored.sentences[:1], alone.sentences, 1e-4)
+    assert scored.tokens.shape == (2, 2)

@@ -1,0 +1,220 @@
+"""Queries whose every key is blocked attend to nothing: zeros in value and gradient, never NaN."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.core.model.attention_cases import Sizes, copied, random_inputs, random_masks
+from tests.core.model.parity import INF, as_float_mask, assert_near, gradients, random_mask
+
+both_paths = pytest.mark.parametrize("need_weights", [True, False], ids=["weights", "fused"])
+
+
+def blocked_everywhere(kind: str, sizes: Sizes) -> tuple[dict[str, Tensor | None], Tensor]:
+    """Masks with rows that are blocked everywhere, and which rows ``[B, H, T]`` these are.
+
+    Row 1 of ``attn_mask`` is blocked, or every key of sentence 1, or ``attn_mask`` blocks in row 1
+    what ``key_padding_mask`` leaves open in sentence 1. The other rows are blocked here and there.
+    """
+    target_length, source_length, batch, heads, _ = sizes
+    is_row = torch.zeros(batch, heads, target_length, dtype=torch.bool)
+    where, is_float = kind.removesuffix("_float"), kind.endswith("_float")
+    attn_mask = key_padding_mask = None
+    if where == "row":
+        attn_mask = random_mask("bool", target_length, source_length)
+        attn_mask[1] = True
+        is_row[:, :, 1] = True
+    elif where == "row_of_one_head":
+        attn_mask = random_mask("bool", batch * heads, target_length, source_length)
+        attn_mask[1 * heads + 0, 1] = True  # sentence 1, head 0, row 1
+        is_row[1, 0, 1] = True
+    elif where == "sentence":
+        key_padding_mask = random_mask("bool", batch, source_length)
+        key_padding_mask[1] = True
+        is_row[1] = True
+    else:
+        attn_mask = random_mask("bool", target_length, source_length)
+        attn_mask[1] = torch.arange(source_length) < 2
+        key_padding_mask = torch.zeros(batch, source_length, dtype=torch.bool)
+        key_padding_mask[1] = torch.arange(source_length) >= 2
+        is_row[1, :, 1] = True
+        attn_mask[:1, 0] = attn_mask[2:, 0] = False  # the first key is open in both elsewhere
+    if is_float:
+        attn_mask, key_padding_mask = (
+            None if mask is None else as_float_mask(mask) for mask in (attn_mask, key_padding_mask)
+        )
+    return {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask}, is_row
+
+
+BLOCKED = ["row", "row_of_one_head", "sentence", "between_them"]
+BLOCKED += [f"{kind}_float" for kind in BLOCKED]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@both_paths
+@pytest.mark.parametrize("kind", BLOCKED)
+def test_fully_blocked_rows_are_zero_in_value_and_gradient(
+    kind: str, need_weights: bool, dropout: float, precision: str
+) -> None:
+    """Softmax over nothing is 0/0: without care, one padded sentence makes a whole model NaN."""
+    torch.manual_seed(6)
+    sizes = (7, 5, 3, 2, 4)
+    module, _ = copied(8, 2, dropout=dropout)
+    nn.init.zeros_(module.out_proj.bias)
+    inputs = random_inputs(sizes)
+    masks, is_row_blocked = blocked_everywhere(kind, sizes)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        out, weights = module(
+            *inputs, need_weights=need_weights, average_attn_weights=False, **masks
+        )
+    assert torch.isfinite(out).all()
+    is_position_blocked = is_row_blocked.all(dim=1).transpose(0, 1)  # every head of it: [T, B]
+    assert out[is_position_blocked].eq(0).all()
+    if dropout == 0.0:
+        assert out[~is_position_blocked].ne(0).any(dim=-1).all()
+    if weights is not None:
+        assert weights[is_row_blocked].eq(0).all()
+        assert torch.isfinite(weights).all()
+
+    with torch.autograd.set_detect_anomaly(True):  # no NaN on the way back either
+        got = gradients((out.float() * torch.randn(out.shape)).sum(), inputs, module)
+    for name, gradient in got.items():
+        assert torch.isfinite(gradient).all(), name
+    assert got["input 0"][is_position_blocked].eq(0).all()
+    if "sentence" in kind:
+        assert got["input 1"][:, 1].eq(0).all()
+        assert got["input 2"][:, 1].eq(0).all()
+    assert got["input 2"][:, 0].ne(0).any()
+
+
+@both_paths
+def test_a_blocked_head_gives_exactly_nothing(need_weights: bool) -> None:
+    """One head blocked, the other open: the output is what the open head alone gives."""
+    torch.manual_seed(7)
+    heads, head_dim = 2, 4
+    module, _ = copied(heads * head_dim, heads)
+    query, key, value = random_inputs((7, 5, 3, heads, head_dim))
+    mask = torch.zeros(3, heads, 7, 5, dtype=torch.bool)
+    mask[:, 0] = True
+    out, _ = module(query, key, value, attn_mask=mask.flatten(0, 1), need_weights=need_weights)
+
+    open_out, _ = module(query, key, value)
+    module.out_proj.weight.data[:, head_dim:] = 0.0
+    first_head, _ = module(query, key, value)
+    without_first = open_out - first_head + module.out_proj.bias
+    assert_near(out, without_first, 1e-5)
+
+
+@both_paths
+def test_a_blocked_position_gives_the_output_bias(need_weights: bool) -> None:
+    torch.manual_seed(8)
+    module, _ = copied(8, 2)
+    query, key, value = random_inputs((7, 5, 3, 2, 4))
+    is_pad = torch.tensor([[False] * 5, [True] * 5, [False] * 5])
+    out, _ = module(query, key, value, key_padding_mask=is_pad, need_weights=need_weights)
+    assert torch.equal(out[:, 1], module.out_proj.bias.expand(7, 8))
+
+
+@both_paths
+@pytest.mark.parametrize("is_float", [False, True], ids=["bool", "float"])
+def test_blocked_rows_of_sequences_longer_than_a_kernels_block(
+    is_float: bool, need_weights: bool
+) -> None:
+    """A kernel walks long rows block by block: whole blocks, and whole rows, may be blocked."""
+    torch.manual_seed(9)
+    length = 1100
+    module, _ = copied(4, 1)
+    nn.init.zeros_(module.out_proj.bias)
+    inputs = random_inputs((3, length, 2, 1, 4))
+    mask = torch.zeros(3, length, dtype=torch.bool)
+    mask[0] = True
+    mask[1, : length - 2] = True  # open in its last two keys alone
+    attn_mask = torch.zeros(mask.shape).masked_fill(mask, -INF) if is_float else mask
+    out, _ = module(*inputs, attn_mask=attn_mask, need_weights=need_weights)
+    assert out[0].eq(0).all()
+    last_two, _ = module(inputs[0], inputs[1][-2:], inputs[2][-2:], need_weights=need_weights)
+    assert_near(out[1], last_two[1], 1e-5)
+    got = gradients((out * torch.randn(out.shape)).sum(), inputs, module)
+    for name, gradient in got.items():
+        assert torch.isfinite(gradient).all(), name
+    assert got["input 0"][0].eq(0).all()
+
+
+@both_paths
+def test_the_lowest_float32_blocks_in_half_precision(need_weights: bool) -> None:
+    """Masks made with ``torch.finfo(torch.float32).min`` overflow to -inf in bfloat16.
+
+    The weights path used to look for -inf before the cast and not after it: NaN.
+    """
+    torch.manual_seed(10)
+    module, _ = copied(8, 2)
+    nn.init.zeros_(module.out_proj.bias)
+    inputs = random_inputs((7, 5, 3, 2, 4))
+    mask = torch.zeros(7, 5)
+    mask[2] = torch.finfo(torch.float32).min
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out, _ = module(*inputs, attn_mask=mask, need_weights=need_weights)
+    assert torch.isfinite(out).all()
+    assert out[2].eq(0).all()
+
+
+@both_paths
+def test_bfloat16_stays_near_float32(need_weights: bool) -> None:
+    torch.manual_seed(11)
+    module, _ = copied(8, 2)
+    inputs = random_inputs((7, 5, 3, 2, 4))
+    masks = random_masks("float", "bool", (7, 5, 3, 2, 4))
+    exact, _ = module(*inputs, need_weights=need_weights, **masks)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough, _ = module(*inputs, need_weights=need_weights, **masks)
+    assert rough.dtype == torch.bfloat16
+    assert_near(rough.float(), exact, 0.05)
+
+
+@both_paths
+def test_attention_to_an_empty_sequence_gives_nothing(need_weights: bool) -> None:
+    module, _ = copied(8, 2)
+    empty = torch.empty(0, 3, 8)
+    out, _ = module(torch.randn(7, 3, 8), empty, empty, need_weights=need_weights)
+    assert torch.equal(out, module.out_proj.bias.expand(7, 3, 8))
+
+
+def test_float_masks_can_be_learnt_along() -> None:
+    """Relative position biases are float masks with a gradient: the same in both paths."""
+    torch.manual_seed(12)
+    module, _ = copied(8, 2)
+    inputs = random_inputs((7, 5, 3, 2, 4))
+    bias = torch.randn(7, 5, requires_grad=True)
+    of_paths = []
+    for need_weights in (True, False):
+        torch.manual_seed(13)
+        out, _ = module(*inputs, attn_mask=bias, need_weights=need_weights)
+        of_paths.append(torch.autograd.grad((out * torch.randn(out.shape)).sum(), bias)[0])
+    assert of_paths[0].abs().max() > 1e-3
+    assert_near(of_paths[0], of_paths[1], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dropout_p", [0.0, 0.3])
+def test_the_fused_kernel_itself_gives_zeros_for_blocked_rows(
+    dtype: torch.dtype, dropout_p: float
+) -> None:
+    """:func:`attend` relies on it. Older kernels gave NaN; this says so if one does again."""
+    torch.manual_seed(16)
+    q, k, v = (torch.randn(2, 3, n, 4, dtype=dtype, requires_grad=True) for n in (7, 5, 5))
+    is_open = torch.rand(2, 1, 7, 5) < 0.6
+    is_open[0] = False
+    is_open[1, :, 2] = False
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=is_open, dropout_p=dropout_p)
+    out.backward(torch.randn_like(out))
+    assert out[0].eq(0).all()
+    assert out[1, :, 2].eq(0).all()
+    assert torch.isfinite(out).all()
+    for x in (q, k, v):
+        assert torch.isfinite(x.grad).all()
+        assert x.grad[0].eq(0).all()
+    assert q.grad[1, :, 2].eq(0).all()
+    assert v.grad[1].ne(0).any()

@@ -1,0 +1,172 @@
+"""Dropout: how often, where, by how much, and with which gradient.
+
+Where chance is measured the seed is fixed, and the bound is five standard deviations of the
+binomial distribution, sqrt(p (1 - p) / n) each: a correct mask passes it all but once in a million.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from transformer_suite.core.model import dropout as dropout_module
+from transformer_suite.core.model.dropout import Dropout, add_dropout, dropout, own_chance
+
+LANES = 4  # elements that one 64-bit draw decides
+
+
+@pytest.fixture(params=["PyTorch's random numbers", "own_chance"])
+def any_chance(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "own_chance":
+        with own_chance(7):
+            yield
+    else:
+        yield
+
+
+def bound(p: float, count: int) -> float:
+    return 5 * (p * (1 - p) / count) ** 0.5
+
+
+@pytest.mark.usefixtures("any_chance")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.15, 0.5, 0.9])
+def test_share_of_dropped_elements_in_all_and_in_each_lane(p: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    is_dropped = dropout(torch.ones(1000, 1000, dtype=dtype), p).eq(0).flatten().double()
+    assert abs(is_dropped.mean() - p) < bound(p, len(is_dropped))
+    for lane in range(LANES):
+        of_lane = is_dropped[lane::LANES]
+        assert abs(of_lane.mean() - p) < bound(p, len(of_lane)), lane
+
+
+@pytest.mark.usefixtures("any_chance")
+def test_elements_of_one_draw_are_independent() -> None:
+    """Two lanes drop together with probability p^2, no matter which two; and so do neighbours."""
+    torch.manual_seed(2)
+    p, count = 0.3, 10**6
+    is_dropped = dropout(torch.ones(count), p).eq(0).view(-1, LANES)
+    for a, b in itertools.combinations(range(LANES), 2):
+        both = (is_dropped[:, a] & is_dropped[:, b]).double().mean()
+        assert abs(both - p * p) < bound(p * p, len(is_dropped)), (a, b)
+    across_draws = (is_dropped[:-1, 3] & is_dropped[1:, 0]).double().mean()
+    assert abs(across_draws - p * p) < bound(p * p, len(is_dropped) - 1)
+
+
+@pytest.mark.parametrize("p", [1e-5, 0.1, 1 / 3, 0.5, 0.9, 0.99999, 1 - 1e-9])
+def test_the_expectation_is_exact(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each of the 2^16 possible draws taken once, the outputs sum to the inputs."""
+    every_draw = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
+    monkeypatch.setattr(dropout_module, "_draws", lambda count: every_draw.view(torch.int64))
+    out = dropout(torch.ones(1 << 16, dtype=torch.float64), p)
+    assert out.sum().item() == pytest.approx(1 << 16, rel=1e-12)
+    assert out.eq(0).double().mean().item() == pytest.approx(p, abs=2**-16)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_kept_elements_are_scaled_and_the_input_is_untouched(p: float) -> None:
+    torch.manual_seed(3)
+    x = torch.randn(100, 37)
+    before = x.clone()
+    out = dropout(x, p)
+    is_kept = out != 0
+    torch.testing.assert_close(out[is_kept], x[is_kept] / (1 - p), rtol=2e-5, atol=0.0)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_the_gradient_has_the_mask_and_the_scale_of_the_output(dtype: torch.dtype) -> None:
+    torch.manual_seed(4)
+    x = torch.ones(100, 37, dtype=dtype, requires_grad=True)
+    out = dropout(x, 0.3)
+    out.sum().backward()
+    assert torch.equal(x.grad, out)
+    assert 0 < out.eq(0).sum() < out.numel()
+
+
+def test_same_seed_same_mask() -> None:
+    x = torch.ones(100, 37)
+    torch.manual_seed(5)
+    first, second = dropout(x, 0.5), dropout(x, 0.5)
+    torch.manual_seed(5)
+    assert torch.equal(dropout(x, 0.5), first)
+    assert torch.equal(dropout(x, 0.5), second)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3,), (5, 0, 2), (7, 3, 5)], ids=str)
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    """Element counts that are no multiple of the four that a draw decides, and none at all."""
+    torch.manual_seed(6)
+    x = torch.randn(shape)
+    outs = torch.stack([dropout(x, 0.5) for _ in range(200)])
+    assert outs.shape == (200, *shape)
+    assert ((outs == 0) | (outs == 2 * x)).all()
+    share = bound(0.5, 200) if x.numel() else 0.0
+    assert ((outs == 0).float().mean(dim=0) - 0.5).abs().le(share).all()
+
+
+def test_inputs_need_not_be_contiguous() -> None:
+    torch.manual_seed(7)
+    x = torch.randn(8, 5, 3).permute(2, 0, 1)
+    torch.manual_seed(8)
+    out = dropout(x, 0.5)
+    torch.manual_seed(8)
+    assert torch.equal(out, dropout(x.contiguous(), 0.5))
+
+
+def test_bfloat16_is_rounded_once() -> None:
+    """1 / (1 - 0.1) is 1.1094 in bfloat16: the scale itself must not be rounded to it."""
+    torch.manual_seed(9)
+    x = torch.randn(1000, 37).bfloat16()
+    out = dropout(x, 0.1)
+    assert out.dtype == torch.bfloat16
+    is_kept = out != 0
+    assert torch.equal(out[is_kept], (x.float() * (65536 / (65536 - 6554))).bfloat16()[is_kept])
+
+
+def test_no_dropout_is_the_very_input() -> None:
+    x = torch.randn(5, 3)
+    state = torch.get_rng_state()
+    assert dropout(x, 0.0) is x
+    assert Dropout(0.9).eval()(x) is x
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_module_drops_in_training_only() -> None:
+    torch.manual_seed(10)
+    module, x = Dropout(0.5), torch.ones(100, 37)
+    assert 0 < module(x).eq(0).sum() < x.numel()
+    assert module.eval()(x) is x
+    assert "p=0.5" in repr(module)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, float("nan")])
+def test_what_is_no_probability_is_refused(p: float) -> None:
+    """p = 1.5 used to drop half and turn the signs of the rest; p = 1 was a division by zero."""
+    with pytest.raises(ValueError, match=f"not {p}"):
+        Dropout(p)
+    with pytest.raises(ValueError, match=f"not {p}"):
+        dropout(torch.ones(3), p)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_adding_drops_what_dropout_drops(dtype: torch.dtype) -> None:
+    """In value and in both gradients: the sum of the residual and of what dropout leaves."""
+    x, residual = (torch.randn(64, 32, dtype=dtype, requires_grad=True) for _ in range(2))
+    upstream = torch.randn(64, 32, dtype=dtype)
+    results = []
+    for function in (lambda: residual + dropout(x, 0.3), lambda: add_dropout(residual, x, 0.3)):
+        torch.manual_seed(5)
+        out = function()
+        results.append((out.detach(), *torch.autograd.grad(out, (residual, x), upstream)))
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-6
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, atol=tolerance, rtol=tolerance)
+
+
+def test_adding_without_dropout_is_a_sum() -> None:
+    x, residual = torch.randn(3, 4), torch.randn(3, 4)
+    assert torch.equal(add_dropout(residual, x, 0.0), residual + x)
+    assert torch.equal(Dropout(0.5).eval().added_to(residual, x), residual + x)

@@ -1,0 +1,128 @@
+"""Token embeddings and positions against the formulas, written out."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_suite.core.model.embedding import PositionalEncoding, TokenEmbedding
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """Section 3.5 in two loops: dimension 2i is a sine, 2i + 1 the cosine of the same angle."""
+    rows = []
+    for position in range(length):
+        row = []
+        for dimension in range(width):
+            i = dimension // 2
+            angle = position / 10000 ** (2 * i / width)
+            row.append(math.sin(angle) if dimension % 2 == 0 else math.cos(angle))
+        rows.append(row)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 6, 7, 64, 511])
+def test_positions_are_the_papers_sinusoids(width: int) -> None:
+    """Far positions too: with angles in float32, number 5000 would be off by 2e-5."""
+    max_len = 5001
+    encoding = PositionalEncoding(width, max_len=max_len)
+    out = encoding(torch.zeros(max_len, 1, width))
+    expected = sinusoids(max_len, width) if width < 64 else sinusoids(30, width)
+    error = (out[: len(expected), 0].double() - expected).abs().max()
+    assert error < 1e-7
+
+
+def test_positions_by_hand() -> None:
+    out = PositionalEncoding(4, max_len=3)(torch.zeros(3, 1, 4))
+    expected = [
+        [0.0, 1.0, 0.0, 1.0],
+        [0.841471, 0.540302, 0.010000, 0.999950],  # sin 1, cos 1, sin 0.01, cos 0.01
+        [0.909297, -0.416147, 0.019999, 0.999800],
+    ]
+    torch.testing.assert_close(out[:, 0], torch.tensor(expected), atol=1e-6, rtol=0.0)
+
+
+def test_positions_are_added_to_every_sentence() -> None:
+    x = torch.randn(5, 3, 6)
+    out = PositionalEncoding(6, max_len=9)(x)
+    for b in range(3):
+        torch.testing.assert_close(out[:, b], x[:, b] + sinusoids(5, 6).float())
+
+
+@pytest.mark.parametrize("position", [0, 1, 4, 8])
+def test_one_position_continues_a_sequence(position: int) -> None:
+    """Decoding adds one position at a time: the same numbers as the whole sequence at once."""
+    encoding = PositionalEncoding(6, max_len=9)
+    x = torch.randn(9, 3, 6)
+    assert encoding.at(position).shape == (1, 6)
+    assert torch.equal(x[position] + encoding.at(position), encoding(x)[position])
+
+
+@pytest.mark.parametrize("length", [10, 12])
+def test_positions_beyond_the_longest_are_refused(length: int) -> None:
+    encoding = PositionalEncoding(6, max_len=9)
+    encoding(torch.zeros(9, 3, 6))
+    with pytest.raises(ValueError, match=rf"position {length} is beyond .* 9$"):
+        encoding(torch.zeros(length, 3, 6))
+    encoding.at(8)
+    with pytest.raises(ValueError, match=rf"position {length} is beyond .* 9$"):
+        encoding.at(length - 1)
+
+
+def test_positions_before_the_first_are_refused() -> None:
+    """They would be taken from the table's end, in silence."""
+    with pytest.raises(ValueError, match="not -1"):
+        PositionalEncoding(6).at(-1)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 8), (5, 3, 1), (5, 6), (2, 5, 3, 6)], ids=str)
+def test_an_input_of_another_rank_or_width_is_refused(shape: tuple[int, ...]) -> None:
+    """``[S, 1]`` and ``[S, D]`` used to be broadcast to an output of another shape, in silence."""
+    with pytest.raises(ValueError, match="D = 6, not") as error:
+        PositionalEncoding(6)(torch.zeros(shape))
+    assert str(list(shape)) in str(error.value)
+
+
+def test_the_sum_is_dropped_out_in_training_only() -> None:
+    torch.manual_seed(1)
+    encoding = PositionalEncoding(64, dropout=0.25)
+    x = torch.ones(50, 3, 64)
+    out = encoding(x)
+    plain = encoding.eval()(x)
+    assert 0.2 < out.eq(0).float().mean() < 0.3
+    is_kept = out != 0
+    torch.testing.assert_close(out[is_kept], plain[is_kept] / 0.75)
+
+
+def test_the_table_is_no_weight() -> None:
+    assert PositionalEncoding(6).state_dict() == {}
+    assert list(PositionalEncoding(6).parameters()) == []
+
+
+@pytest.mark.parametrize("width", [1, 8, 48])
+def test_token_vectors_are_scaled_by_the_root_of_the_width(width: int) -> None:
+    embedding = TokenEmbedding(11, width)
+    tokens = torch.randint(11, (5, 3))
+    out = embedding(tokens)
+    assert out.shape == (5, 3, width)
+    for s in range(5):
+        for b in range(3):
+            expected = embedding.weight[tokens[s, b]] * math.sqrt(width)
+            torch.testing.assert_close(out[s, b], expected)
+
+
+def test_fresh_token_vectors_have_entries_of_variance_one() -> None:
+    torch.manual_seed(2)
+    out = TokenEmbedding(1000, 256)(torch.arange(1000).unsqueeze(1))
+    assert out.mean().item() == pytest.approx(0.0, abs=0.01)
+    assert out.std().item() == pytest.approx(1.0, abs=0.01)
+
+
+def test_only_the_rows_of_seen_tokens_learn() -> None:
+    embedding = TokenEmbedding(11, 4)
+    embedding(torch.tensor([[3, 7], [3, 2]])).sum().backward()
+    times_seen = torch.zeros(11)
+    times_seen[[2, 3, 7]] = torch.tensor([1.0, 2.0, 1.0])
+    expected = times_seen.unsqueeze(1).expand(11, 4) * 2.0  # the root of 4
+    assert torch.equal(embedding.weight.grad, expected)

@@ -1,0 +1,227 @@
+"""Laws of the Transformer: causality, padding and batch invariance, step by step = at once."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.core.inference.stepwise import Stepwise
+from tests.core.model.parity import assert_near, shake
+from transformer_suite.core.inference.key_value_cache import LayerCache
+from transformer_suite.core.inference.packed_transformer import PackedDecoder
+from transformer_suite.core.model.masks import generate_square_subsequent_mask
+from transformer_suite.core.model.transformer import MyTransformer
+
+law = settings(max_examples=15, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**31 - 1)
+lengths = st.integers(1, 7)
+batches = st.integers(1, 4)
+orders = st.booleans()  # norm_first
+NUM_LAYERS = 2
+
+
+def model_of(seed: int, norm_first: bool) -> MyTransformer:
+    """A Transformer of width 8 with random biases and norms; dropout is on, but in evaluation."""
+    torch.manual_seed(seed)
+    model = MyTransformer(
+        8, 2, NUM_LAYERS, NUM_LAYERS, dim_feedforward=13, norm_first=norm_first
+    ).eval()
+    shake(model)
+    return model
+
+
+def causal(length: int) -> Tensor:
+    return generate_square_subsequent_mask(length, dtype=torch.bool)
+
+
+@law
+@given(seed=seeds, target=st.integers(2, 7), source=lengths, norm_first=orders, data=st.data())
+def test_position_t_changes_nothing_before_it(
+    seed: int, target: int, source: int, norm_first: bool, data: st.DataObject
+) -> None:
+    model = model_of(seed, norm_first)
+    src, tgt = torch.randn(source, 3, 8), torch.randn(target, 3, 8, requires_grad=True)
+    out = model(src, tgt, tgt_mask=causal(target))
+
+    t = data.draw(st.integers(1, target - 1), label="t")
+    changed = tgt.detach().clone()
+    changed[t] += 1.0 + torch.rand(3, 8)
+    out_changed = model(src, changed, tgt_mask=causal(target))
+    assert_near(out_changed[:t], out[:t], 1e-6)
+    assert (out_changed[t] - out[t]).abs().max() > 1e-3
+
+    (gradient,) = torch.autograd.grad(out[:t].square().sum(), tgt)
+    assert gradient[t:].eq(0).all()
+
+
+@law
+@given(
+    seed=seeds,
+    target=lengths,
+    source=lengths,
+    extra=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    norm_first=orders,
+)
+def test_padding_changes_no_real_output(
+    seed: int, target: int, source: int, extra: tuple[int, int], norm_first: bool
+) -> None:
+    """Whatever numbers stand in the padding, on both sides."""
+    model = model_of(seed, norm_first)
+    src, tgt = torch.randn(source, 3, 8), torch.randn(target, 3, 8)
+    expected = model(src, tgt, tgt_mask=causal(target))
+    more_source, more_target = extra
+    src_is_pad = (torch.arange(source + more_source) >= source).expand(3, -1)
+    tgt_is_pad = (torch.arange(target + more_target) >= target).expand(3, -1)
+    padded = model(
+        torch.cat([src, 100 * torch.randn(more_source, 3, 8)]),
+        torch.cat([tgt, 100 * torch.randn(more_target, 3, 8)]),
+        tgt_mask=causal(target + more_target),
+        src_key_padding_mask=src_is_pad,
+        tgt_key_padding_mask=tgt_is_pad,
+        memory_key_padding_mask=src_is_pad,
+    )
+    assert_near(padded[:target], expected, 1e-5)
+
+
+@law
+@given(
+    seed=seeds,
+    sizes=st.lists(st.tuples(lengths, lengths), min_size=2, max_size=4),
+    norm_first=orders,
+)
+def test_a_sentence_alone_equals_itself_in_a_batch(
+    seed: int, sizes: list[tuple[int, int]], norm_first: bool
+) -> None:
+    """Sentences of different lengths, padded to the longest, against each by itself."""
+    model = model_of(seed, norm_first)
+    pairs = [(torch.randn(s, 1, 8), torch.randn(t, 1, 8)) for s, t in sizes]
+    longest_src, longest_tgt = (max(side) for side in zip(*sizes, strict=True))
+
+    def padded(x: Tensor, length: int) -> Tensor:
+        return torch.cat([x, torch.randn(length - len(x), 1, 8)])
+
+    src_is_pad = torch.arange(longest_src) >= torch.tensor([[s] for s, _ in sizes])
+    tgt_is_pad = torch.arange(longest_tgt) >= torch.tensor([[t] for _, t in sizes])
+    together = model(
+        torch.cat([padded(src, longest_src) for src, _ in pairs], dim=1),
+        torch.cat([padded(tgt, longest_tgt) for _, tgt in pairs], dim=1),
+        tgt_mask=causal(longest_tgt),
+        src_key_padding_mask=src_is_pad,
+        tgt_key_padding_mask=tgt_is_pad,
+        memory_key_padding_mask=src_is_pad,
+    )
+    for b, (src, tgt) in enumerate(pairs):
+        alone = model(src, tgt, tgt_mask=causal(len(tgt)))
+        assert_near(together[: len(tgt), [b]], alone, 1e-5)
+
+
+@law
+@given(seed=seeds, source=st.integers(2, 7), batch=batches, norm_first=orders)
+def test_the_encoder_alone_knows_no_order(
+    seed: int, source: int, batch: int, norm_first: bool
+) -> None:
+    """Without positions the encoder follows any permutation of its input."""
+    encoder = model_of(seed, norm_first).encoder
+    src, order = torch.randn(source, batch, 8), torch.randperm(source)
+    assert_near(encoder(src[order]), encoder(src)[order], 1e-5)
+
+
+@law
+@given(seed=seeds, target=lengths, source=lengths, batch=batches, norm_first=orders, beams=batches)
+def test_step_by_step_equals_all_at_once(
+    seed: int, target: int, source: int, batch: int, norm_first: bool, beams: int
+) -> None:
+    """With the caches, against the full causal forward; N beams of a sentence share its memory."""
+    decoder = model_of(seed, norm_first).decoder
+    memory = torch.randn(source, batch, 8)
+    is_pad = torch.rand(batch, source) < 0.3
+    tgt = torch.randn(target, batch * beams, 8)
+    at_once = decoder(
+        tgt,
+        memory.repeat_interleave(beams, dim=1),
+        tgt_mask=causal(target),
+        memory_key_padding_mask=is_pad.repeat_interleave(beams, dim=0),
+    )
+    with torch.inference_mode():
+        stepwise = Stepwise(decoder, memory, is_pad)
+        remembered = [[x.clone() for x in cache.memory.read()] for cache in stepwise.caches]
+        stepwise.state.select(torch.arange(batch).repeat_interleave(beams))
+        steps = [stepwise(x) for x in tgt]
+    assert_near(torch.stack(steps), at_once, 1e-5)
+    assert all(len(cache.past) == target * beams for cache in stepwise.caches)
+    # What is remembered of the memory is computed once, one row a sentence, and then only read.
+    for cache, (keys, values) in zip(stepwise.caches, remembered, strict=True):
+        assert keys.shape == values.shape == (batch, 2, source, 4)
+        assert torch.equal(cache.memory.read()[0], keys)
+        assert torch.equal(cache.memory.read()[1], values)
+
+
+@law
+@given(seed=seeds, source=lengths, batch=batches, norm_first=orders, beams=batches)
+def test_reordered_beams_equal_reordered_histories(
+    seed: int, source: int, batch: int, norm_first: bool, beams: int
+) -> None:
+    """A beam search in small: every step draws each sentence's beams anew, from its own."""
+    decoder = model_of(seed, norm_first).decoder
+    memory = torch.randn(source, batch, 8)
+    stepwise = Stepwise(decoder, memory)
+    history = torch.empty(0, batch, 8)
+    rows_each = 1  # as decoding starts: one row a sentence, then as many as there are beams
+    with torch.no_grad():
+        for _ in range(5):
+            history = torch.cat([history, torch.randn(1, batch * rows_each, 8)])
+            step = stepwise(history[-1])
+            at_once = decoder(
+                history,
+                memory.repeat_interleave(rows_each, dim=1),
+                tgt_mask=causal(len(history)),
+            )
+            assert_near(step, at_once[-1], 1e-5)
+            first_rows = torch.arange(batch).unsqueeze(1) * rows_each
+            rows = (first_rows + torch.randint(rows_each, (batch, beams))).flatten()
+            rows_each = beams
+            history = history[:, rows]
+            stepwise.state.select(rows)
+
+
+@law
+@given(seed=seeds, source=lengths, norm_first=orders, beams=st.integers(1, 3), data=st.data())
+def test_finished_sentences_can_leave_the_batch(
+    seed: int, source: int, norm_first: bool, beams: int, data: st.DataObject
+) -> None:
+    """Again and again; those that stay may come in any order, and so may their beams."""
+    decoder = model_of(seed, norm_first).decoder
+    memory, is_pad = torch.randn(source, 4, 8), torch.rand(4, source) < 0.3
+    stepwise = Stepwise(decoder, memory, is_pad)
+    stepwise.state.select(torch.arange(4).repeat_interleave(beams))
+    history = torch.empty(0, 4 * beams, 8)
+    with torch.no_grad():
+        while len(is_pad) > 0:
+            history = torch.cat([history, torch.randn(1, len(is_pad) * beams, 8)])
+            step = stepwise(history[-1])
+            at_once = decoder(
+                history,
+                memory.repeat_interleave(beams, dim=1),
+                tgt_mask=causal(len(history)),
+                memory_key_padding_mask=is_pad.repeat_interleave(beams, dim=0),
+            )
+            assert_near(step, at_once[-1], 1e-5)
+            sentences = range(len(is_pad))
+            fewer = st.lists(st.sampled_from(sentences), max_size=len(is_pad) - 1, unique=True)
+            same = st.permutations(sentences) if len(history) < 3 else fewer
+            stay = torch.tensor(data.draw(same | fewer, label="stay"), dtype=torch.long)
+            rows = (stay.unsqueeze(1) * beams + torch.randint(beams, (len(stay), beams))).flatten()
+            stepwise.state.select(rows, stay)
+            memory, is_pad, history = memory[:, stay], is_pad[stay], history[:, rows]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_every_layer_needs_its_cache(count: int) -> None:
+    """Without one it would forget its past, in silence."""
+    decoder = PackedDecoder(model_of(1, True).decoder)
+    (cache, _) = decoder.remember(torch.randn(5, 3, 8), None)
+    caches = [LayerCache(cache.memory) for _ in range(count)]
+    with pytest.raises(ValueError, match=f"{count} caches for 2 decoder layers"):
+        decoder(torch.randn(3, 8), caches, None, None)
+    assert all(len(cache.past) == 0 for cache in caches)

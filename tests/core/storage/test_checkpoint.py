@@ -1,0 +1,358 @@
+"""Checkpoint files: what goes in comes out; what is not whole or not ours is refused by name."""
+
+import json
+import pickle
+import resource
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from transformer_suite.core.errors import CheckpointError, UserError
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.storage.checkpoint import (
+    average_weights,
+    load_tensors,
+    load_weights,
+    model_tensors,
+    save_tensors,
+    save_weights,
+)
+from transformer_suite.core.storage.files import remove_partial_files
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def some_tensors() -> dict[str, Tensor]:
+    torch.manual_seed(1)
+    return {
+        "weight": torch.randn(5, 3),
+        "half": torch.randn(7).half(),
+        "brain": torch.randn(7).bfloat16(),
+        "double": torch.randn(2, 3, 4).double(),
+        "counts": torch.arange(4),
+        "bytes": torch.arange(11).byte(),
+        "flags": torch.tensor([True, False]),
+        "scalar": torch.tensor(3.5),
+        "nothing": torch.zeros(0, 3),
+        "transposed": torch.randn(4, 6).t(),
+    }
+
+
+def small_model(words: int = 10, d_model: int = 8) -> SequenceToSequence:
+    """One table for both languages and the output layer."""
+    config = TransformerConfig(
+        d_model=d_model, nhead=2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=17
+    )
+    return SequenceToSequence(words, words, config, share_embeddings=True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+# There and back
+
+
+def test_tensors_come_back_bit_by_bit(path: Path) -> None:
+    saved = some_tensors()
+    save_tensors(path, saved)
+    loaded = load_tensors(path)
+    assert loaded.keys() == saved.keys()
+    for name, tensor in saved.items():
+        assert loaded[name].dtype == tensor.dtype, name
+        assert torch.equal(loaded[name], tensor), name
+
+
+def test_a_file_is_as_readable_as_any_other(path: Path) -> None:
+    """Regression: weights were left with the mode 600, so a shipped model was its owner's alone."""
+    save_tensors(path, some_tensors())
+    ordinary = path.with_name("ordinary")
+    ordinary.touch()
+    assert path.stat().st_mode == ordinary.stat().st_mode
+
+
+def test_weights_come_back_into_another_model(path: Path) -> None:
+    torch.manual_seed(1)
+    model, other = small_model(), small_model()
+    save_weights(path, model)
+    load_weights(path, other)
+    ids = torch.randint(4, 10, (5, 3))
+    assert torch.equal(other.eval()(ids, ids), model.eval()(ids, ids))
+
+
+def test_tied_weights_are_saved_once_and_stay_tied(path: Path) -> None:
+    model = small_model()
+    save_weights(path, model)
+    tables = [name for name, tensor in load_tensors(path).items() if tensor.shape == (10, 8)]
+    assert tables == ["src_embedding.embedding.weight"]
+    load_weights(path, model)
+    assert model.generator.weight is model.src_embedding.embedding.weight
+
+
+def test_buffers_are_saved_unless_they_are_constants(path: Path) -> None:
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))
+    model[1].register_buffer("constant", torch.ones(2), persistent=False)
+    model[0](torch.randn(5, 3))
+    save_weights(path, model)
+    assert load_tensors(path).keys() == model.state_dict().keys()
+    other = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))
+    load_weights(path, other)
+    assert torch.equal(other[0].running_mean, model[0].running_mean)
+
+
+def test_half_precision_is_half_the_file_and_converted_back(path: Path) -> None:
+    model = small_model(words=1000)
+    save_weights(path, model)
+    full = path.stat().st_size
+    save_weights(path, model, dtype=torch.float16)
+    assert path.stat().st_size < 0.55 * full
+    other = small_model(words=1000)
+    load_weights(path, other)
+    for name, tensor in model_tensors(other).items():
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, model_tensors(model)[name].half().float())
+
+
+def test_only_numbers_with_a_point_are_halved(path: Path) -> None:
+    model = nn.BatchNorm1d(3)
+    save_weights(path, model, dtype=torch.float16)
+    assert load_tensors(path)["num_batches_tracked"].dtype == torch.int64
+
+
+def test_saving_changes_nothing_in_the_model(path: Path) -> None:
+    model = small_model()
+    before = {name: tensor.clone() for name, tensor in model_tensors(model).items()}
+    save_weights(path, model, dtype=torch.float16)
+    for name, tensor in model_tensors(model).items():
+        assert torch.equal(tensor, before[name])
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+# Atomic
+
+
+def test_a_failed_save_leaves_what_was_there(path: Path) -> None:
+    """The disk is full: here, no file may grow beyond a thousand bytes."""
+    save_tensors(path, {"old": torch.ones(3)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(UserError, match=r"model.safetensors: cannot write"):
+            save_tensors(path, {"new": torch.ones(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert load_tensors(path).keys() == {"old"}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_save_that_is_interrupted_leaves_what_was_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(tensors: object, temporary: Path, metadata: object) -> None:
+        temporary.write_bytes(b"half of it")
+        raise KeyboardInterrupt
+
+    save_tensors(path, {"old": torch.ones(3)})
+    monkeypatch.setattr("transformer_suite.core.storage.checkpoint.save_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_tensors(path, {"new": torch.ones(3)})
+    assert load_tensors(path).keys() == {"old"}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_killed_save_leaves_can_be_told_and_removed(path: Path) -> None:
+    """Every file that there is in the middle of a save: ours, and one that safetensors makes."""
+    save_tensors(path, {"old": torch.ones(3)})
+    program = """if True:
+        import sys
+        from pathlib import Path
+        import torch
+        from transformer_suite.core.storage.checkpoint import save_tensors
+        save_tensors(Path(sys.argv[1]), {"new": torch.ones(3_000_000)})
+    """
+    started: set[str] = set()
+    with subprocess.Popen([sys.executable, "-c", program, str(path)], cwd=ROOT) as process:
+        while process.poll() is None:
+            started |= {other.name for other in path.parent.iterdir()} - {path.name}
+    assert process.returncode == 0
+    assert list(path.parent.iterdir()) == [path]
+    assert started
+    for name in started:
+        (path.parent / name).touch()
+    remove_partial_files(path.parent)
+    assert list(path.parent.iterdir()) == [path]
+
+
+# Damage
+
+
+def test_no_file(path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"model.safetensors: there is no such file"):
+        load_tensors(path)
+    with pytest.raises(CheckpointError, match="there is no such file"):
+        load_tensors(path.parent)
+
+
+def test_a_file_cut_off_anywhere_is_refused(path: Path) -> None:
+    save_tensors(path, {"a": torch.randn(5, 3), "b": torch.arange(4)})
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 7):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError, match=r"model.safetensors: damaged"):
+            load_tensors(path)
+
+
+def test_no_flipped_bit_goes_unseen(path: Path) -> None:
+    """In the header, or in the numbers."""
+    save_tensors(path, {"a": torch.randn(5, 3), "b": torch.arange(4), "c": torch.tensor([1.0])})
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        flipped = whole[position] ^ 0x01
+        path.write_bytes(whole[:position] + bytes([flipped]) + whole[position + 1 :])
+        with pytest.raises(CheckpointError, match=r"model.safetensors: "):
+            load_tensors(path)
+
+
+def test_nan_is_a_value_like_any_other(path: Path) -> None:
+    save_tensors(path, {"a": torch.tensor([float("nan"), 1.0])})
+    assert load_tensors(path)["a"].isnan().tolist() == [True, False]
+
+
+# Foreign files
+
+
+def header(**changes: str) -> dict[str, str]:
+    return {"format": "transformer-suite", "version": "1", "sha256": "0" * 64, **changes}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (None, "not written by Transformer Suite"),
+        ({"format": "pt"}, "not written by Transformer Suite"),
+        (header(version="2"), "format version 2, this program reads 1"),
+        (header(), "its content does not match its checksum"),
+        ({"format": "transformer-suite", "version": "1"}, "does not match its checksum"),
+    ],
+)
+def test_files_of_others_are_refused(
+    path: Path, metadata: dict[str, str] | None, message: str
+) -> None:
+    save_file({"a": torch.ones(3)}, path, metadata=metadata)
+    with pytest.raises(CheckpointError, match=f"model.safetensors: .*{message}"):
+        load_tensors(path)
+
+
+class Trap:
+    """Something whose unpickling leaves a trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.trace,)
+
+
+@pytest.mark.parametrize("by_torch", [True, False])
+def test_a_pickle_is_refused_and_not_run(path: Path, by_torch: bool) -> None:
+    trace = path.parent / "trace"
+    if by_torch:
+        torch.save({"weight": Trap(trace)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"weight": Trap(trace)}))
+    with pytest.raises(CheckpointError, match="damaged or not a safetensors file"):
+        load_tensors(path)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 8, b"not a file of ours\n" * 100])
+def test_what_is_no_checkpoint_at_all(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged or not a safetensors file"):
+        load_tensors(path)
+
+
+def test_a_header_that_lies_about_its_length(path: Path) -> None:
+    text = json.dumps({"a": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}).encode()
+    path.write_bytes(struct.pack("<Q", 1 << 62) + text)
+    with pytest.raises(CheckpointError, match="damaged or not a safetensors file"):
+        load_tensors(path)
+
+
+# Another model's weights
+
+
+def test_weights_of_other_sizes_are_refused_by_name(path: Path) -> None:
+    save_weights(path, small_model(words=10))
+    model = small_model(words=12)
+    before = [parameter.clone() for parameter in model.parameters()]
+    message = r"src_embedding.embedding.weight has shape \[10, 8\], .* asks for \[12, 8\]"
+    with pytest.raises(CheckpointError, match=message):
+        load_weights(path, model)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter, old)
+
+
+def test_missing_and_unknown_weights_are_named(path: Path) -> None:
+    tensors = model_tensors(small_model())
+    tensors["generator.bios"] = tensors.pop("generator.bias")
+    save_tensors(path, tensors)
+    message = r"missing \['generator.bias'\], unknown \['generator.bios'\]"
+    with pytest.raises(CheckpointError, match=message):
+        load_weights(path, small_model())
+
+
+def test_of_many_differences_three_are_named(path: Path) -> None:
+    save_weights(path, nn.Linear(3, 3))
+    with pytest.raises(CheckpointError) as caught:
+        load_weights(path, small_model())
+    assert str(caught.value).count("transformer.") <= 3
+    assert "unknown ['bias', 'weight']" in str(caught.value)
+
+
+# Averages
+
+
+def test_the_average_by_hand(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.safetensors" for i in range(3)]
+    for i, one in enumerate(paths):
+        save_tensors(one, {"a": torch.tensor([1.0, 10.0]) * (i + 1), "b": torch.tensor(i)})
+    average = average_weights(paths)
+    assert torch.equal(average["a"], torch.tensor([2.0, 20.0]))
+    assert average["a"].dtype == torch.float32
+    assert average["b"].item() == 1.0
+
+
+def test_the_average_of_one_is_itself(path: Path) -> None:
+    model = small_model()
+    save_weights(path, model)
+    for name, tensor in average_weights([path]).items():
+        assert torch.equal(tensor, model_tensors(model)[name])
+
+
+def test_the_average_of_many_is_not_rounded_on_the_way(tmp_path: Path) -> None:
+    """2^24 + 1 is no float32: a float32 sum would lose every one of the small weights."""
+    values = [2.0**24, 1.0, 1.0, 2.0]
+    paths = [tmp_path / f"{i}.safetensors" for i in range(4)]
+    for one, value in zip(paths, values, strict=True):
+        save_tensors(one, {"a": torch.tensor(value)})
+    assert average_weights(paths)["a"].item() == 2.0**22 + 1.0
+
+
+@pytest.mark.parametrize("other", [{"a": torch.ones(2)}, {"b": torch.ones(3)}, {}])
+def test_weights_of_different_models_have_no_average(
+    tmp_path: Path, other: dict[str, Tensor]
+) -> None:
+    """Other shapes used to be broadcast, or to fail without a name; other names, to be kept."""
+    save_tensors(tmp_path / "one", {"a": torch.ones(3)})
+    save_tensors(tmp_path / "two", other)
+    with pytest.raises(CheckpointError, match=r"two: not the weights of the same model as .*one"):
+        average_weights([tmp_path / "one", tmp_path / "two"])

@@ -1,0 +1,134 @@
+"""Compiled training: the same model by the same names, and a clear word where nothing compiles.
+
+Here torch.compile's front end does its work, and PyTorch's own operators stand for the machine code
+that would take a minute to make.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.core.training.tiny_runs import (
+    Disturbed,
+    assert_alike,
+    loss_of,
+    padded,
+    run_fit,
+    same,
+    tiny_model,
+    weights_of,
+)
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
+from transformer_suite.core.training import compilation
+from transformer_suite.core.training.compilation import CompiledLayers
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The graphs that are run, by a back end that takes each as it is."""
+    seen: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        def run(*arguments: object) -> object:
+            seen.append("run")
+            return graph(*arguments)
+
+        seen.append("compile")
+        return run
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(compilation, "_BACKEND", backend)
+    yield seen
+    torch._dynamo.reset()
+
+
+def test_training_runs_compiled_layers_and_ends_as_it_would_without(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    """Without dropout, whose chances come in another order. Lengths and sizes differ from batch to
+    batch: what is compiled serves them all."""
+    models = [tiny_model(dropout=0.0), tiny_model(dropout=0.0)]
+    run_fit(models[0], tmp_path / "plain")
+    assert calls == []
+    run_fit(models[1], tmp_path / "compiled", compile=True)
+    assert calls.count("run") >= 3 * 8
+    assert calls.count("compile") <= 12
+    assert_alike(weights_of(models[1]), weights_of(models[0]), rtol=1e-4)
+
+
+def test_validation_and_decoding_run_the_model_itself(calls: list[str]) -> None:
+    model = tiny_model(dropout=0.0)
+    layers = CompiledLayers(model)
+    ids = padded([[4, 5], [6]])
+    before = model(ids, ids)
+    with layers.in_use():
+        model(ids, ids)
+        ran = len(calls)
+        assert ran > 0
+    assert torch.equal(model(ids, ids), before)
+    assert len(calls) == ran
+    model.step(ids[0], model.start(ids))
+    assert len(calls) == ran
+
+
+def test_the_files_are_those_of_any_run_and_are_resumed_either_way(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    class Crash(Exception):
+        pass
+
+    def crash() -> None:
+        raise Crash
+
+    names = tiny_model().state_dict().keys()
+    with pytest.raises(Crash):
+        run_fit(tiny_model(dropout=0.0), tmp_path, data=Disturbed(13, crash), compile=True)
+    assert load_tensors(tmp_path / WEIGHTS_FILE).keys() <= names
+    ran = calls.count("run")
+    model = tiny_model(99, dropout=0.0)
+    assert run_fit(model, tmp_path, resume=True, compile=True, epochs=2).step == 16
+    assert calls.count("run") > ran
+    ran = calls.count("run")
+    assert run_fit(model, tmp_path, resume=True, epochs=3).step == 24
+    assert calls.count("run") == ran
+    other = tiny_model(98)
+    load_weights(tmp_path / WEIGHTS_FILE, other)
+    assert same(weights_of(other), weights_of(model))
+    assert model.state_dict().keys() == names
+
+
+def test_a_run_that_fails_leaves_the_model_as_it_was(tmp_path: Path, calls: list[str]) -> None:
+    model = tiny_model()
+    with pytest.raises(ZeroDivisionError):
+        run_fit(model, tmp_path, compile=True, loss=lambda batch: 1 // 0)
+    loss_of(model)(tuple(padded([[4, 5, 6]]) for _ in range(2)))
+    assert calls == []
+
+
+def test_without_a_compiler_the_message_says_what_to_do(tmp_path: Path) -> None:
+    """In a process that has not compiled anything yet, and finds no compiler."""
+    program = (
+        "import torch\n"
+        "from transformer_suite.core.training.compilation import check_compiler\n"
+        "from transformer_suite.core.errors import *\n"
+        "try: check_compiler(torch.device('cpu'))\n"
+        "except UserError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={"CXX": "/none/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PATH": "/none"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.startswith("train.compile: nothing can be compiled for cpu here (")
+    assert "/none/g++" in done.stdout
+    assert "); install a C++ compiler (g++)" in done.stdout
+    assert done.stdout.count("\n") == 1

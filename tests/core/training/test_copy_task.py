@@ -1,0 +1,55 @@
+"""The tutorial's first example: it runs as a reader would run it, and does what it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from examples import copy_task
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_example_copies_every_unseen_sequence() -> None:
+    """Vocabulary 11, length 10, d_model 32, 2 layers, 4 heads; 20 epochs of 100 batches of 30."""
+    assert (copy_task.VOCABULARY, copy_task.LENGTH) == (11, 10)
+    assert (copy_task.BATCHES, copy_task.BATCH_SIZE) == (100, 30)
+    config = copy_task.make_model().config
+    layers = (config.num_encoder_layers, config.num_decoder_layers)
+    assert (config.d_model, layers, config.nhead) == (32, (2, 2), 4)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.copy_task"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,  # a machine that does other work as well takes longer than two minutes
+        check=True,
+    )
+
+    reads, writes, result = done.stdout.splitlines()
+    assert reads.split()[1:] == writes.split()[1:]
+    assert len(reads.split()) == 11
+    assert result == "exact copies of unseen sequences: 500 of 500 (100.0%)"
+    epochs = re.findall(
+        r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", done.stderr, re.MULTILINE
+    )
+    assert [int(number) for number, _ in epochs] == list(range(1, len(epochs) + 1))
+    assert 2 <= len(epochs) <= 20
+    assert [exact == "500" for _, exact in epochs] == [False] * (len(epochs) - 1) + [True]
+
+
+def test_the_sequences_are_of_symbols_only_and_never_the_same() -> None:
+    torch.manual_seed(1)
+    one, other = copy_task.random_sequences(500), copy_task.random_sequences(500)
+    assert one.shape == (10, 500)
+    assert set(one.unique().tolist()) == set(range(1, 11))
+    columns = {tuple(column) for column in torch.cat([one, other], dim=1).t().tolist()}
+    assert len(columns) == 1000
+
+
+def test_an_untrained_model_copies_nothing() -> None:
+    torch.manual_seed(1)
+    assert copy_task.exact_copies(copy_task.make_model()) == 0

@@ -1,0 +1,182 @@
+"""The curve of a run on disk: whole, without what a crash left, and readable by TensorBoard."""
+
+import csv
+import importlib
+import math
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.core.training.tiny_runs import Disturbed, run_fit, tiny_config, tiny_model
+from transformer_suite.core.errors import UserError
+from transformer_suite.core.training import tensorboard
+from transformer_suite.core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE, History
+from transformer_suite.core.training.state import Metrics
+
+TIMES = ("seconds", "tokens_per_second")
+HEADER = b"epoch,step,train_loss,learning_rate,gradient_norm,tokens_per_second,padding_share\n"
+
+
+def rows_of(path: Path) -> list[dict[str, float]]:
+    with path.open(newline="") as file:
+        return [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def without_times(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+class Crash(Exception):
+    pass
+
+
+def crash() -> None:
+    raise Crash
+
+
+# steps.csv
+
+
+def test_a_row_every_so_many_steps(tmp_path: Path) -> None:
+    """Every single step first; rows of three are their means, within an epoch of eight steps."""
+    run_fit(tiny_model(), tmp_path / "1", log_every=1, epochs=2)
+    run_fit(tiny_model(), tmp_path / "3", log_every=3, epochs=2)
+    ones, threes = (rows_of(tmp_path / name / STEPS_FILE) for name in "13")
+    assert list(ones[0]) == [
+        "epoch",
+        "step",
+        "train_loss",
+        "learning_rate",
+        "gradient_norm",
+        "tokens_per_second",
+        "padding_share",
+    ]
+    assert [row["step"] for row in ones] == list(range(1, 17))
+    assert [row["epoch"] for row in ones] == [1] * 8 + [2] * 8
+    assert [row["step"] for row in threes] == [3, 6, 9, 12, 15]
+    steps_of = {3: (1, 2, 3), 6: (4, 5, 6), 9: (9,), 12: (10, 11, 12), 15: (13, 14, 15)}
+    for row in threes:
+        parts = [ones[step - 1] for step in steps_of[int(row["step"])]]
+        mean = sum(part["gradient_norm"] for part in parts) / len(parts)
+        assert row["gradient_norm"] == pytest.approx(mean)
+        assert row["learning_rate"] == parts[-1]["learning_rate"]
+        # Means by the word, of batches that have about as many.
+        mean = sum(part["train_loss"] for part in parts) / len(parts)
+        assert row["train_loss"] == pytest.approx(mean, rel=0.1)
+
+
+def test_its_rows_are_parts_of_the_epochs_row(tmp_path: Path) -> None:
+    state = run_fit(tiny_model(), tmp_path, log_every=8, epochs=2)
+    for row, epoch in zip(rows_of(tmp_path / STEPS_FILE), state.history, strict=True):
+        for name in row.keys() - TIMES:
+            assert row[name] == pytest.approx(epoch[name]), name
+
+
+def test_no_rows_are_asked_for(tmp_path: Path) -> None:
+    run_fit(tiny_model(), tmp_path, log_every=0, epochs=1)
+    assert not (tmp_path / STEPS_FILE).exists()
+
+
+@pytest.mark.parametrize("at", [3, 6, 8, 12])
+def test_after_a_crash_the_steps_are_those_of_the_uninterrupted_run(
+    tmp_path: Path, at: int
+) -> None:
+    """Those after the last saved state are had again: the rows of the first time go. Here the crash
+    has also cut off its last row in the middle."""
+    run_fit(tiny_model(), tmp_path / "straight", log_every=2)
+    folder = tmp_path / "parts"
+    with pytest.raises(Crash):
+        run_fit(tiny_model(), folder, log_every=2, data=Disturbed(at, crash))
+    with (folder / STEPS_FILE).open("a") as file:
+        file.write("2,1")
+    state = folder / "training" / "state.safetensors"
+    run_fit(tiny_model(), folder, log_every=2, resume=state.is_file())
+    straight, parts = (rows_of(tmp_path / name / STEPS_FILE) for name in ("straight", "parts"))
+    assert without_times(parts) == without_times(straight)
+
+
+@pytest.mark.parametrize("content", [b"", b"epo", b"\x00\xff" * 9, HEADER + b"\xff\n1,x\n\n"])
+def test_a_damaged_file_does_not_stop_a_run(tmp_path: Path, content: bytes) -> None:
+    run_fit(tiny_model(), tmp_path, epochs=1)
+    (tmp_path / STEPS_FILE).write_bytes(content)
+    run_fit(tiny_model(), tmp_path, epochs=2, log_every=8, resume=True)
+    assert [row["step"] for row in rows_of(tmp_path / STEPS_FILE)] == [16]
+
+
+def test_a_full_disk_is_a_user_error_that_names_the_file(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    history = History(tmp_path, tiny_config())
+    history.begin(0)
+    row: Metrics = {"epoch": 1, "step": 1, "train_loss": 1.0}
+    history.add_step(row)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
+    try:
+        with pytest.raises(UserError, match=rf"{STEPS_FILE}: cannot write: File too large"):
+            history.add_step(row)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# TensorBoard
+
+
+def scalars_in(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard itself reads in ``folder``: steps and values by name."""
+    accumulator = importlib.import_module(
+        "tensorboard.backend.event_processing.event_accumulator"
+    ).EventAccumulator(str(folder))
+    accumulator.Reload()
+    return {
+        name: [(event.step, event.value) for event in accumulator.Scalars(name)]
+        for name in accumulator.Tags()["scalars"]
+    }
+
+
+@pytest.fixture
+def needs_tensorboard() -> Iterator[None]:
+    pytest.importorskip("tensorboard")
+    yield
+
+
+@pytest.mark.usefixtures("needs_tensorboard")
+def test_tensorboard_shows_both_curves(tmp_path: Path) -> None:
+    run_fit(tiny_model(), tmp_path, log_every=4, tensorboard=True)
+    shown = scalars_in(tmp_path / EVENTS_FOLDER)
+    for group, name in (("steps", STEPS_FILE), ("epochs", HISTORY_FILE)):
+        rows = rows_of(tmp_path / name)
+        for column in rows[0].keys() - {"step"}:
+            expected = [(int(row["step"]), pytest.approx(row[column])) for row in rows]
+            assert shown.pop(f"{group}/{column}") == expected
+    assert shown == {}
+
+
+@pytest.mark.usefixtures("needs_tensorboard")
+def test_tensorboard_forgets_what_a_crash_lost(tmp_path: Path) -> None:
+    options = {"log_every": 1, "tensorboard": True}
+    run_fit(tiny_model(), tmp_path / "straight", **options)
+    with pytest.raises(Crash):
+        run_fit(tiny_model(), tmp_path / "parts", data=Disturbed(12, crash), **options)
+    run_fit(tiny_model(), tmp_path / "parts", resume=True, **options)
+    shown = [scalars_in(tmp_path / name / EVENTS_FOLDER) for name in ("straight", "parts")]
+    for name in ("steps/train_loss", "steps/learning_rate", "epochs/val_loss"):
+        assert shown[1][name] == shown[0][name]
+
+
+def test_tensorboard_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorboard, "find_spec", lambda name: None)
+    message = r"train.tensorboard needs the package tensorboard.*pip install"
+    with pytest.raises(UserError, match=message):
+        run_fit(tiny_model(), tmp_path, tensorboard=True)
+
+
+@pytest.mark.usefixtures("needs_tensorboard")
+def test_tensorboard_takes_what_is_no_number(tmp_path: Path) -> None:
+    file = tensorboard.EventFile(tmp_path, first_step=1)
+    file.add(3, {"a": math.inf, "b": math.nan})
+    shown = scalars_in(tmp_path)
+    assert shown["a"] == [(3, math.inf)]
+    assert math.isnan(shown["b"][0][1])

@@ -1,0 +1,190 @@
+"""When a run has exploded, and when it has not."""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.core.training.tiny_runs import loss_of, run_fit, same, tiny_model, weights_of
+from transformer_suite.core.errors import UserError
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
+from transformer_suite.core.training.divergence import Course
+from transformer_suite.core.training.microbatches import LossFunction
+from transformer_suite.core.training.run import Run
+from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
+
+
+def first_explosion(
+    losses: list[float], norms: list[float] | None = None, factor: float = 10.0
+) -> int | None:
+    """The number of the step, from 1, that the check stops at."""
+    course = Course()
+    for step, loss in enumerate(losses):
+        if course.explosion(loss, 1.0 if norms is None else norms[step], factor):
+            return step + 1
+    return None
+
+
+# Healthy runs
+
+
+def test_a_loss_that_falls_and_then_stays_is_no_explosion() -> None:
+    """With batches that differ by half, whatever the height it starts from."""
+    chance = random.Random(1)
+    for start in (1.4, 9.0, 500.0):
+        losses = [start / n**0.5 * chance.uniform(0.5, 1.5) for n in range(1, 2000)]
+        assert first_explosion(losses) is None
+
+
+def test_a_loss_near_zero_may_be_many_times_itself() -> None:
+    """A classifier that has learnt its texts by heart, in batches of one, and is surely wrong about
+    one in a hundred: that text costs it ten thousand times the usual loss."""
+    losses = [10.0 if n % 100 == 50 else 0.001 for n in range(1000)]
+    norms = [80.0 if n % 100 == 50 else 0.001 for n in range(1000)]
+    assert first_explosion(losses, norms) is None
+
+
+def test_one_bad_batch_is_no_explosion() -> None:
+    """Though it is fifty times as bad as the others; and its gradient, five hundred times."""
+    ones = [1.0] * 100
+    assert first_explosion([*ones, 50.0, *ones]) is None
+    assert first_explosion([1.0] * 201, [*ones, 500.0, *ones]) is None
+
+
+def test_a_first_step_may_be_anything() -> None:
+    assert first_explosion([1e9, 5.0], [1e9, 5.0]) is None
+
+
+# Explosions
+
+
+@pytest.mark.parametrize(
+    ("value", "step"),
+    [(2000.0, 101), (60.0, 104), (30.0, 110), (20.5, 135), (19.5, None)],
+)
+def test_a_loss_that_stays_high_is_an_explosion(value: float, step: int | None) -> None:
+    """By hand: it is 2, and then v; after k steps the mean is v - (v - 2) * 0.9^k, and more than
+    ten times 2 is too much."""
+    assert first_explosion([2.0] * 100 + [value] * 100) == step
+
+
+def test_an_explosion_in_the_first_steps_is_one() -> None:
+    """No step before it was good; the lowest mean is that of the first steps."""
+    assert first_explosion([9.0, 90.0, 300.0, 900.0, 3000.0]) == 4
+
+
+def test_gradients_may_grow_to_the_square() -> None:
+    losses, norms = [2.0] * 120, [0.5] * 100
+    assert first_explosion(losses, [*norms, *[90.0] * 20]) is None
+    assert first_explosion(losses, [*norms, *[1010.0] * 20]) == 101
+
+
+@pytest.mark.parametrize("factor", [2.0, 40.0])
+def test_the_factor_is_what_is_allowed(factor: float) -> None:
+    below, above = [3.0] * 50 + [2.9 * factor] * 90, [3.0] * 50 + [3.2 * factor] * 90
+    assert first_explosion(below, factor=factor) is None
+    assert first_explosion(above, factor=factor) is not None
+
+
+# Runs
+
+
+def exploding(
+    model: SequenceToSequence, at: int, factor: float, last: float = math.inf
+) -> LossFunction:
+    """The usual loss, ``factor`` times as high from step ``at`` to step ``last``."""
+    plain, steps = loss_of(model), 0
+
+    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        nonlocal steps
+        steps += 1
+        total, count = plain(batch)
+        return (factor if at <= steps <= last else 1.0) * total, count
+
+    return loss
+
+
+def test_it_stops_the_run_and_names_the_step_and_the_batch(tmp_path: Path) -> None:
+    """The weights are as they were before that step, and the checkpoints too."""
+    model, before = tiny_model(), {}
+    loss = exploding(model, 13, 1000.0)
+
+    def noted(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        before.update(weights_of(model))
+        return loss(batch)
+
+    message = (
+        r"the loss has exploded to \d+: the mean of the last steps is .*, and has been .*, "
+        r"at step 13 \(epoch 2, batch 5\); the last good checkpoint is kept. "
+        r"Lower train.learning_rate or raise train.warmup_steps"
+    )
+    with pytest.raises(UserError, match=message):
+        run_fit(model, tmp_path, loss=noted)
+    assert same(weights_of(model), before)
+    resumed, straight = tiny_model(2), tiny_model()
+    run_fit(resumed, tmp_path, loss=loss_of(resumed), resume=True)
+    run_fit(straight, tmp_path / "straight", loss=loss_of(straight))
+    assert same(weights_of(resumed), weights_of(straight))
+
+
+def test_all_batches_of_the_step_are_named(tmp_path: Path) -> None:
+    model = tiny_model()
+    with pytest.raises(UserError, match=r"at step 3 \(epoch 1, batches 5 to 6\)"):
+        run_fit(model, tmp_path, loss=exploding(model, 5, 1000.0), accumulate=2)
+    with pytest.raises(UserError, match=r"is nan .* at step 3 \(epoch 1, batches 5 to 6\)"):
+        run_fit(model, tmp_path, loss=exploding(model, 5, math.nan), accumulate=2)
+
+
+def test_the_check_can_be_turned_off(tmp_path: Path) -> None:
+    model = tiny_model()
+    state = run_fit(model, tmp_path, loss=exploding(model, 5, 1000.0), explosion=0.0)
+    assert state.step == 24
+
+
+def saved_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[int]:
+    """The steps after which the run saved its state."""
+    save: Callable[[Run], None] = Run.save
+    steps = []
+
+    def noted(run: Run) -> None:
+        steps.append(run.state.step)
+        save(run)
+
+    monkeypatch.setattr(Run, "save", noted)
+    model = tiny_model()
+    run_fit(model, folder, loss=exploding(model, **options), epochs=1, save_every=2)
+    return steps
+
+
+def test_no_state_is_saved_while_an_explosion_may_have_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of thirty times the usual is too high, and takes some steps to be an explosion."""
+    options = {"at": 3, "last": 5, "factor": 30.0}
+    assert saved_steps(tmp_path, monkeypatch, **options) == [2, 6, 8]
+
+
+def test_a_resumed_run_remembers_how_it_went(tmp_path: Path) -> None:
+    """Its first steps would have been its lowest mean, however high."""
+    run_fit(tiny_model(), tmp_path, epochs=1)
+    model = tiny_model()
+    with pytest.raises(UserError, match=r"exploded .* at step 9 \(epoch 2, batch 1\)"):
+        run_fit(model, tmp_path, loss=exploding(model, 1, 1000.0), resume=True)
+
+
+def test_states_from_before_the_check_can_be_resumed(tmp_path: Path) -> None:
+    run_fit(tiny_model(), tmp_path, epochs=1)
+    path = tmp_path / STATE_FOLDER / STATE_FILE
+    tensors = load_tensors(path)
+    numbers = json.loads(tensors["numbers"].numpy().tobytes())
+    del numbers["state"]["course"]
+    content = bytearray(json.dumps(numbers).encode())
+    save_tensors(path, {**tensors, "numbers": torch.frombuffer(content, dtype=torch.uint8)})
+    assert run_fit(tiny_model(), tmp_path, epochs=2, resume=True).epoch == 3

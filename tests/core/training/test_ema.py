@@ -1,0 +1,150 @@
+"""The moving average of the weights, against its recurrence written out in double precision."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.core.training.tiny_runs import (
+    Disturbed,
+    Scripted,
+    loss_of,
+    run_fit,
+    same,
+    tiny_model,
+    weights_of,
+)
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors
+from transformer_suite.core.training.config import TrainConfig
+from transformer_suite.core.training.ema import MovingAverage
+from transformer_suite.core.training.microbatches import LossFunction
+from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
+
+STATE = Path(STATE_FOLDER) / STATE_FILE
+
+
+def by_hand(weights: list[Tensor], decay: float, *, first: int = 0) -> Tensor:
+    """The average after the last of ``weights``; the first are those of step ``first``."""
+    average = weights[0].double()
+    for step, weight in enumerate(weights[1:], start=first + 1):
+        d = min(decay, (1 + step) / (10 + step))
+        average = d * average + (1 - d) * weight.double()
+    return average
+
+
+@pytest.mark.parametrize("decay", [0.15, 0.5, 0.999])
+def test_the_average_is_its_recurrence(decay: float) -> None:
+    """Below the first step's 2/11, within the warm-up of the decay, and beyond it."""
+    torch.manual_seed(1)
+    weights = [torch.randn(5, 3) for _ in range(30)]
+    parameter = nn.Parameter(weights[0].clone())
+    average = MovingAverage([parameter], decay)
+    for step, weight in enumerate(weights[1:], start=1):
+        with torch.no_grad():
+            parameter.copy_(weight)
+        average.update(step)
+    torch.testing.assert_close(average.tensors[0].double(), by_hand(weights, decay))
+    assert not average.tensors[0].requires_grad
+    assert torch.equal(parameter, weights[-1])
+
+
+def test_it_stands_in_for_the_weights_and_goes_again() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    average = MovingAverage([parameter], 0.5)
+    with torch.no_grad():
+        parameter.fill_(5.0)
+    average.update(1)
+    expected, storage = average.tensors[0].clone(), parameter.data_ptr()
+    with pytest.raises(ZeroDivisionError), average.in_place_of_weights():
+        assert torch.equal(parameter, expected)
+        raise ZeroDivisionError
+    assert parameter.eq(5.0).all()
+    assert torch.equal(average.tensors[0], expected)
+    assert parameter.data_ptr() == storage
+
+
+def noted(model: SequenceToSequence, steps: list[dict[str, Tensor]]) -> LossFunction:
+    """The usual loss, which adds the weights before each step to ``steps``."""
+
+    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        steps.append(weights_of(model))
+        return loss_of(model)(batch)
+
+    return loss
+
+
+def test_what_is_validated_and_kept_is_the_average(tmp_path: Path) -> None:
+    """The optimizer goes on from the weights themselves, as if nobody averaged them."""
+    model = tiny_model()
+    steps: list[dict[str, Tensor]] = []
+    validate = Scripted(model, [3.0, 1.0, 2.0], "val_loss")
+    run_fit(
+        model, tmp_path / "ema", validate=validate, loss=noted(model, steps), ema=0.8, average=0
+    )
+    plain = tiny_model()
+    run_fit(plain, tmp_path / "plain", average=0, label_smoothing=0.0)
+    tensors, others = (load_tensors(tmp_path / name / STATE) for name in ("ema", "plain"))
+    trained = {name.removeprefix("model.") for name in tensors if name.startswith("model.")}
+    for name in trained:
+        assert torch.equal(tensors[f"model.{name}"], others[f"model.{name}"])
+        weights = [step[name] for step in steps]
+        for epoch, seen in enumerate(validate.seen[:2], start=1):
+            expected = by_hand(weights[: 8 * epoch + 1], 0.8)
+            torch.testing.assert_close(seen[name].double(), expected, atol=1e-6, rtol=1e-5)
+    kept = load_tensors(tmp_path / "ema" / WEIGHTS_FILE)
+    assert same(kept, {name: validate.seen[1][name] for name in kept})
+    assert same(weights_of(model), validate.seen[1])
+
+
+def test_epochs_that_are_averaged_are_moving_averages_themselves(tmp_path: Path) -> None:
+    model = tiny_model()
+    validate = Scripted(model, [1.0, 3.0, 2.0, 0.5], "val_loss")
+    run_fit(model, tmp_path, validate=validate, ema=0.8, average=2)
+    first, _, third, mean = validate.seen
+    for name, tensor in mean.items():
+        expected = ((first[name].double() + third[name].double()) / 2).float()
+        torch.testing.assert_close(tensor, expected, atol=1e-6, rtol=1e-6)
+
+
+class Crash(Exception):
+    pass
+
+
+def crash() -> None:
+    raise Crash
+
+
+@pytest.mark.parametrize("at", [6, 9])
+def test_a_resumed_run_has_the_average_it_would_have_had(tmp_path: Path, at: int) -> None:
+    """In the middle of an epoch and after its end: to the bit."""
+    models = [tiny_model(), tiny_model(99)]
+    run_fit(models[0], tmp_path / "straight", ema=0.9)
+    with pytest.raises(Crash):
+        run_fit(tiny_model(), tmp_path / "parts", data=Disturbed(at, crash), ema=0.9)
+    run_fit(models[1], tmp_path / "parts", ema=0.9, resume=True)
+    assert same(*map(weights_of, models))
+    states = [load_tensors(tmp_path / name / STATE) for name in ("straight", "parts")]
+    for tensors in states:
+        del tensors["numbers"]  # they know times
+    assert same(*states)
+    assert any(name.startswith("ema.") for name in states[0])
+
+
+def test_an_average_that_begins_on_the_way_begins_with_the_weights(tmp_path: Path) -> None:
+    run_fit(tiny_model(), tmp_path, epochs=1, average=0)
+    model = tiny_model(99)
+    steps: list[dict[str, Tensor]] = []
+    run_fit(model, tmp_path, epochs=2, average=0, ema=0.6, resume=True, loss=noted(model, steps))
+    tensors = load_tensors(tmp_path / STATE)
+    name = "generator.bias"
+    weights = [*(step[name] for step in steps), tensors[f"model.{name}"]]
+    expected = by_hand(weights, 0.6, first=8)
+    torch.testing.assert_close(tensors[f"ema.{name}"].double(), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_no_average_no_cost(tmp_path: Path) -> None:
+    assert TrainConfig().ema == 0.0
+    run_fit(tiny_model(), tmp_path)
+    assert not any(name.startswith("ema.") for name in load_tensors(tmp_path / STATE))

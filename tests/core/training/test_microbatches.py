@@ -1,0 +1,155 @@
+"""A batch's gradient taken part by part, against that of the whole batch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.core.training.tiny_runs import (
+    Disturbed,
+    Pairs,
+    assert_alike,
+    gradients_of,
+    loss_of,
+    run_fit,
+    same,
+    tiny_model,
+    weights_of,
+    without_times,
+)
+from transformer_suite.core.model.dropout import dropout, own_chance
+from transformer_suite.core.training import microbatches as batch_parts
+from transformer_suite.core.training.microbatches import Batch, add_gradients, number_of_parts
+
+
+@pytest.fixture(autouse=True)
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def always_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_parts, "_POSITIONS_OF_A_PART", 1)
+
+
+def batch_of(size: int) -> Batch:
+    pairs = Pairs(size=size)
+    return pairs.batch(pairs.plan(1)[0])
+
+
+def in_parts(size: int, parts: int, *, dropout: float, times: int = 1) -> tuple[float, int, object]:
+    """The loss, the number of words and the gradients of a batch of so many examples."""
+    model = tiny_model(dropout=dropout)
+    model.train()
+    parameters = list(model.parameters())
+    torch.manual_seed(5)
+    for _ in range(times):
+        total, count = add_gradients(batch_of(size), loss_of(model), parameters, parts)
+    return total.item(), count, gradients_of(model)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("size", [3, 4, 7])
+def test_the_parts_have_the_gradient_of_the_whole(size: int, parts: int) -> None:
+    """Twice over: gradients are added to those that are there."""
+    model = tiny_model(dropout=0.0)
+    for _ in range(2):
+        total, count = loss_of(model)(batch_of(size))
+        total.backward()
+    ours = in_parts(size, parts, dropout=0.0, times=2)
+    assert ours[0] == pytest.approx(total.item(), rel=1e-5)
+    assert ours[1] == count
+    torch.testing.assert_close(ours[2], gradients_of(model), atol=1e-5, rtol=1e-5)
+
+
+def test_the_same_chance_gives_the_same_bits() -> None:
+    for parts in (2, 3):
+        losses, _, gradients = zip(
+            *(in_parts(7, parts, dropout=0.3) for _ in range(5)), strict=True
+        )
+        assert len(set(losses)) == 1
+        assert all(torch.equal(gradients[0], other) for other in gradients[1:])
+
+
+def test_parts_draw_different_numbers() -> None:
+    """Of two equal examples, each a part, something else is dropped."""
+    seen = []
+
+    def loss(batch: Batch) -> tuple[torch.Tensor, int]:
+        seen.append(dropout(torch.ones(200), 0.5))
+        return weight.sum() * 0.0, 1
+
+    weight = torch.nn.Parameter(torch.ones(1))
+    add_gradients((torch.full((2, 2), 4),), loss, [weight], 2)
+    assert not torch.equal(*seen)
+
+
+def test_weights_without_a_part_in_the_loss_have_no_gradient() -> None:
+    used, unused = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
+    total, _ = add_gradients(
+        (torch.ones(2, 4),), lambda b: (used * b[0].sum(), 1), [used, unused], 2
+    )
+    assert (total.item(), used.grad.item(), unused.grad) == (8.0, 8.0, None)
+
+
+def test_an_error_in_one_part_is_that_of_the_batch() -> None:
+    def loss(batch: Batch) -> tuple[torch.Tensor, int]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        add_gradients(batch_of(4), loss, [], 2)
+    assert torch.get_num_threads() == 3
+
+
+def test_own_chance_is_its_own_and_ends() -> None:
+    x = torch.ones(1000)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    draws = []
+    for seed in (7, 7, 8):
+        with own_chance(seed):
+            draws.append(dropout(x, 0.5))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    dropout(x, 0.5)
+    assert not torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("shape", "parts"), [((10, 20), 1), ((10, 250), 2), ((10, 900), 3), ((2500, 1), 1), ((0, 0), 1)]
+)
+def test_small_batches_stay_whole(shape: tuple[int, int], parts: int) -> None:
+    assert number_of_parts((torch.ones(shape), torch.ones(shape[1]))) == parts
+
+
+@pytest.mark.usefixtures("always_in_parts")
+def test_a_run_in_parts_ends_as_one_that_is_not(tmp_path: Path) -> None:
+    models = [tiny_model(dropout=0.0), tiny_model(dropout=0.0)]
+    ours = run_fit(models[0], tmp_path / "parts", average=0)
+    torch.set_num_threads(1)
+    theirs = run_fit(models[1], tmp_path / "whole", average=0)
+    assert_alike(weights_of(models[0]), weights_of(models[1]))
+    for row, other in zip(without_times(ours), without_times(theirs), strict=True):
+        assert row == pytest.approx(other, abs=1e-4)
+
+
+@pytest.mark.usefixtures("always_in_parts")
+def test_a_run_in_parts_resumes_to_the_bit(tmp_path: Path) -> None:
+    class Crash(Exception):
+        pass
+
+    def crash() -> None:
+        raise Crash
+
+    straight = tiny_model()
+    run_fit(straight, tmp_path / "straight")
+    with pytest.raises(Crash):
+        run_fit(tiny_model(), tmp_path / "crashed", data=Disturbed(13, crash))
+    resumed = tiny_model(99)
+    run_fit(resumed, tmp_path / "crashed", resume=True)
+    assert same(weights_of(resumed), weights_of(straight))

@@ -1,0 +1,337 @@
+"""A run that was interrupted, however, ends as the run that was not: to the bit, with dropout on.
+
+A run here has three epochs of eight steps, and saves its state at every third step and every epoch.
+"""
+
+import json
+import os
+import random
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.core.training.tiny_runs import (
+    Disturbed,
+    Pairs,
+    run_fit,
+    same,
+    tiny_model,
+    validation_of,
+    weights_of,
+    without_times,
+)
+from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
+from transformer_suite.core.training import history as history_module
+from transformer_suite.core.training import kept_checkpoints as kept_weights
+from transformer_suite.core.training import run as run_module
+from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
+
+STEPS = 24
+
+
+class Crash(Exception):
+    """The process dies: nothing of it is saved."""
+
+
+def crash() -> None:
+    raise Crash
+
+
+def send(*numbers: int) -> None:
+    """Signals to this process, as Ctrl-C or a job scheduler sends them."""
+    for number in numbers:
+        os.kill(os.getpid(), number)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    model, folder = tiny_model(), tmp_path_factory.mktemp("uninterrupted")
+    state = run_fit(model, folder)
+    return {"weights": weights_of(model), "history": without_times(state), "folder": folder}
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Every run, however it ends, leaves the process's reactions to signals as they were."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert after == before
+
+
+def assert_ends_the_same(model: SequenceToSequence, folder: Path, expected: dict[str, Any]) -> None:
+    """Resumes in another model, as another process would, and compares all there is."""
+    state = run_fit(model, folder, resume=True)
+    assert same(weights_of(model), expected["weights"])
+    assert without_times(state) == expected["history"]
+    files, right_files = tensors_in(folder), tensors_in(expected["folder"])
+    assert files.keys() == right_files.keys()
+    for name, tensors in files.items():
+        assert same(tensors, right_files[name]), name
+
+
+def tensors_in(folder: Path) -> dict[str, dict[str, Tensor]]:
+    """The content of every checkpoint in a run's folder, but for the numbers, which know times."""
+    found = {}
+    for path in folder.rglob("*.safetensors"):
+        tensors = load_tensors(path)
+        tensors.pop("numbers", None)
+        found[str(path.relative_to(folder))] = tensors
+    return found
+
+
+@pytest.mark.parametrize("at", [4, 7, 8, 9, 10, 17, STEPS])
+def test_after_a_crash(tmp_path: Path, at: int, uninterrupted: dict[str, Any]) -> None:
+    """In the middle of an epoch, after a save and later, in its last step and in the first."""
+    with pytest.raises(Crash):
+        run_fit(tiny_model(), tmp_path, data=Disturbed(at, crash))
+    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("at", [1, 5, 8, 9, 16, STEPS])
+def test_after_a_signal(
+    tmp_path: Path, at: int, number: int, uninterrupted: dict[str, Any]
+) -> None:
+    """The step that it came in is done and saved. After the last step of an epoch (8, 16) the run
+    used to fail when it was resumed."""
+    with pytest.raises(Interrupted, match=rf"stopped at step {at};.*--resume"):
+        run_fit(tiny_model(), tmp_path, data=Disturbed(at, partial(send, number)))
+    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_after_a_signal_during_validation(
+    tmp_path: Path, epoch: int, uninterrupted: dict[str, Any]
+) -> None:
+    """The epoch's result is noted first; in the last epoch too the run stops, and does not go on
+    to the average."""
+    model, times = tiny_model(), 0
+
+    def validate() -> dict[str, float]:
+        nonlocal times
+        times += 1
+        if times == epoch:
+            send(signal.SIGTERM)
+        return validation_of(model)()
+
+    with pytest.raises(Interrupted, match=f"stopped at step {8 * epoch};"):
+        run_fit(model, tmp_path, validate=validate)
+    assert times == epoch
+    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+def test_after_many_stops_of_every_kind(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+    """Never more than five steps at a time, chosen at random; crashes lose some of them again."""
+    chance = random.Random(1)
+    stops = 0
+    with pytest.raises(Interrupted):
+        run_fit(tiny_model(), tmp_path, data=Disturbed(2, partial(send, signal.SIGTERM)))
+    for seed in range(100):
+        act: Callable[[], object] = chance.choice([crash, partial(send, signal.SIGTERM)])
+        data = Disturbed(chance.randint(1, 5), act)
+        try:
+            run_fit(tiny_model(seed), tmp_path, data=data, resume=True)
+        except (Crash, Interrupted):
+            stops += 1
+        else:
+            break
+    assert stops > 5
+    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
+def test_after_a_crash_inside_the_end_of_an_epoch(
+    tmp_path: Path, nth: int, is_written: bool, uninterrupted: dict[str, Any]
+) -> None:
+    """Before and after each of the files that are written after epoch 2, and then after epoch 3:
+    the best weights, the candidate, the curve and the state."""
+    model, epoch, writes = tiny_model(), 0, 0
+
+    def crashing(write: Callable[..., None]) -> Callable[..., None]:
+        def write_or_crash(*arguments: Any, **options: Any) -> None:
+            nonlocal writes
+            writes += 1
+            if writes != nth or is_written:
+                write(*arguments, **options)
+            if writes == nth:
+                raise Crash
+
+        return write_or_crash
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def validate_and_arm() -> dict[str, float]:
+            nonlocal epoch
+            epoch += 1
+            if epoch == 2:
+                for module, name in (
+                    (kept_weights, "save_weights"),
+                    (history_module, "write_text"),
+                    (run_module, "save_tensors"),
+                ):
+                    patch.setattr(module, name, crashing(getattr(module, name)))
+            return validation_of(model)()
+
+        with pytest.raises(Crash):
+            run_fit(model, tmp_path, validate=validate_and_arm)
+    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("at", "file"), [(3, "training/state"), (7, "model"), (9, "training/state"), (22, "model")]
+)
+def test_after_the_disk_was_full(
+    tmp_path: Path, at: int, file: str, uninterrupted: dict[str, Any]
+) -> None:
+    """No file may grow beyond ten bytes from that step on. The file that could not be written is
+    named, and what was there is there: the run goes on from it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fill = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(UserError, match=rf"{file}\.safetensors: cannot write: "):
+            run_fit(tiny_model(), tmp_path, data=Disturbed(at, fill))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.rglob("*.partial*"))
+    if at > 3:
+        assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
+    run_fit(tiny_model(), tmp_path)
+    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
+
+
+def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
+    """Two epochs and then a third are three, with a schedule that does not depend on the end."""
+    model = tiny_model()
+    run_fit(tiny_model(), tmp_path / "1", epochs=2)
+    run_fit(tiny_model(99), tmp_path / "1", epochs=3, resume=True)
+    run_fit(model, tmp_path / "2", epochs=3)
+    states = [tensors_in(tmp_path / i)[f"{STATE_FOLDER}/{STATE_FILE}"] for i in "12"]
+    assert same(*states)
+
+
+# Signals
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(
+            tiny_model(), tmp_path, data=Disturbed(5, partial(send, signal.SIGINT, signal.SIGINT))
+        )
+
+
+def test_the_person_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Interrupted):
+        run_fit(tiny_model(), tmp_path, data=Disturbed(5, partial(send, signal.SIGINT)))
+    assert "stopping as soon as this step is saved" in capsys.readouterr().err
+
+
+def test_outside_the_main_thread_there_are_no_signals(tmp_path: Path) -> None:
+    states: list[object] = []
+    thread = threading.Thread(target=lambda: states.append(run_fit(tiny_model(), tmp_path)))
+    thread.start()
+    thread.join()
+    assert len(states) == 1
+
+
+# What cannot be resumed
+
+
+def test_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nothing to resume: there is no .*state"):
+        run_fit(tiny_model(), tmp_path, resume=True)
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """The state file of a run that was stopped at its fifth step."""
+    with pytest.raises(Interrupted):
+        run_fit(tiny_model(), tmp_path, data=Disturbed(5, partial(send, signal.SIGTERM)))
+    return tmp_path / STATE_FOLDER / STATE_FILE
+
+
+def test_a_damaged_state_is_refused(stopped: Path) -> None:
+    """One digit of one number: the checksum used to cover the tensors alone."""
+    content = bytearray(stopped.read_bytes())
+    place = content.index(b'"position": 5')
+    content[place + 12 : place + 13] = b"6"
+    stopped.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"state.safetensors: damaged"):
+        run_fit(tiny_model(), stopped.parents[1], resume=True)
+
+
+def test_the_weights_alone_are_no_state(stopped: Path) -> None:
+    save_tensors(stopped, {"weight": torch.ones(3)})
+    with pytest.raises(CheckpointError, match=r"state.safetensors: not a training state"):
+        run_fit(tiny_model(), stopped.parents[1], resume=True)
+
+
+def without(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda numbers: numbers.pop(name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        without("state"),
+        without("train"),
+        lambda numbers: numbers["state"].update(momentum=1.0),
+        lambda numbers: numbers["state"].update(candidates=[1]),
+        lambda numbers: numbers["state"].update(course={"losses": {}}),
+        lambda numbers: numbers.update(state=[]),
+    ],
+)
+def test_numbers_of_another_version_are_refused(
+    stopped: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """With a sound checksum: whoever wrote them had others. They used to end in a traceback."""
+    tensors = load_tensors(stopped)
+    numbers = json.loads(tensors["numbers"].numpy().tobytes())
+    change(numbers)
+    content = bytearray(json.dumps(numbers).encode())
+    save_tensors(stopped, {**tensors, "numbers": torch.frombuffer(content, dtype=torch.uint8)})
+    model = tiny_model()
+    before = weights_of(model)
+    with pytest.raises(CheckpointError, match=r"state.safetensors: .* another version"):
+        run_fit(model, stopped.parents[1], resume=True)
+    assert same(weights_of(model), before)
+
+
+def test_another_models_state_is_refused(stopped: Path) -> None:
+    """By the shapes of its weights, and before anything has changed."""
+    tensors = load_tensors(stopped)
+    name = "model.generator.bias"
+    save_tensors(stopped, {**tensors, name: torch.cat([tensors[name], torch.zeros(1)])})
+    model = tiny_model()
+    before = weights_of(model)
+    with pytest.raises(CheckpointError, match=r"generator.bias has shape \[15\], .* \[14\]"):
+        run_fit(model, stopped.parents[1], resume=True)
+    assert same(weights_of(model), before)
+
+
+@pytest.mark.parametrize("name", ["seed", "batch_tokens"])
+def test_what_orders_the_data_cannot_change_on_the_way(stopped: Path, name: str) -> None:
+    """The place in the epoch would be a place among other batches."""
+    old: Tensor | int = {"seed": 1, "batch_tokens": 2500}[name]
+    with pytest.raises(ConfigError, match=rf"resume it with --set train.{name}={old}"):
+        run_fit(tiny_model(), stopped.parents[1], data=Pairs(), resume=True, **{name: 7})
+
+
+def test_the_learning_rate_may_change_on_the_way(stopped: Path) -> None:
+    """As the message about a loss that is not finite advises."""
+    state = run_fit(tiny_model(), stopped.parents[1], resume=True, learning_rate=0.001)
+    assert state.history[0]["learning_rate"] == pytest.approx(0.001 * (5 / 8) ** 0.5)

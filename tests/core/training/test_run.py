@@ -1,0 +1,229 @@
+"""What a training run is made of: one step of the optimizer, and which weights are kept."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.core.training.tiny_runs import (
+    Pair,
+    Pairs,
+    Scripted,
+    assert_alike,
+    gradient_of_one_step,
+    gradients_of,
+    loss_of,
+    run_fit,
+    same,
+    tiny_model,
+    weights_of,
+    without_times,
+)
+from transformer_suite.core.errors import UserError
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
+from transformer_suite.core.training.kept_checkpoints import is_better
+from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
+
+# One step
+
+
+def test_the_gradient_is_that_of_the_mean_loss(tmp_path: Path) -> None:
+    """By its definition: the summed loss of all words, over their number."""
+    items = Pairs(size=8).plan(1)[:1]
+    model = tiny_model(dropout=0.0)
+    total, count = loss_of(model)(Pairs().batch(items[0]))
+    (total / count).backward()
+    gradient = gradient_of_one_step(tmp_path, 0.0, items)
+    torch.testing.assert_close(gradient, gradients_of(model), atol=1e-6, rtol=1e-5)
+
+
+def test_small_batches_accumulated_are_one_big_batch(tmp_path: Path) -> None:
+    """A pair of short sentences and a pair of long ones: each word counts once, not each batch."""
+    pairs = sorted(Pairs(size=8).plan(1)[0], key=lambda pair: len(pair[0]))
+    halves = gradient_of_one_step(tmp_path, 0.0, [pairs[:4], pairs[4:]])
+    whole = gradient_of_one_step(tmp_path, 0.0, [pairs])
+    torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("batches", [8, 7])
+def test_a_run_with_accumulation_is_the_run_with_big_batches(tmp_path: Path, batches: int) -> None:
+    """The same pairs in halves, and a last step of one half where they are odd in number.
+
+    After a dozen steps of Adam, which divides by small numbers, within 1e-4.
+    """
+    whole, halved = tiny_model(dropout=0.0), tiny_model(dropout=0.0)
+    pairs = [pair for item in Pairs(batches=batches).plan(1) for pair in item]
+
+    class Fixed(Pairs):
+        def plan(self, epoch: int) -> list[list[Pair]]:
+            return [pairs[i : i + self._size] for i in range(0, len(pairs), self._size)]
+
+    big = run_fit(whole, tmp_path / "1", data=Fixed(size=8), average=0)
+    small = run_fit(halved, tmp_path / "2", data=Fixed(size=4), accumulate=2, average=0)
+    assert small.step == big.step == 3 * math.ceil(batches / 2)
+    for ours, theirs in zip(without_times(small), without_times(big), strict=True):
+        assert ours.pop("padding_share") < theirs.pop("padding_share")
+        assert ours == pytest.approx(theirs, abs=1e-4)
+    assert_alike(weights_of(halved), weights_of(whole))
+
+
+def test_a_long_gradient_is_cut_to_length_and_keeps_its_direction(tmp_path: Path) -> None:
+    items = Pairs().plan(1)[:1]
+    plain = gradient_of_one_step(tmp_path, 0.0, items)
+    clipped = gradient_of_one_step(tmp_path, 0.01, items)
+    assert plain.norm() > 0.1
+    assert clipped.norm().item() == pytest.approx(0.01, rel=1e-4)
+    torch.testing.assert_close(clipped / clipped.norm(), plain / plain.norm())
+    generous = gradient_of_one_step(tmp_path, 2 * plain.norm().item(), items)
+    assert torch.equal(generous, plain)
+
+
+# The best of a run
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best"),
+    [
+        ("val_loss", [3.0, 1.0, 2.0, 1.5], 2),
+        ("perplexity", [3.0, 4.0, 2.0, 2.5], 3),
+        ("val_accuracy", [0.1, 0.5, 0.4, 0.5], 2),
+        ("bleu", [math.nan, 1.0, math.nan, 0.5], 2),
+    ],
+)
+def test_the_best_epochs_weights_are_kept(
+    tmp_path: Path, metric: str, values: list[float], best: int
+) -> None:
+    """On disk and in the model; of two equal epochs the earlier."""
+    model = tiny_model()
+    validate = Scripted(model, values, metric)
+    state = run_fit(model, tmp_path, validate=validate, metric=metric, epochs=4, average=0)
+    assert (state.best_epoch, state.best) == (best, values[best - 1])
+    assert same(weights_of(model), validate.seen[best - 1])
+    other = tiny_model(2)
+    load_weights(tmp_path / WEIGHTS_FILE, other)
+    assert same(weights_of(other), validate.seen[best - 1])
+
+
+@pytest.mark.parametrize(("patience", "epochs"), [(0, 7), (1, 3), (2, 6), (3, 7)])
+def test_patience(tmp_path: Path, patience: int, epochs: int) -> None:
+    """Two better epochs, a worse one, a better one, three worse ones: after how many it ends."""
+    model = tiny_model()
+    validate = Scripted(model, [3.0, 2.0, 2.5, 1.9, 2.0, 2.1, 2.2], "val_loss")
+    state = run_fit(model, tmp_path, validate=validate, epochs=7, patience=patience, average=0)
+    assert len(state.history) == epochs
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "averaged", "of_average", "is_kept"),
+    [
+        ("val_loss", [1.0, 3.0, 2.0], [1, 3], 0.5, True),
+        ("val_loss", [1.0, 3.0, 2.0], [1, 3], 1.5, False),
+        ("val_loss", [1.0, 3.0, 2.0], [1, 3], math.nan, False),
+        ("bleu", [1.0, 3.0, 2.0], [2, 3], 3.5, True),
+        ("bleu", [1.0, 3.0, 2.0], [2, 3], 2.5, False),
+        ("bleu", [2.0, 3.0, 2.0], [1, 2], 3.5, True),
+        ("bleu", [math.nan, 3.0, 2.0], [2, 3], 3.5, True),
+    ],
+)
+def test_the_average_of_the_best_is_kept_only_if_it_is_better(
+    tmp_path: Path,
+    metric: str,
+    values: list[float],
+    averaged: list[int],
+    of_average: float,
+    is_kept: bool,
+) -> None:
+    model = tiny_model()
+    validate = Scripted(model, [*values, of_average], metric)
+    state = run_fit(model, tmp_path, validate=validate, metric=metric, average=2)
+    assert len(validate.seen) == 4
+    *epochs, average = validate.seen
+    for name, tensor in average.items():
+        mean = torch.stack([epochs[e - 1][name] for e in averaged]).double().mean(dim=0)
+        torch.testing.assert_close(tensor, mean.float(), atol=1e-6, rtol=1e-6)
+    assert state.averaged == (averaged if is_kept else [])
+    assert same(weights_of(model), average if is_kept else epochs[state.best_epoch - 1])
+    kept = {path.name for path in (tmp_path / STATE_FOLDER).iterdir()}
+    assert kept == {STATE_FILE, *(f"epoch-{e:03d}.safetensors" for e in averaged)}
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_average_of_the_last_epochs(tmp_path: Path, is_kept: bool) -> None:
+    """Vaswani et al. (2017), section 6.1: whatever they are worth by themselves. The best epoch is
+    kept beside them, to be the model where their mean is no better."""
+    model = tiny_model()
+    validate = Scripted(model, [1.0, 3.0, 2.0, 4.0, 0.5 if is_kept else 1.5], "val_loss")
+    state = run_fit(model, tmp_path, validate=validate, average=2, average_of="last", epochs=4)
+    *epochs, average = validate.seen
+    for name, tensor in average.items():
+        mean = torch.stack([epochs[e - 1][name] for e in (3, 4)]).double().mean(dim=0)
+        torch.testing.assert_close(tensor, mean.float(), atol=1e-6, rtol=1e-6)
+    assert state.averaged == ([3, 4] if is_kept else [])
+    assert same(weights_of(model), average if is_kept else epochs[0])
+    kept = {path.name for path in (tmp_path / STATE_FOLDER).glob("epoch-*")}
+    assert kept == {f"epoch-{e:03d}.safetensors" for e in (1, 3, 4)}
+
+
+@pytest.mark.parametrize("average_of", ["best", "last"])
+def test_an_average_that_was_kept_is_not_mistaken_for_the_best_epoch(
+    tmp_path: Path, average_of: str
+) -> None:
+    """A run of three epochs ends with an average, and goes on. With no better epoch and no better
+    average after it, the model used to stay that old average, called the best epoch's weights."""
+    options = {"average": 2, "average_of": average_of}
+    for epochs, of_average in ((3, 0.5), (4, 1.5)):
+        model = tiny_model()
+        values = [[2.0, 1.0, 3.0], [3.0]][epochs - 3]
+        validate = Scripted(model, [*values, of_average], "val_loss")
+        state = run_fit(
+            model, tmp_path, validate=validate, epochs=epochs, resume=epochs > 3, **options
+        )
+        assert bool(state.averaged) == (epochs == 3)
+    straight = tiny_model()
+    validate = Scripted(straight, [2.0, 1.0, 3.0, 3.0, 1.5], "val_loss")
+    run_fit(straight, tmp_path / "straight", validate=validate, epochs=4, **options)
+    assert same(weights_of(model), weights_of(straight))
+    files = [load_tensors(folder / WEIGHTS_FILE) for folder in (tmp_path, tmp_path / "straight")]
+    assert same(*files)
+
+
+@pytest.mark.parametrize("average", [0, 1])
+def test_no_average_is_tried_of_fewer_than_two(tmp_path: Path, average: int) -> None:
+    model = tiny_model()
+    validate = Scripted(model, [3.0, 2.0, 1.0], "val_loss")
+    run_fit(model, tmp_path, validate=validate, average=average)
+    assert [path.name for path in (tmp_path / STATE_FOLDER).iterdir()] == [STATE_FILE]
+
+
+def test_a_run_whose_metric_was_never_a_number_has_no_model(tmp_path: Path) -> None:
+    model = tiny_model()
+    with pytest.raises(UserError, match="no epoch had a val_loss that is a number"):
+        run_fit(model, tmp_path, validate=Scripted(model, [math.nan] * 3, "val_loss"))
+
+
+def test_half_precision_on_disk_is_what_the_model_ends_with(tmp_path: Path) -> None:
+    """What is measured after training is what others will load."""
+    model = tiny_model()
+    run_fit(model, tmp_path, weights_on_disk="fp16")
+    for name, tensor in load_tensors(tmp_path / WEIGHTS_FILE).items():
+        assert tensor.dtype == torch.float16
+        assert torch.equal(model.state_dict()[name], tensor.float())
+
+
+@pytest.mark.parametrize(
+    ("metric", "new", "old", "expected"),
+    [
+        ("val_loss", 1.0, None, True),
+        ("val_loss", math.nan, None, False),
+        ("val_loss", 1.0, 2.0, True),
+        ("val_loss", 2.0, 2.0, False),
+        ("val_loss", math.nan, 2.0, False),
+        ("perplexity", 1.0, 2.0, True),
+        ("bleu", 1.0, 2.0, False),
+        ("bleu", 3.0, 2.0, True),
+        ("accuracy", math.nan, 0.0, False),
+    ],
+)
+def test_better(metric: str, new: float, old: float | None, expected: bool) -> None:
+    assert is_better(metric, new, old) is expected

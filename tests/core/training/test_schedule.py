@@ -1,0 +1,90 @@
+"""Learning-rate schedules, by hand and by their shapes."""
+
+import itertools
+import math
+
+import pytest
+
+from transformer_suite.core.training.schedule import (
+    CustomSchedule,
+    Schedule,
+    constant,
+    cosine,
+    inverse_sqrt,
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [  # d_model 512, 4000 steps of warm-up: the paper's base model
+        (1, 1.746928e-7),
+        (100, 1.746928e-5),
+        (4000, 6.987712e-4),
+        (16000, 3.493856e-4),
+        (100000, 1.397542e-4),
+    ],
+)
+def test_the_papers_rates(step: int, rate: float) -> None:
+    assert CustomSchedule(512)(step) == pytest.approx(rate, rel=1e-6)
+
+
+def test_round_numbers_by_hand() -> None:
+    schedule = CustomSchedule(d_model=4, warmup_steps=100, factor=3.0)
+    assert schedule(50) == pytest.approx(3.0 * 0.5 * 50 / 1000)
+    assert schedule(100) == pytest.approx(3.0 * 0.5 * 0.1)
+    assert schedule(400) == pytest.approx(3.0 * 0.5 * 0.05)
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (32, 7), (1, 1)])
+def test_formula_and_its_peak_at_the_end_of_the_warm_up(d_model: int, warmup: int) -> None:
+    schedule = CustomSchedule(d_model, warmup)
+    rates = [schedule(step) for step in range(1, 3 * warmup + 1)]
+    for step, rate in enumerate(rates, start=1):
+        assert rate == pytest.approx(
+            min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3) / math.sqrt(d_model)
+        )
+    rises, falls = rates[:warmup], rates[warmup - 1 :]
+    assert all(a < b for a, b in itertools.pairwise(rises))
+    assert all(a > b for a, b in itertools.pairwise(falls))
+    assert max(rates) == pytest.approx((d_model * warmup) ** -0.5)
+
+
+def test_the_inverse_square_root_is_the_papers_with_its_peak_named() -> None:
+    paper = CustomSchedule(512, 4000)
+    named = inverse_sqrt((512 * 4000) ** -0.5, 4000)
+    for step in (1, 2, 1000, 3999, 4000, 4001, 9999, 10**6):
+        assert named(step) == pytest.approx(paper(step), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        (inverse_sqrt(0.8, 4), {1: 0.2, 3: 0.6, 4: 0.8, 16: 0.4, 64: 0.2}),
+        (inverse_sqrt(0.8, 0), {1: 0.8, 4: 0.4, 16: 0.2}),
+        (cosine(0.8, 4, 12), {1: 0.2, 3: 0.6, 4: 0.8, 6: 0.682843, 8: 0.4, 12: 0.0, 99: 0.0}),
+        (cosine(0.8, 0, 4), {1: 0.682843, 2: 0.4, 3: 0.117157, 4: 0.0}),
+        (constant(0.8, 4), {1: 0.2, 3: 0.6, 4: 0.8, 5: 0.8, 10**6: 0.8}),
+        (constant(0.8, 0), {1: 0.8, 2: 0.8}),
+    ],
+    ids=["sqrt", "sqrt_cold", "cosine", "cosine_cold", "constant", "constant_cold"],
+)
+def test_the_other_schedules_by_hand(schedule: Schedule, rates: dict[int, float]) -> None:
+    for step, rate in rates.items():
+        assert schedule(step) == pytest.approx(rate, abs=1e-6), step
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [CustomSchedule(8), inverse_sqrt(0.1, 5), cosine(0.1, 5, 9), constant(0.1, 5)],
+    ids=["noam", "inverse_sqrt", "cosine", "constant"],
+)
+@pytest.mark.parametrize("step", [0, -3])
+def test_steps_are_counted_from_one(schedule: Schedule, step: int) -> None:
+    with pytest.raises(ValueError, match=f"counted from 1, not {step}"):
+        schedule(step)
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), [(0, 4000), (512, 0), (-1, -1)])
+def test_sizes_below_one_are_refused(d_model: int, warmup: int) -> None:
+    with pytest.raises(ValueError, match=f"not {d_model} and {warmup}"):
+        CustomSchedule(d_model, warmup)

@@ -1,0 +1,273 @@
+"""The classifier: probabilities, long texts, and how it is measured."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.metrics import classification_report, confusion_matrix
+
+from tests.tasks.tiny_networks import CPU, spread
+from transformer_suite.core.errors import CheckpointError, CorpusError
+from transformer_suite.core.training.loss import symmetric_divergence
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.vocabulary import UNK_ID
+from transformer_suite.tasks.classification import evaluate
+from transformer_suite.tasks.classification.config import (
+    ClassificationConfig,
+    ClassificationData,
+    ClassifierConfig,
+)
+from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
+from transformer_suite.tasks.classification.model import ClassificationModel
+from transformer_suite.tasks.classification.predict import Classifier
+from transformer_suite.tasks.classification.train import measure_texts, text_loss
+
+Models = Callable[[str], Path]
+Corpora = dict[str, Path]
+
+CLASSES = ["World", "Спорт", "财经", "Sci/Tech", "Health & Life"]
+TEXTS = ["shares fall", "the cup final", "a minister and an army at the border", "bank buys bank"]
+
+
+def untrained(folder: Path, *, max_len: int = 512, **options: Any) -> Classifier:
+    data: dict[str, Any] = {"tokenizer": "whitespace", "vocab_size": None, "min_freq": 1}
+    config = ClassificationConfig(
+        model=ClassifierConfig(
+            d_model=8, nhead=2, num_encoder_layers=1, dim_feedforward=16, max_len=max_len
+        ),
+        data=ClassificationData(**(data | options)),
+    )
+    codec = TextCodec.build(TEXTS, folder, config.data)
+    torch.manual_seed(1)
+    model = ClassificationModel(len(codec.vocabulary), len(CLASSES), config.model)
+    spread(model)
+    return Classifier(model.eval(), codec, CLASSES, config, CPU)
+
+
+def test_probabilities_are_of_all_classes_and_add_up_to_one(tmp_path: Path) -> None:
+    found = untrained(tmp_path).classify_scored(TEXTS)
+    for result in found:
+        assert set(result.probabilities) == set(CLASSES)
+        values = list(result.probabilities.values())
+        assert sum(values) == pytest.approx(1.0, abs=1e-5)
+        assert values == sorted(values, reverse=True)
+        assert result.label == next(iter(result.probabilities))
+        assert result.probability == values[0]
+    assert len({result.label for result in found}) > 1
+
+
+def test_texts_keep_their_order_and_empty_ones_their_place(tmp_path: Path) -> None:
+    classifier = untrained(tmp_path)
+    texts = [TEXTS[2], "", TEXTS[0], " \t", "&lt;br&gt;", TEXTS[1]]
+    alone = [classifier.classify_scored([text])[0] for text in texts]
+    for batch_tokens in (1, 8, 1000):
+        found = classifier.classify_scored(texts, batch_tokens=batch_tokens)
+        assert [f.label for f in found] == [a.label for a in alone]
+        for one, other in zip(found, alone, strict=True):
+            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    assert [f.label == "" for f in alone] == [False, True, False, True, True, False]
+    assert alone[1].probabilities == {}
+    assert classifier.classify(texts) == [a.label for a in alone]
+    assert classifier.classify([]) == []
+
+
+@pytest.mark.parametrize("how", ["model.max_len", "data.max_sen_len"])
+def test_long_texts_are_classified_in_pieces_weighted_by_length(how: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"max_len": 4} if how == "model.max_len" else {"max_sen_len": 4}
+    classifier = untrained(tmp_path, **options)
+    words = ["a minister and an", "army at the border", "bank shares"]
+    counts: list[int] = []
+    (whole,) = classifier.classify_scored([" ".join(words)], on_batch=counts.append)
+    parts = classifier.classify_scored(words)
+    for name in CLASSES:
+        expected = sum(
+            weight * part.probabilities[name]
+            for weight, part in zip((0.4, 0.4, 0.2), parts, strict=True)
+        )
+        assert whole.probabilities[name] == pytest.approx(expected, abs=1e-5)
+    assert sum(counts) == 3
+    counts.clear()
+    (endless,) = classifier.classify_scored([" ".join(words * 500)], on_batch=counts.append)
+    assert sum(counts) == 1250
+    assert sum(endless.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_what_scars_is_cleaned_in_prediction_as_in_training(tmp_path: Path) -> None:
+    classifier = untrained(tmp_path)
+    one, other = classifier.classify_scored(["shares&lt;br&gt;fall", "shares fall"])
+    assert one == other
+
+
+def test_a_text_of_unknown_words_is_classified(tmp_path: Path) -> None:
+    (result,) = untrained(tmp_path, tokenizer="basic_english").classify_scored([";;"])
+    assert result.label in CLASSES
+
+
+# measuring
+
+TRUTH = list("aaaabbbccd")
+GIVEN = list("aaabbbaccc")
+
+
+def test_scores_equal_those_worked_out_by_hand() -> None:
+    """a: 3 of 4 found, 4 given. b: 2 of 3, 3 given. c: 2 of 2, 3 given. d: 0 of 1, none given."""
+    report = evaluate.score(GIVEN, TRUTH, list("abcde"))
+    assert report["accuracy"] == 0.7
+    assert report["confusion"] == [
+        [3, 1, 0, 0, 0],
+        [1, 2, 0, 0, 0],
+        [0, 0, 2, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 0],
+    ]
+    figures = {n: (f["precision"], f["recall"], f["f1"]) for n, f in report["classes"].items()}
+    assert figures["a"] == pytest.approx((3 / 4, 3 / 4, 3 / 4))
+    assert figures["b"] == pytest.approx((2 / 3, 2 / 3, 2 / 3))
+    assert figures["c"] == pytest.approx((2 / 3, 1.0, 4 / 5))
+    assert figures["d"] == figures["e"] == (0.0, 0.0, 0.0)
+    assert report["macro_f1"] == pytest.approx((3 / 4 + 2 / 3 + 4 / 5) / 5)
+    assert [f["texts"] for f in report["classes"].values()] == [4, 3, 2, 1, 0]
+
+
+def test_scores_equal_sklearns_report() -> None:
+    report = evaluate.score(GIVEN, TRUTH, list("abcd"))
+    theirs = classification_report(TRUTH, GIVEN, output_dict=True, zero_division=0.0)
+    for name in "abcd":
+        ours = report["classes"][name]
+        assert (ours["precision"], ours["recall"], ours["f1"], ours["texts"]) == (
+            theirs[name]["precision"],
+            theirs[name]["recall"],
+            theirs[name]["f1-score"],
+            theirs[name]["support"],
+        )
+    assert report["macro_f1"] == theirs["macro avg"]["f1-score"]
+    assert report["confusion"] == confusion_matrix(TRUTH, GIVEN).tolist()
+
+
+def test_the_report_is_json_and_a_table(tmp_path: Path) -> None:
+    report = evaluate.score(["财经", "World"], ["财经", "财经"], CLASSES)
+    report |= {"split": "test", "texts": 2}
+    assert json.loads(json.dumps(report)) == report
+    lines = evaluate.as_table(report).splitlines()
+    assert lines[0] == "split     test (2 texts)"
+    assert lines[1] == "accuracy  50.00%"
+    (row,) = [line for line in lines if line.startswith("财经") and "%" in line]
+    assert row.split() == ["财经", "100.00%", "50.00%", "66.67%", "2"]
+    assert lines[-3].split() == ["财经", "1", "0", "1", "0", "0"]
+
+
+def test_validation_goes_the_way_of_prediction(tmp_path: Path) -> None:
+    """Texts above max_sen_len were judged whole in validation, but piece by piece in prediction."""
+    classifier = untrained(tmp_path, max_sen_len=3)
+    examples = [(classifier.codec.encode(text), label) for label, text in enumerate(TEXTS)]
+    measured = measure_texts(classifier, examples, batch_tokens=7)
+    found = classifier.classify_scored(TEXTS)
+    probabilities = [f.probabilities[CLASSES[i]] for i, f in enumerate(found)]
+    loss = -torch.tensor(probabilities).log().mean().item()
+    right = sum(f.label == CLASSES[i] for i, f in enumerate(found))
+    assert measured["val_loss"] == pytest.approx(loss, rel=1e-4)
+    assert measured["val_accuracy"] == pytest.approx(right / 4)
+
+
+def test_an_impossible_class_costs_a_finite_loss(tmp_path: Path) -> None:
+    classifier = untrained(tmp_path)
+    with torch.no_grad():
+        classifier.model.classifier[3].bias.copy_(torch.tensor([1e4, 0.0, 0.0, 0.0, 0.0]))
+    measured = measure_texts(classifier, [([4], 1)], batch_tokens=7)
+    assert 80 < measured["val_loss"] < 100
+    assert measured["val_accuracy"] == 0.0
+
+
+def test_the_loss_is_cross_entropy_smoothed(tmp_path: Path) -> None:
+    model = untrained(tmp_path).model
+    src, labels = torch.tensor([[4, 5], [6, 7]]), torch.tensor([2, 0])
+    log_probs = model(src).log_softmax(dim=1)
+    right = log_probs[torch.arange(2), labels]
+    total, count = text_loss(model, 0.2, 0.0)((src, labels))
+    assert count == 2
+    torch.testing.assert_close(total, -(0.8 * right + 0.2 * log_probs.mean(dim=1)).sum())
+
+
+def test_r_drop_reads_every_text_twice(tmp_path: Path) -> None:
+    """Side by side, with the divergence of the two outputs added; each drops other tokens."""
+    model = untrained(tmp_path).model
+    src, labels = torch.tensor([[4, 5], [6, 7]]), torch.tensor([2, 0])
+    plain, _ = text_loss(model, 0.2, 0.0)((src, labels))
+    twice, count = text_loss(model, 0.2, 0.0, 5.0)((src, labels))
+    assert count == 4
+    torch.testing.assert_close(twice, 2 * plain)
+
+    seen: list[torch.Tensor] = []
+    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    torch.manual_seed(1)
+    src = torch.full((9, 2), 5)
+    total, _ = text_loss(model, 0.0, 0.5, 500.0)((src, labels))
+    scores = model(seen[0])
+    assert not torch.equal(seen[0][:, 0], seen[0][:, 1])
+    likelihood = F.cross_entropy(scores, torch.tensor([2, 2, 0, 0]), reduction="sum")
+    divergence = symmetric_divergence(scores)
+    assert divergence > 1e-4
+    torch.testing.assert_close(total, likelihood + 500 * divergence)
+
+
+def test_token_dropout_hides_words_and_never_padding(tmp_path: Path) -> None:
+    seen: list[torch.Tensor] = []
+    model = untrained(tmp_path).model
+    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    src = torch.full((50, 40), 5)
+    src[30:] = model.pad_id
+    torch.manual_seed(1)
+    text_loss(model, 0.0, 0.25)((src, torch.zeros(40, dtype=torch.long)))
+    assert (seen[0][30:] == model.pad_id).all()
+    assert set(seen[0][:30].unique().tolist()) == {UNK_ID, 5}
+    assert 0.2 < (seen[0][:30] == UNK_ID).float().mean() < 0.3
+    assert (src[:30] == 5).all()
+
+
+# with a trained model
+
+
+def test_the_report_is_about_what_the_classifier_says(
+    tiny_models: Models, tiny_corpora: Corpora
+) -> None:
+    model, corpus = tiny_models("classification"), tiny_corpora["classification"]
+    report = evaluate.run(model, corpus, device="cpu")
+    classifier = Classifier.load(model, device="cpu")
+    dataset = LoadSentenceClassificationDataset(
+        corpus, classifier.config.data, seed=1, codec=classifier.codec
+    )
+    rows = dataset.read("test")
+    found = classifier.classify([dataset.text_of(row) for row in rows])
+    truth = [dataset.classes[row.label] for row in rows]
+    right = sum(a == b for a, b in zip(found, truth, strict=True)) / len(rows)
+    assert report["accuracy"] == right > 0.5
+    assert report["headline"] == f"accuracy {100 * right:.2f}% on test"
+    assert report["texts"] == 30
+    assert json.loads((model / "metrics.json").read_text())["test"] == report
+    split = evaluate.run(model, corpus, split="val", device="cpu", batch_tokens=20)
+    assert split["texts"] == 12
+
+
+def test_other_classes_are_refused(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_corpora["classification"], tmp_path, dirs_exist_ok=True)
+    (tmp_path / "classes.txt").write_text("Business\nSports\nWorld\n")
+    with pytest.raises(CorpusError, match=r"classes\.txt: the classes are Business"):
+        evaluate.run(tiny_models("classification"), tmp_path, device="cpu")
+
+
+def test_what_is_missing_or_wrong_in_a_folder_is_named(tiny_models: Models, tmp_path: Path) -> None:
+    shutil.copytree(tiny_models("classification"), tmp_path, dirs_exist_ok=True)
+    Classifier.load(tmp_path, device="cpu")
+    (tmp_path / "classes.txt").write_text("World\nSports\nBusiness\nArts\n")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: classifier.* has shape"):
+        Classifier.load(tmp_path, device="cpu")
+    (tmp_path / "classes.txt").unlink()
+    with pytest.raises(CheckpointError, match=r"classes\.txt"):
+        Classifier.load(tmp_path, device="cpu")

@@ -1,0 +1,111 @@
+"""The classifier's network: pooling over real positions, and padding that does not matter."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.tasks.tiny_networks import spread
+from transformer_suite.data.batching import pad_sequence
+from transformer_suite.data.vocabulary import PAD_ID
+from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from transformer_suite.tasks.classification.model import ClassificationModel, pool
+
+
+def pool_by_hand(states: Tensor, lengths: list[int], concat_type: str) -> Tensor:
+    columns = []
+    for number, length in enumerate(lengths):
+        total = torch.zeros(states.shape[2])
+        for place in range(length):
+            total = total + states[place, number]
+        if concat_type == "avg" and length:
+            total = total / length
+        if concat_type == "last":
+            total = states[length - 1, number] if length else torch.zeros(states.shape[2])
+        columns.append(total)
+    return torch.stack(columns)
+
+
+@pytest.mark.parametrize("concat_type", CONCAT_TYPES)
+@given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4), more=st.integers(0, 2))
+def test_pooling_equals_a_loop_over_the_real_positions(
+    concat_type: str, lengths: list[int], more: int
+) -> None:
+    places = max(1, *lengths) + more
+    states = torch.randn(places, len(lengths), 3)
+    is_pad = torch.arange(places).unsqueeze(0) >= torch.tensor(lengths).unsqueeze(1)
+    expected = pool_by_hand(states, lengths, concat_type)
+    torch.testing.assert_close(pool(states, is_pad, concat_type), expected)
+    # Whatever stands at the padding, infinities included, counts nothing.
+    states = states.masked_fill(is_pad.t().unsqueeze(2), float("inf"))
+    torch.testing.assert_close(pool(states, is_pad, concat_type), expected)
+
+
+def test_the_poolings_differ() -> None:
+    states, is_pad = torch.randn(5, 2, 3), torch.zeros(2, 5, dtype=torch.bool)
+    one, two, three = (pool(states, is_pad, name) for name in CONCAT_TYPES)
+    assert not torch.allclose(one, two)
+    assert not torch.allclose(two, three)
+
+
+def test_an_unknown_pooling_is_refused() -> None:
+    with pytest.raises(ValueError, match="concat_type must be one of sum, avg, last, not 'max'"):
+        pool(torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.bool), "max")
+
+
+def network(concat_type: str, *, norm_first: bool = True) -> ClassificationModel:
+    torch.manual_seed(1)
+    config = ClassifierConfig(
+        d_model=8,
+        nhead=2,
+        num_encoder_layers=2,
+        dim_feedforward=16,
+        dropout=0.5,
+        concat_type=concat_type,
+        norm_first=norm_first,
+    )
+    model = ClassificationModel(20, 5, config)
+    spread(model)
+    return model.eval()
+
+
+@pytest.mark.parametrize("concat_type", CONCAT_TYPES)
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_padding_and_company_do_not_matter(concat_type: str, norm_first: bool) -> None:
+    model = network(concat_type, norm_first=norm_first)
+    texts = [[4, 5, 6], [7], [8, 9, 10, 11, 12, 13, 14], [4, 6, 5]]
+    with torch.no_grad():
+        together = model(pad_sequence(texts))
+        longer = model(torch.cat([pad_sequence(texts), torch.full((6, 4), PAD_ID)]))
+        alone = torch.cat([model(pad_sequence([text])) for text in texts])
+    assert together.shape == (4, 5)
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(longer, alone, atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(alone[0], alone[3], atol=1e-3)  # the order of words matters
+
+
+@pytest.mark.parametrize("concat_type", CONCAT_TYPES)
+def test_every_word_counts(concat_type: str) -> None:
+    model = network(concat_type)
+    text = [4, 5, 6, 7]
+    with torch.no_grad():
+        scores = model(pad_sequence([text]))
+        for place in range(4):
+            other = [*text[:place], 15, *text[place + 1 :]]
+            assert not torch.allclose(model(pad_sequence([other])), scores, atol=1e-4)
+
+
+def test_every_weight_learns() -> None:
+    model = network("avg").train()
+    model(pad_sequence([[4, 5, 6], [7, 8, 9, 10]])).logsumexp(dim=1).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_the_names_of_the_weights_stay() -> None:
+    """Models that were trained and shipped are loaded by these names."""
+    names = {name for name, _ in network("avg").named_parameters()}
+    assert {name.split(".")[0] for name in names} == {"embedding", "encoder", "classifier"}
+    assert {"embedding.embedding.weight", "classifier.0.weight", "classifier.3.bias"} <= names

@@ -1,0 +1,123 @@
+"""Couplets: what is read, in which spelling, and what is wrong with bad ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_suite.core.errors import ConfigError, CorpusError
+from transformer_suite.tasks.couplet.config import CoupletData
+from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
+
+CHARACTERS = "天地山水花月风云春秋日夜江河松竹红绿高深来去开落"
+PAIRS = [(CHARACTERS[i : i + 4], CHARACTERS[i + 4 : i + 8]) for i in range(16)]
+
+
+def write(folder: Path, pairs: list[tuple[str, str]], *, gap: str = " ") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, lines in zip(("in.txt", "out.txt"), zip(*pairs, strict=True), strict=True):
+        text = "".join(gap.join(line) + "\n" for line in lines)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "train", PAIRS)
+    write(tmp_path / "val", [("风雨", "云雾")])
+    return tmp_path
+
+
+def load(folder: Path, *, seed: int = 1, **options: Any) -> LoadCoupletDataset:
+    return LoadCoupletDataset(folder, CoupletData(**options), seed=seed, save_to=folder / "codec")
+
+
+def test_spaces_between_characters_do_not_matter(folder: Path) -> None:
+    spaced = load(folder)
+    write(folder / "train", PAIRS, gap="")
+    raw = load(folder)
+    assert spaced.read("train") == raw.read("train") == PAIRS
+    assert spaced.codec.vocabulary == raw.codec.vocabulary
+    (first, second), *_ = raw.encoded("train", max_len=20)
+    assert raw.codec.decode(first) == "天地山水"
+    assert raw.codec.decode(second) == "花月风云"
+
+
+def test_one_vocabulary_of_the_training_couplets_serves_both_lines(folder: Path) -> None:
+    vocabulary = load(folder).codec.vocabulary
+    assert set(vocabulary.itos[4:]) == set(CHARACTERS[:23])
+    assert "雾" not in vocabulary
+    assert len(load(folder, min_freq=5).codec.vocabulary) < len(vocabulary)
+    with pytest.raises(ConfigError, match=r"data\.min_freq = 500"):
+        load(folder, min_freq=500)
+
+
+def test_more_folders_can_be_trained_on(folder: Path) -> None:
+    write(folder / "verse", [("鹤", "龙")])
+    dataset = load(folder, extra=("verse",))
+    assert dataset.read("train") == [*PAIRS, ("鹤", "龙")]
+    assert "鹤" in dataset.codec.vocabulary
+    with pytest.raises(CorpusError, match=r"poems/in\.txt: cannot read"):
+        load(folder, extra=("poems",))
+
+
+def test_without_validation_couplets_some_are_held_out(folder: Path) -> None:
+    for path in (folder / "val").iterdir():
+        path.unlink()
+    (folder / "val").rmdir()
+    write(folder / "verse", [("鹤", "龙")])
+    dataset = load(folder, val_share=0.25, extra=("verse",))
+    train, val = dataset.read("train"), dataset.read("val")
+    assert len(val) == 4
+    assert sorted([*train, *val]) == sorted([*PAIRS, ("鹤", "龙")])
+    assert train[-1] == ("鹤", "龙")  # held out of the training folder alone
+    assert load(folder, val_share=0.25).read("val") == val
+    assert load(folder, val_share=0.25, seed=2).read("val") != val
+    with pytest.raises(CorpusError, match=r"train: its 16 examples .*val_share = 0\.01"):
+        load(folder)
+
+
+def test_couplets_of_unequal_lines_are_left_out_and_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "train", [PAIRS[0], ("风，雨", "云雾"), PAIRS[1], ("风", "云雾")])
+    assert load(folder).read("train") == PAIRS[:2]
+    said = capsys.readouterr().err
+    assert "2 of 4 couplets have lines of different length" in said
+    assert "the first is line 2" in said
+    write(folder / "train", [("风，雨", "云雾")])
+    with pytest.raises(CorpusError, match="train: no couplet here has two lines of one length"):
+        load(folder)
+
+
+def test_couplets_too_long_for_the_model_are_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "train", [*PAIRS, ("天" * 9, "地" * 9)])
+    dataset = load(folder)
+    data = dataset.training_data(batch_tokens=30, seed=3, max_len=10)
+    assert sum(map(len, data.plan(1))) == 17
+    assert capsys.readouterr().err == ""
+    data = dataset.training_data(batch_tokens=30, seed=3, max_len=9)
+    assert sum(map(len, data.plan(1))) == 16
+    assert "train: 1 of 17 pairs have more than 8 tokens" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="nowhere: there is no such folder"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(CorpusError, match=r"test/in\.txt: cannot read"):
+        load(folder).read("test")
+    with pytest.raises(ValueError, match="save_to"):
+        LoadCoupletDataset(folder, CoupletData(), seed=1)
+    (folder / "train" / "out.txt").write_text("天\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"train/out\.txt: 1 lines, but .*in\.txt has 16"):
+        load(folder)
+
+
+def test_a_codec_that_is_given_is_kept(folder: Path) -> None:
+    """A resumed run must not learn another vocabulary for the weights it has."""
+    codec = load(folder).codec
+    write(folder / "train", [("鹤", "龙")])
+    dataset = LoadCoupletDataset(folder, CoupletData(), seed=1, codec=codec)
+    assert dataset.codec is codec
+    assert dataset.encoded("train", max_len=9) == [([0], [0])]

@@ -1,0 +1,183 @@
+"""What users can ask of the couplet writer's search, within the form."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.tasks.tiny_writers import (
+    LEVELS,
+    MARKS,
+    OBLIQUES,
+    UNKNOWN,
+    WRITERS,
+    check_form,
+    untrained,
+)
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.data.vocabulary import EOS_ID
+from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.rules import RULES, broken_rule, check
+
+FIRSTS = ["天雨树月", "", "风月，花夜", "山树云夜"]
+BEAM: dict[str, Any] = {"beam_size": 4}
+SAMPLE: dict[str, Any] = {"sample": True, "temperature": 2.0}
+
+lines = st.text(
+    st.sampled_from(LEVELS[:4] + OBLIQUES[:4] + MARKS + UNKNOWN[:4]), min_size=1, max_size=7
+)
+
+
+@given(first=lines, second=lines)
+def test_a_whole_line_breaks_a_rule_where_the_check_says_so(first: str, second: str) -> None:
+    second = second[: len(first)]
+    broken = broken_rule(first, second)
+    if len(second) == len(first):
+        kept = check(first, second)
+        assert broken == next((rule for rule in RULES if not kept[rule]), None)
+
+
+@pytest.mark.parametrize(
+    ("first", "beginning", "rule"),
+    [
+        ("天雨", "山月风", "length"),
+        ("天雨，月", "山月风", "punctuation"),
+        ("天雨月", "山，", "punctuation"),
+        ("天雨月", "月", "characters"),
+        ("天雨月", "山山", "repetition"),
+        ("天天月", "山风", "repetition"),
+        ("天雨月", "山风雨", "characters"),
+        ("天雨月", "山风地", "tones"),
+        ("月雨月", "地", "tones"),
+        ("天雨月", "山风云", None),
+        ("天雨，月", "山", None),
+        ("天雨，月", "山风，", None),
+        ("月雨月", "山", None),
+        ("天天月", "山山", None),
+    ],
+)
+def test_a_beginning_breaks_the_first_rule_that_it_cannot_keep(
+    first: str, beginning: str, rule: str | None
+) -> None:
+    assert broken_rule(first, beginning) == rule
+
+
+@pytest.mark.parametrize("options", [{}, BEAM, BEAM | {"diversity": 0.5}, SAMPLE])
+@settings(max_examples=25)
+@given(firsts=st.lists(lines, min_size=1, max_size=3), number=st.integers(0, 2))
+def test_every_alternative_keeps_the_form(
+    options: dict[str, Any], firsts: list[str], number: int
+) -> None:
+    n_best = 3 if options else 1
+    found = WRITERS[number].answer_scored(firsts, n_best=n_best, **options)
+    for first, couplet in zip(firsts, found, strict=True):
+        assert 1 <= len(couplet.hypotheses) <= n_best
+        for one in couplet.hypotheses:
+            check_form(WRITERS[number], first, one.second)
+            assert one.rules == check(first, one.second)
+
+
+@pytest.mark.parametrize("options", [BEAM, SAMPLE])
+def test_the_first_of_several_is_the_answer(options: dict[str, Any]) -> None:
+    writer = WRITERS[0]
+    plain = writer.answer_scored(FIRSTS, **options)
+    several = writer.answer_scored(FIRSTS, n_best=3, **options)
+    assert [c.second for c in plain] == [c.second for c in several]
+    assert [len(c.hypotheses) for c in several] == [3, 1, 3, 3]
+    assert list(several[0].record()) == ["second", "score", "rules"]
+    apart = [writer.answer([first], numbers=[i], **options)[0] for i, first in enumerate(FIRSTS)]
+    assert apart == [c.second for c in plain]
+
+
+@pytest.mark.parametrize("options", [{}, BEAM, SAMPLE])
+@settings(max_examples=50)
+@given(first=lines, beginning=lines, number=st.integers(0, 2))
+def test_an_answer_begins_as_it_is_told_to_or_cannot(
+    options: dict[str, Any], first: str, beginning: str, number: int
+) -> None:
+    writer = WRITERS[number]
+    is_known = all(c in writer.codec.vocabulary or c in "！《》" for c in beginning)
+    if broken_rule(first, beginning) or not is_known:
+        with pytest.raises(ConfigError):
+            writer.answer([first], prefix=beginning, **options)
+    else:
+        (second,) = writer.answer([first], prefix=beginning, **options)
+        assert second.startswith(beginning)
+        check_form(writer, first, second)
+
+
+def test_a_beginning_that_takes_the_last_level_word_is_kept_all_the_same() -> None:
+    """The rules would have saved 风 for the end; whoever asks for it first has it first."""
+    writer = untrained("风雨地")
+    assert writer.answer(["天月夜"])[0][2] == "风"
+    (couplet,) = writer.answer_scored(["天月夜"], prefix="风")
+    assert couplet.second[0] == "风"
+    assert len(couplet.second) == 3
+
+
+def test_a_prefix_that_cannot_be_is_refused_by_its_reason() -> None:
+    writer = WRITERS[0]
+    with pytest.raises(ConfigError, match=r"no answer to '天雨' begins with '雨': .* characters"):
+        writer.answer(["风月", "天雨"], prefix="雨")
+    with pytest.raises(ConfigError, match="does not know '猫' in the prefix '山 猫'"):
+        writer.answer(["天雨月"], prefix="山 猫")
+    with pytest.raises(ConfigError, match="prefix must be a text of at least one character"):
+        writer.answer(["天雨"], prefix=" ")
+    assert writer.answer(["", "天雨"], prefix="山")[0] == ""
+    for unknown in ("猫", ""):
+        with pytest.raises(ConfigError, match="prefix"):
+            writer.answer([], prefix=unknown)
+
+
+def test_a_line_in_pieces_begins_once() -> None:
+    writer = untrained(LEVELS + OBLIQUES + MARKS, max_len=8)
+    line = "天雨，风月树。" * 3
+    free, begun = writer.answer([line])[0], writer.answer([line], prefix="花")[0]
+    assert begun[0] == "花" != free[0]
+    assert begun[7:] == free[7:]
+
+
+@pytest.mark.parametrize(
+    "name", ["max_length", "max_length_ratio", "max_length_extra", "min_length_ratio"]
+)
+def test_the_form_alone_decides_the_length(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"form of a couplet .* leave out generation\.{name}$"):
+        WRITERS[0].answer(["天雨"], **{name: 1})
+
+
+def test_the_form_alone_decides_what_repeats() -> None:
+    with pytest.raises(ConfigError, match=r"leave out generation\.no_repeat_ngram"):
+        WRITERS[0].answer(["天雨"], no_repeat_ngram=2)
+    with pytest.raises(ConfigError, match=r"generation\.no_repeat_ngram must be 0"):
+        CoupletConfig(generation=GenerationConfig(no_repeat_ngram=2))
+
+
+def test_a_constraint_is_kept_with_the_form() -> None:
+    writer = WRITERS[0]
+    vocabulary = writer.codec.vocabulary
+    plain = writer.answer(FIRSTS, **BEAM)
+    is_used = torch.zeros(len(vocabulary), dtype=torch.bool)
+    is_used[vocabulary.stoi[plain[3][0]]] = True
+
+    def no_such_word(outputs: Tensor, numbers: Tensor) -> Tensor:
+        return (numbers == 3).unsqueeze(1) & is_used
+
+    found = writer.answer(FIRSTS, constraint=no_such_word, **BEAM)
+    assert found[:3] == plain[:3]
+    assert plain[3][0] not in found[3]
+    check_form(writer, FIRSTS[3], found[3])
+
+
+@pytest.mark.parametrize("options", [{}, BEAM, SAMPLE])
+def test_a_constraint_that_leaves_nothing_is_an_error(options: dict[str, Any]) -> None:
+    words = len(WRITERS[0].codec.vocabulary)
+
+    def silence(outputs: Tensor, numbers: Tensor) -> Tensor:
+        return (torch.arange(words) != EOS_ID).expand(len(numbers), -1)
+
+    with pytest.raises(ConfigError, match="leaves no character for the answer to '天雨树月'"):
+        WRITERS[0].answer(FIRSTS, constraint=silence, **options)

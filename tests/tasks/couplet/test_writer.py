@@ -1,0 +1,176 @@
+"""The couplet writer: whatever the model has learnt, or not, the form is kept."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tasks.tiny_writers import (
+    LEVELS,
+    MARKS,
+    OBLIQUES,
+    UNKNOWN,
+    WRITERS,
+    check_form,
+    marks,
+    untrained,
+)
+from transformer_suite.tasks.couplet import evaluate
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+
+SMALL = [
+    untrained(words) for words in ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")
+]
+
+
+lines = st.text(
+    st.sampled_from(LEVELS[:3] + OBLIQUES[:4] + MARKS + UNKNOWN), min_size=1, max_size=9
+)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+@given(firsts=st.lists(lines, min_size=1, max_size=4), number=st.integers(0, 2))
+def test_every_answer_keeps_the_form(beam_size: int, firsts: list[str], number: int) -> None:
+    writer = WRITERS[number]
+    couplets = writer.answer_scored(firsts, beam_size=beam_size)
+    for first, couplet in zip(firsts, couplets, strict=True):
+        check_form(writer, first, couplet.second)
+        assert math.isfinite(couplet.score)
+        assert couplet.rules["length"] and couplet.rules["punctuation"]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@given(firsts=st.lists(lines, min_size=1, max_size=3), number=st.integers(0, len(SMALL) - 1))
+def test_a_vocabulary_too_small_for_the_rules_answers_all_the_same(
+    beam_size: int, firsts: list[str], number: int
+) -> None:
+    writer = SMALL[number]
+    couplets = writer.answer_scored(firsts, beam_size=beam_size)
+    for first, couplet in zip(firsts, couplets, strict=True):
+        check_form(writer, first, couplet.second)
+        assert math.isfinite(couplet.score)
+
+
+def test_answers_differ_with_line_and_model() -> None:
+    firsts = ["天雨", "风月", "山树，云夜"]
+    answers = [tuple(writer.answer(firsts)) for writer in WRITERS]
+    assert len(set(answers)) == 3
+
+
+def test_lines_keep_their_order_and_empty_ones_their_place() -> None:
+    writer = WRITERS[0]
+    firsts = ["天雨", "", "风 月", "  ", "山树，云夜，花地", "风月"]
+    alone = [writer.answer(firsts[i : i + 1])[0] for i in range(len(firsts))]
+    assert writer.answer(firsts) == alone
+    assert writer.answer(firsts, batch_tokens=1) == alone
+    assert alone[1] == alone[3] == ""
+    assert alone[2] == alone[5]
+    assert len(alone[2]) == 2
+    (empty,) = writer.answer_scored([""])
+    assert (empty.score, all(empty.rules.values())) == (0.0, True)
+    assert writer.answer([]) == []
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_lines_longer_than_the_model_are_answered_in_pieces(beam_size: int) -> None:
+    writer = untrained(LEVELS + OBLIQUES + MARKS, max_len=8)
+    counts: list[int] = []
+    line = "天雨，风月树。" * 5 + "山地水夜" * 6
+    (couplet,) = writer.answer_scored([line], beam_size=beam_size, on_batch=counts.append)
+    assert len(couplet.second) == len(line)
+    assert marks(couplet.second) == marks(line)
+    assert sum(counts) == 5 + 4
+    # Cut behind a mark where there is one: each piece is a line that keeps the rules.
+    for start in range(0, 35, 7):
+        check_form(writer, line[start : start + 7], couplet.second[start : start + 7])
+    just = "天雨风月树山地"
+    assert len(writer.answer([just])[0]) == 7
+
+
+def test_the_rules_are_told_as_they_came_out() -> None:
+    (good,) = WRITERS[0].answer_scored(["天雨，风月"])
+    assert good.rules == dict.fromkeys(
+        ("length", "punctuation", "characters", "repetition", "tones"), True
+    )
+    (poor,) = untrained("雨").answer_scored(["月雨"])
+    assert poor.second == "雨雨"
+    assert poor.rules == {
+        "length": True,
+        "punctuation": True,
+        "characters": False,
+        "repetition": False,
+        "tones": False,
+    }
+
+
+def test_a_wider_beam_finds_no_worse_answer() -> None:
+    """By the model's own measure, for lines that leave no choice of length."""
+    firsts = ["天雨树月", "风月花夜", "山树云夜", "云雨", "江日夜"]
+    gains = []
+    for writer in WRITERS:
+        greedy = writer.answer_scored(firsts, beam_size=1, length_penalty=0.0)
+        wide = writer.answer_scored(firsts, beam_size=400, length_penalty=0.0)
+        gains += [w.score - g.score for w, g in zip(wide, greedy, strict=True)]
+    assert min(gains) > -1e-4
+    assert max(gains) > 1e-3
+
+
+def test_the_names_of_the_weights_stay() -> None:
+    """Models that were trained and shipped are loaded by these names."""
+    names = {name for name, _ in WRITERS[0].model.named_parameters()}
+    assert {name.split(".")[0] for name in names} == {"src_embedding", "transformer", "generator"}
+    assert not any(name.startswith("tgt_embedding") for name in names)
+    assert "generator.weight" not in names  # one table for both lines and the output
+
+
+# with a trained model
+
+
+def test_the_report_is_about_what_the_writer_says(
+    tiny_models: Callable[[str], Path], tiny_corpora: dict[str, Path]
+) -> None:
+    model, corpus = tiny_models("couplet"), tiny_corpora["couplet"]
+    report: dict[str, Any] = evaluate.run(model, corpus, device="cpu")
+    firsts, seconds = (
+        (corpus / "test" / name).read_text().replace(" ", "").splitlines()
+        for name in ("in.txt", "out.txt")
+    )
+    couplets = CoupletWriter.load(model, device="cpu").answer_scored(firsts)
+    bleu = sacrebleu.corpus_bleu([c.second for c in couplets], [seconds], tokenize="char")
+    assert report["bleu"] == bleu.score
+    assert "tok:char" in report["bleu_signature"]
+    assert report["perplexity"] == pytest.approx(math.exp(report["loss"]))
+    assert report["couplets"] == 16
+    assert report["rules"] == {
+        rule: sum(c.rules[rule] for c in couplets) / 16 for rule in couplets[0].rules
+    }
+    for rule in ("length", "punctuation", "characters", "repetition", "tones"):
+        assert report["rules"][rule] == 1.0
+    assert report["rules_of_references"]["length"] == 1.0
+    assert report["rules_of_references"]["tones"] < 1.0
+    assert report["headline"].startswith("form 100.0%, perplexity ")
+    assert json.loads((model / "metrics.json").read_text())["test"] == report
+    table = evaluate.as_table(report)
+    assert "16 couplets" in table
+    assert len([line for line in table.splitlines() if "100.0%" in line]) == 5
+    wide = evaluate.run(model, corpus, split="val", device="cpu", beam_size=3)
+    assert wide["split"] == "val"
+    assert wide["rules"]["length"] == 1.0
+
+
+def test_a_test_line_too_long_for_the_model_is_answered_and_counted(
+    tiny_models: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, line in (("in.txt", "天" * 70), ("out.txt", "地" * 70)):
+        (tmp_path / "test").mkdir(exist_ok=True)
+        (tmp_path / "test" / name).write_text(f"风雨\n{line}\n", encoding="utf-8")
+    report = evaluate.run(tiny_models("couplet"), tmp_path, device="cpu")
+    assert report["couplets"] == 2
+    assert report["rules"]["length"] == 1.0
+    assert "test: 1 of 2 pairs" in capsys.readouterr().err

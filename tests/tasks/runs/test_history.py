@@ -1,0 +1,281 @@
+"""Training curves: what is read of them, what is refused, and what is in the picture."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.command_line import error_of, lines_of, run
+from transformer_suite.core.errors import CheckpointError
+from transformer_suite.tasks.runs import history
+from transformer_suite.tasks.runs.checkpoint_folder import shipped_models
+from transformer_suite.tasks.runs.history import draw_histories, read_history
+
+pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+Draw = Callable[..., Figure]
+
+HEAD = "epoch,step,train_loss,val_loss,val_bleu,learning_rate,seconds"
+
+
+def write_run(folder: Path, *rows: str, head: str = HEAD) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "history.csv").write_text("\n".join((head, *rows)) + "\n", encoding="utf-8")
+    return folder
+
+
+def curve(epochs: int, loss: float = 4.0) -> list[str]:
+    return [f"{e},{e * 10},{loss / e},{loss / e / 2},{e},0.001,12.5" for e in range(1, epochs + 1)]
+
+
+@pytest.fixture
+def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
+    """Draws runs, and gives back the figure that would have been saved."""
+    saved: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: saved.append(figure))
+
+    def draw(*runs: Path) -> Figure:
+        draw_histories(runs, tmp_path / "pictures" / "history.png")
+        return saved.pop()
+
+    return draw
+
+
+def panels(figure: Figure) -> dict[str, Any]:
+    return {axes.get_title(): axes for axes in figure.axes}
+
+
+def names_in(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+# What is drawn
+
+
+def test_every_number_is_where_it_belongs(draw: Draw, tmp_path: Path) -> None:
+    found = panels(draw(write_run(tmp_path / "one", *curve(3))))
+    assert list(found) == ["loss", "BLEU (validation)", "learning rate (last step)"]
+    train, val = found["loss"].get_lines()
+    assert train.get_xydata().tolist() == [[1, 4.0], [2, 2.0], [3, 4.0 / 3]]
+    assert val.get_xydata().tolist() == [[1, 2.0], [2, 1.0], [3, 4.0 / 3 / 2]]
+    assert (train.get_linestyle(), val.get_linestyle()) == ("--", "-")
+    assert [t.get_text() for t in found["loss"].get_legend().get_texts()] == [
+        "training",
+        "validation",
+    ]
+    (bleu,) = found["BLEU (validation)"].get_lines()
+    assert bleu.get_xydata().tolist() == [[1, 1], [2, 2], [3, 3]]
+
+
+def test_runs_share_panels_and_have_a_colour_each(draw: Draw, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, *curve(e)) for name, e in (("a", 3), ("b", 5), ("c", 1))]
+    figure = draw(*runs)
+    assert names_in(figure) == ["a", "b", "c"]
+    keys = [to_hex(line.get_color()) for line in figure.legends[0].get_lines()]
+    assert len(set(keys)) == 3
+    for axes in figure.axes:
+        lines = axes.get_lines()
+        per_run = len(lines) // 3
+        assert [to_hex(line.get_color()) for line in lines] == [
+            key for key in keys for _ in range(per_run)
+        ]
+    limits = {axes.get_xlim() for axes in figure.axes}
+    assert len(limits) == 1 and limits.pop()[1] >= 5
+
+
+def test_a_dozen_runs_are_told_apart(draw: Draw, tmp_path: Path) -> None:
+    figure = draw(*(write_run(tmp_path / f"run{i}", *curve(2, 1 + i)) for i in range(12)))
+    assert len({to_hex(line.get_color()) for line in figure.legends[0].get_lines()}) == 12
+
+
+def test_a_single_epoch_is_seen(draw: Draw, tmp_path: Path) -> None:
+    figure = draw(write_run(tmp_path / "one", *curve(1)))
+    for axes in figure.axes:
+        assert all(line.get_marker() == "o" for line in axes.get_lines())
+    figure.canvas.draw()
+    low, high = figure.axes[-1].get_xlim()
+    ticks = [tick for tick in figure.axes[-1].get_xticks() if low <= tick <= high]
+    assert ticks == [1]
+
+
+def test_an_epoch_between_two_without_a_number_is_seen(draw: Draw, tmp_path: Path) -> None:
+    rows = ["1,1,3,nan,1,1,1", "2,2,2,2.5,1,1,1", "3,3,1,,1,1,1"]
+    _, val = panels(draw(write_run(tmp_path / "one", *rows)))["loss"].get_lines()
+    assert [y == y for y in val.get_ydata()] == [False, True, False]
+    assert val.get_marker() == "o"
+
+
+def test_columns_that_only_one_run_has(draw: Draw, tmp_path: Path) -> None:
+    """Runs of other tasks, or of a program that measured less or more."""
+    couplet = write_run(
+        tmp_path / "couplet",
+        "1,5.0,100.0,0.25,7",
+        head="epoch,train_loss,val_perplexity,padding_share,wind_speed",
+    )
+    figure = draw(write_run(tmp_path / "translation", *curve(2)), couplet)
+    found = panels(figure)
+    counts = {title: len(axes.get_lines()) for title, axes in found.items()}
+    assert counts == {
+        "loss": 3,
+        "BLEU (validation)": 1,
+        "perplexity (validation)": 1,
+        "learning rate (last step)": 1,
+        "padding (share of all positions)": 1,
+        "wind speed": 1,
+    }
+    figure.canvas.draw()
+    ticks = found["padding (share of all positions)"].get_yticklabels()
+    assert all("%" in tick.get_text() for tick in ticks)
+
+
+@pytest.mark.parametrize("folder", shipped_models(), ids=lambda folder: folder.name)
+def test_the_runs_of_the_models_that_ship(folder: Path, draw: Draw) -> None:
+    figure = draw(folder)
+    assert names_in(figure) == [folder.name]
+    assert {"loss", "accuracy (validation)", "tokens per second"} <= panels(figure).keys()
+
+
+# Names
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(draw: Draw, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / place / "run", *curve(2)) for place in ("a", "b")]
+    assert names_in(draw(*runs)) == [str(Path("a", "run")), str(Path("b", "run"))]
+    assert names_in(draw(runs[0], runs[0] / "history.csv")) == ["run", "run 2"]
+
+
+def test_the_current_folder_has_a_name(
+    draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write_run(tmp_path / "here", *curve(2)))
+    assert names_in(draw(Path())) == ["here"]
+    assert names_in(draw(Path("history.csv"))) == ["here"]
+
+
+@pytest.mark.parametrize("name", ["größe", "_hidden", "$x^2$", "$", "a\\b", "%s {}"])
+def test_names_are_shown_as_they_are(name: str, draw: Draw, tmp_path: Path) -> None:
+    """matplotlib leaves names with an underscore out of legends, and typesets dollars."""
+    figure = draw(write_run(tmp_path / name, *curve(2)))
+    assert names_in(figure) == [name]
+    (text,) = figure.legends[0].get_texts()
+    assert not text.get_parse_math()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_name_without_a_font_becomes_a_number(
+    draw: Draw, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of a row of empty boxes, and of warnings."""
+    monkeypatch.setattr(history, "_CHINESE_FONTS", ())
+    runs = [write_run(tmp_path / name, *curve(2)) for name in ("plain", "春联")]
+    figure = draw(*runs)
+    figure.canvas.draw()
+    assert names_in(figure) == ["plain", "run 2"]
+    assert "run 2 is 春联: no font here has '春'" in capsys.readouterr().err
+
+
+def test_chinese_fonts_that_are_here_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import font_manager
+
+    monkeypatch.setattr(font_manager, "get_font_names", lambda: ["SimHei", "DejaVu Sans", "Other"])
+    assert history._fonts() == ["DejaVu Sans", "SimHei"]
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("new/a.PDF", b"%PDF")]
+)
+def test_pictures_of_three_kinds(name: str, start: bytes, in_tmp: Path) -> None:
+    folder = write_run(in_tmp / "run", *curve(2))
+    assert lines_of("plot", "history", folder, "--output", name) == [name]
+    assert Path(name).read_bytes().startswith(start)
+
+
+def test_the_picture_is_in_the_current_folder_by_default(in_tmp: Path) -> None:
+    assert lines_of("plot", "history", write_run(in_tmp / "run", *curve(2))) == ["history.png"]
+    assert {path.name for path in in_tmp.iterdir()} == {"run", "history.png"}
+    assert {path.name for path in (in_tmp / "run").iterdir()} == {"history.csv"}
+
+
+def test_a_real_run(task: str, tiny_models: Callable[[str], Path], in_tmp: Path) -> None:
+    assert lines_of("plot", "history", tiny_models(task)) == ["history.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("", "Missing argument"),
+        ("--output a.png", "Missing argument"),
+        ("run --output a.jpg", "must end in .png, .svg, .pdf"),
+        ("run --output a", "must end in .png, .svg, .pdf"),
+    ],
+)
+def test_wrong_usage(arguments: str, reason: str, in_tmp: Path) -> None:
+    write_run(in_tmp / "run", *curve(2))
+    assert reason in error_of(2, "plot", "history", *arguments.split())
+    assert {path.name for path in in_tmp.iterdir()} == {"run"}
+
+
+def test_without_matplotlib_it_says_how_to_get_it(
+    in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    message = error_of(1, "plot", "history", write_run(in_tmp / "run", *curve(2)))
+    assert message.endswith("pip install 'transformer-suite[plot]'")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "history.csv: the file is empty"),
+        (b"\n \n", "history.csv: the file is empty"),
+        (f"{HEAD}\n".encode(), "history.csv: there is nothing to draw: no epoch is finished"),
+        (b"label,title\n1,a\n", "history.csv:1: not a training curve: there is no column epoch"),
+        (
+            b"epoch,loss\n1,2\n",
+            "history.csv:1: not a training curve: there is no column train_loss",
+        ),
+        (b"epoch,train_loss,epoch\n1,2,3\n", "history.csv:1: not a training curve: two columns"),
+        (b"epoch,train_loss\n1,2\n2,1,5\n", "history.csv:3: damaged: 3 fields under 2 names"),
+        (b"epoch,train_loss\n1,2\n2\n", "history.csv:3: damaged: 1 fields under 2 names"),
+        (b"epoch,train_loss\n1,2\n\n3,1\n", "history.csv:3: damaged: 0 fields under 2 names"),
+        (b"epoch,train_loss\n1,two\n", "history.csv:2: damaged: train_loss is 'two', which is no"),
+        (b"epoch,train_loss\n,2\n", "history.csv:2: damaged: the epoch has no number"),
+        (b"epoch,train_loss\ninf,2\n", "history.csv:2: damaged: the epoch has no number"),
+        (b'epoch,train_loss\n1,"2\n', "history.csv:2: damaged: unexpected end of data"),
+        (b"epoch,train_loss\n1,2\n2,\xff\n", "history.csv:3: damaged: not valid UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_named_with_its_line(content: bytes, reason: str, in_tmp: Path) -> None:
+    good = write_run(in_tmp / "good", *curve(2))
+    write_run(in_tmp / "bad")
+    (in_tmp / "bad" / "history.csv").write_bytes(content)
+    assert f"{Path('bad', reason)}" in error_of(1, "plot", "history", good, "bad")
+    assert not Path("history.png").exists()
+
+
+def test_a_run_without_a_curve_is_named(in_tmp: Path) -> None:
+    Path("bare").mkdir()
+    for name in ("bare", "none"):
+        with pytest.raises(CheckpointError, match=rf"{name}.*: cannot read: No such file"):
+            read_history(Path(name))
+
+
+def test_an_old_picture_stays_where_no_new_one_can_be_made(in_tmp: Path) -> None:
+    shutil.copytree(write_run(in_tmp / "run", *curve(2)), "copy")
+    Path("history.png").write_bytes(b"old")
+    Path("copy/history.csv").write_bytes(b"epoch\n")
+    assert run("plot", "history", "run", "copy").exit_code == 1
+    assert Path("history.png").read_bytes() == b"old"

@@ -1,0 +1,370 @@
+"""Training runs: what they refuse, what they write down, and how they are taken up again."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.tasks.tiny_networks import CPU
+from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.storage.checkpoint import load_tensors
+from transformer_suite.core.storage.lock import only_writer
+from transformer_suite.core.training import compilation, tensorboard
+from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.config import tiny as tiny_couplet
+from transformer_suite.tasks.runs import checkpoint_folder as folders
+from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.translation.config import TranslationConfig, tiny
+
+CONFIG = dataclasses.replace(tiny(), train=dataclasses.replace(tiny().train, epochs=2, average=2))
+DATA = Path("corpora/multi30k")
+
+
+def changed(**options: Any) -> TranslationConfig:
+    """``CONFIG`` with other options of its ``train`` section."""
+    return dataclasses.replace(CONFIG, train=dataclasses.replace(CONFIG.train, **options))
+
+
+class Line(nn.Module):
+    """The smallest thing that ``fit`` can train: one weight, to become 3."""
+
+    config = SimpleNamespace(d_model=4)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.randn(()))
+
+
+class Points:
+    def plan(self, epoch: int) -> list[float]:
+        return [1.0, 2.0, 3.0]
+
+    def batch(self, item: float) -> tuple[Tensor, ...]:
+        return (torch.tensor([item]),)
+
+
+def prepare(calls: list[str] | None = None) -> runs.Prepared:
+    model, calls = Line(), [] if calls is None else calls
+
+    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        return ((model.slope - 3.0) * batch[0]).square().sum(), 1
+
+    def validate() -> dict[str, float]:
+        calls.append("validate")
+        return {"val_loss": abs(model.slope.item() - 3.0)}
+
+    def evaluate() -> dict[str, Any]:
+        calls.append("evaluate")
+        return {"slope": model.slope.item(), "headline": "a line"}
+
+    return runs.Prepared(model, Points(), loss, validate, "val_loss", evaluate)
+
+
+def train(
+    out: Path,
+    config: Any = CONFIG,
+    *,
+    resume: bool = False,
+    task: str = "translation",
+    prepare: Callable[[], runs.Prepared] = prepare,
+) -> dict[str, Any]:
+    return runs.train(
+        task,
+        config,
+        lambda has_vocabulary: prepare(),
+        data=DATA,
+        out=out,
+        device=CPU,
+        resume=resume,
+    )
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["/somewhere/cli.py", "train", "translation", "--set", "data.tgt=two words"]
+    monkeypatch.setattr(sys, "argv", command)
+    metrics = train(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == metrics
+    slope = load_tensors(tmp_path / "run" / "model.safetensors")["slope"].item()
+    expected = {
+        "task": "translation",
+        "command": "python cli.py train translation --set 'data.tgt=two words'",
+        "data": "multi30k",
+        "seed": 1,
+        "device": "cpu",
+        "processes": 1,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "validation": {"val_loss": abs(slope - 3.0)},
+        "test": {"slope": slope, "headline": "a line"},
+        "best_epoch": 2,
+        "averaged_epochs": [],
+        "epochs": 2,
+        "steps": 6,
+        "parameters": 1,
+    }
+    assert {name: metrics[name] for name in expected} == expected
+    assert set(metrics) - set(expected) == {"commit", "training_seconds", "trained", "history"}
+    assert [row["epoch"] for row in metrics["history"]] == [1, 2]
+    assert metrics["commit"] == runs.commit_of(Path(runs.__file__).parents[2])
+    assert folders.read_config(tmp_path / "run", "translation", TranslationConfig) == CONFIG
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/transformer-suite", "train", "translation"])
+    assert train(tmp_path / "other")["command"] == "transformer-suite train translation"
+
+
+def test_the_test_split_is_used_once_at_the_end(tmp_path: Path) -> None:
+    calls: list[str] = []
+    train(tmp_path, prepare=lambda: prepare(calls))
+    assert calls.count("evaluate") == 1
+    assert calls[-1] == "evaluate"
+
+
+def test_the_seed_fixes_the_model(tmp_path: Path) -> None:
+    tests = [
+        train(tmp_path / str(i), changed(seed=seed))["test"] for i, seed in enumerate((5, 5, 6))
+    ]
+    assert tests[0] == tests[1] != tests[2]
+
+
+def test_a_folder_with_a_run_is_left_alone(tmp_path: Path) -> None:
+    train(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="go on with it by --resume, or name another --out"):
+        train(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_what_fails_before_it_begins_leaves_the_folder_free(tmp_path: Path) -> None:
+    def fail() -> runs.Prepared:
+        raise UserError("no such corpus")
+
+    with pytest.raises(UserError, match="no such corpus"):
+        train(tmp_path, prepare=fail)
+    train(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "module", "name", "value"),
+    [
+        ("tensorboard", tensorboard, "find_spec", lambda package: None),
+        ("compile", compilation, "_BACKEND", "none"),
+    ],
+)
+def test_what_is_asked_for_and_is_not_here_is_refused_at_once(
+    option: str,
+    module: ModuleType,
+    name: str,
+    value: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the corpus is read, which may take minutes."""
+    monkeypatch.setattr(module, name, value)
+    calls: list[str] = []
+    with pytest.raises(UserError, match=rf"train\.{option}.* install"):
+        train(tmp_path / "run", changed(**{option: True}), prepare=lambda: prepare(calls))
+    assert calls == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+    message = r"run: nothing to resume: there is no config\.json in it; begin .* without --resume"
+    with pytest.raises(UserError, match=message):
+        train(tmp_path / "run", resume=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_the_state_of_its_run_is_not_trained_over(tmp_path: Path) -> None:
+    """A finished run whose ``training/`` is gone began anew on --resume, and its first epoch took
+    the place of the model."""
+    train(tmp_path)
+    shutil.rmtree(tmp_path / "training")
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match=r"the run has ended, and there is no .*state"):
+        train(tmp_path, resume=True)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_that_another_run_writes_in_is_left_alone(tmp_path: Path, resume: bool) -> None:
+    """Also by one that was let through because the other had not yet written anything."""
+    if resume:
+        train(tmp_path)
+    calls: list[str] = []
+    with only_writer(tmp_path, lock=tmp_path / "training" / runs.LOCK_FILE):
+        before = contents(tmp_path)
+        with pytest.raises(UserError, match=rf"another run is writing.*process {os.getpid()} on"):
+            train(tmp_path, resume=resume, prepare=lambda: prepare(calls))
+        assert contents(tmp_path) == before
+    assert calls == []
+    train(tmp_path, resume=resume)
+
+
+def test_a_run_that_begins_while_the_folder_is_checked_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other began and ended after the first check and before the lock."""
+
+    def begin_and_end(*arguments: object) -> None:
+        monkeypatch.undo()
+        train(tmp_path)
+
+    monkeypatch.setattr(runs, "check_installed", begin_and_end)
+    with pytest.raises(UserError, match="go on with it by --resume, or name another --out"):
+        train(tmp_path)
+
+
+def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
+    left = [
+        tmp_path / folder / f".{name}.0123456789ab.partial.safetensors"
+        for folder, name in (("", "model"), ("training", "state"))
+    ]
+    left[1].parent.mkdir()
+    for path in left:
+        path.touch()
+    train(tmp_path)
+    assert not any(path.exists() for path in left)
+
+
+def test_another_tasks_run_cannot_be_resumed(tmp_path: Path) -> None:
+    train(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match="a model for translation, not for couplet"):
+        train(tmp_path, tiny_couplet(), resume=True, task="couplet")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (dataclasses.replace(CONFIG, model=TransformerConfig(d_model=64)), r"model\.d_model"),
+        (
+            dataclasses.replace(CONFIG, data=dataclasses.replace(CONFIG.data, src="fr")),
+            r"data\.src",
+        ),
+        (changed(seed=2), r"train\.seed"),
+        (changed(batch_tokens=7), r"train\.batch_tokens"),
+    ],
+)
+def test_what_makes_a_run_what_it_is_cannot_change(
+    config: TranslationConfig, name: str, tmp_path: Path
+) -> None:
+    """`--resume --set model.d_model=64` wrote that into config.json before it failed: the folder
+    held weights of one size and a configuration of another, and was lost."""
+    train(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=rf"{name}.* cannot change in the middle of a run"):
+        train(tmp_path, config, resume=True)
+    assert contents(tmp_path) == before
+
+
+def test_a_finished_run_is_resumed_without_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cli.py", "train", "translation"])
+    first = train(tmp_path)
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    history = (tmp_path / "history.csv").read_bytes()
+    monkeypatch.setattr(sys, "argv", ["cli.py", "train", "translation", "--resume"])
+    for config in (CONFIG, changed(epochs=1)):
+        again = train(tmp_path, config, resume=True)
+        assert (tmp_path / "model.safetensors").read_bytes() == weights
+        assert (tmp_path / "history.csv").read_bytes() == history
+        # All of it, with the command that can be given again.
+        assert again | {"trained": None} == first | {"trained": None}
+
+
+def test_more_epochs_go_on_where_the_run_ended(tmp_path: Path) -> None:
+    straight = train(tmp_path / "straight", changed(epochs=4, learning_rate=0.1))
+    train(tmp_path / "parts", changed(epochs=2, learning_rate=0.1))
+    parts = train(tmp_path / "parts", changed(epochs=4, learning_rate=0.1), resume=True)
+    assert parts["steps"] == 12
+    assert parts["test"] == straight["test"]
+    config = folders.read_config(tmp_path / "parts", "translation", TranslationConfig)
+    assert config.train.epochs == 4
+
+
+def test_a_run_stopped_before_its_first_step_begins_again(tmp_path: Path) -> None:
+    straight = train(tmp_path / "straight")
+    folders.write_config(tmp_path / "stopped", "translation", CONFIG)
+    assert train(tmp_path / "stopped", resume=True)["test"] == straight["test"]
+
+
+def test_an_interrupted_run_has_no_numbers_yet(tmp_path: Path) -> None:
+    def fails() -> dict[str, float]:
+        raise UserError("the disk is full")
+
+    with pytest.raises(UserError, match="the disk is full"):
+        train(tmp_path, prepare=lambda: dataclasses.replace(prepare(), validate=fails))
+    metrics = folders.read_metrics(tmp_path)
+    assert metrics["command"]
+    assert folders.headline(metrics) == "not measured"
+
+
+def test_the_headline_is_the_reports_own() -> None:
+    assert folders.headline({"test": {"headline": "BLEU 40.00 on test"}}) == "BLEU 40.00 on test"
+    for metrics in ({}, {"test": {}}, {"test": None}):
+        assert folders.headline(metrics) == "not measured"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_the_commit_is_that_of_the_checkout_and_says_if_files_differ(tmp_path: Path) -> None:
+    assert runs.commit_of(tmp_path) is None
+    git(tmp_path, "init", "--quiet")
+    assert runs.commit_of(tmp_path) is None  # nothing committed
+    (tmp_path / "file").write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--quiet", "--message=first")
+    git(tmp_path, "tag", "v1")
+    commit = runs.commit_of(tmp_path)
+    assert commit is not None
+    assert len(commit) == 12
+    assert int(commit, 16) >= 0
+    (tmp_path / "file").write_text("2")
+    assert runs.commit_of(tmp_path) == f"{commit}+"
+
+
+def test_a_copy_installed_inside_another_project_does_not_name_its_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "file").write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--quiet", "--message=first")
+    installed = tmp_path / ".venv" / "site-packages"
+    installed.mkdir(parents=True)
+    assert runs.commit_of(installed) is None
+
+
+def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "--quiet")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert runs.commit_of(tmp_path) is None
+
+
+def test_every_tasks_configuration_can_be_trained(tmp_path: Path) -> None:
+    """The sections that a resumed run is checked by are in all of them."""
+    config = tiny_couplet()
+    folders.write_config(tmp_path, "couplet", config)
+    runs.check_resumable("couplet", config, tmp_path)
+    other = dataclasses.replace(config, data=dataclasses.replace(config.data, extra=("verse",)))
+    with pytest.raises(ConfigError, match=r"data\.extra"):
+        runs.check_resumable("couplet", other, tmp_path)
+    assert isinstance(other, CoupletConfig)

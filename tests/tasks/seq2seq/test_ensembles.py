@@ -1,0 +1,182 @@
+"""Several trained models as one: what they must share, and what becomes of their probabilities."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.tasks.tiny_networks import CPU, network, spread
+from transformer_suite.core.errors import CheckpointError, ConfigError
+from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.storage.checkpoint import save_weights
+from transformer_suite.data.tokenizers import Whitespace
+from transformer_suite.data.vocabulary import Vocabulary
+from transformer_suite.tasks.couplet import evaluate as couplet_evaluate
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.runs import checkpoint_folder as folders
+from transformer_suite.tasks.seq2seq.ensembles import logits_of, model_of
+from transformer_suite.tasks.seq2seq.pairs import measure_pairs
+from transformer_suite.tasks.translation import evaluate
+from transformer_suite.tasks.translation.config import TranslationConfig
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.predict import Translator
+
+Models = Callable[[str], Path]
+
+GERMAN = ["Ein Hund sieht das Boot.", "", "Eine Frau malt das Meer. Ein Kind hört die Straße."]
+
+
+def changed(folder: Path, out: Path, **data: Any) -> Path:
+    """A copy of a model's folder with other options of the section ``data``."""
+    shutil.copytree(folder, out)
+    path = out / "config.json"
+    config = json.loads(path.read_text())
+    config["data"] |= data
+    path.write_text(json.dumps(config))
+    return out
+
+
+def reweighed(folder: Path, out: Path, **sizes: Any) -> Path:
+    """A model like that in ``folder``, but for its weights, and the named sizes."""
+    shutil.copytree(folder, out)
+    config = folders.read_config(folder, "translation", TranslationConfig)
+    config = replace(config, model=replace(config.model, **sizes))
+    folders.write_config(out, "translation", config)
+    torch.manual_seed(2)
+    model = TranslationModel(*[len(Translator.load(folder).source.vocabulary)] * 2, config.model)
+    spread(model)
+    save_weights(out / "model.safetensors", model)
+    return out
+
+
+# Probabilities
+
+
+def test_the_logits_are_the_mean_probabilities_logarithms() -> None:
+    first, second = network(), network()
+    with torch.no_grad():
+        second.generator.bias += torch.arange(20.0) / 3
+        src, tgt = torch.tensor([[5, 6], [7, 1]]), torch.tensor([[2, 2], [8, 9], [9, 1]])
+        found = logits_of(Ensemble([first, second]))(src, tgt)
+        expected = (first(src, tgt).softmax(dim=-1) + second(src, tgt).softmax(dim=-1)) / 2
+    assert torch.allclose(found.exp(), expected, atol=1e-6)
+    assert logits_of(first) is first
+
+
+def test_the_loss_of_a_model_twice_is_its_own() -> None:
+    model = network()
+    pairs = [([5, 6], [7, 8, 9]), ([4], [4])]
+    one, two = (
+        measure_pairs(each, pairs, batch_tokens=50, device=CPU)
+        for each in (model, Ensemble([model, model]))
+    )
+    assert one == pytest.approx(two)
+
+
+def test_one_model_is_no_ensemble_and_none_is_refused() -> None:
+    model = network()
+    assert model_of([model]) is model
+    assert isinstance(model_of([model, model]), Ensemble)
+    with pytest.raises(ConfigError, match="at least one model"):
+        model_of([])
+
+
+# Translators
+
+
+def test_a_translator_twice_translates_as_it_does_alone(tiny_models: Models) -> None:
+    folder = tiny_models("translation")
+    alone = Translator.load([folder], device="cpu")
+    twice = Translator.load([folder, str(folder)], device="cpu")
+    for options in ({}, {"beam_size": 3, "n_best": 3}, {"sample": True, "seed": 3}):
+        one, two = (t.translate_scored(GERMAN, **options) for t in (alone, twice))
+        assert [[h.text for h in found.hypotheses] for found in one] == [
+            [h.text for h in found.hypotheses] for found in two
+        ]
+        for first, second in zip(one, two, strict=True):
+            assert first.score == pytest.approx(second.score, rel=1e-4)
+    with pytest.raises(ConfigError, match="at least one model"):
+        Translator.load([], device="cpu")
+
+
+def test_an_ensemble_is_measured_as_a_whole(
+    tiny_models: Models, tiny_corpora: dict[str, Path]
+) -> None:
+    for task, measure in (("translation", evaluate), ("couplet", couplet_evaluate)):
+        folder, corpus = tiny_models(task), tiny_corpora[task]
+        one = measure.run(folder, corpus, split="val", device="cpu")
+        two = measure.run([folder, folder], corpus, split="val", device="cpu")
+        assert one["bleu"] == two["bleu"]
+        assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
+
+
+def test_another_model_has_its_say(tiny_models: Models, tmp_path: Path) -> None:
+    """And the shortest model says how long a piece may be."""
+    folder = tiny_models("translation")
+    other = reweighed(folder, tmp_path / "other", max_len=9)
+    together = Translator.load([folder, other], device="cpu")
+    scores = [
+        Translator.load(each, device="cpu").translate_scored(GERMAN[:1])[0].score
+        for each in (folder, [folder, other])
+    ]
+    assert scores[0] != pytest.approx(scores[1], rel=0.01)
+    assert together.max_source_tokens == 8
+    assert Translator.load(folder, device="cpu").max_source_tokens > 8
+    (found,) = together.translate_scored([" ".join(GERMAN * 9)])
+    assert found.pieces > 27
+
+
+def test_the_smallest_limit_of_all_holds(tiny_models: Models, tmp_path: Path) -> None:
+    folder = tiny_models("translation")
+    short = changed(folder, tmp_path / "short", max_tokens=5)
+    for both in ([folder, short], [short, folder]):
+        assert Translator.load(both, device="cpu").max_source_tokens == 5
+
+
+def test_models_of_other_texts_are_refused(tiny_models: Models, tmp_path: Path) -> None:
+    folder = tiny_models("translation")
+    french = changed(folder, tmp_path / "french", src="fr")
+    with pytest.raises(CheckpointError) as caught:
+        Translator.load([folder, french], device="cpu")
+    message = f"{folder} and {french} cannot search as one: their source language differs, "
+    assert str(caught.value) == message + "de and fr"
+    plain = changed(folder, tmp_path / "plain", tokenizer="whitespace", vocab_size=None)
+    with pytest.raises(CheckpointError, match=r"their tokenizer differs, sentencepiece and white"):
+        Translator.load([folder, folder, plain], device="cpu")
+
+
+def test_models_of_other_words_are_refused(tiny_models: Models, tmp_path: Path) -> None:
+    folder = tiny_models("couplet")
+    words = list(Vocabulary.load(folder / "vocabulary.txt").itos)
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    words[5] = "🙂"
+    Vocabulary(words).save(other / "vocabulary.txt")
+    with pytest.raises(CheckpointError) as caught:
+        CoupletWriter.load([folder, other], device="cpu")
+    assert f"{folder} and {other}" in str(caught.value)
+    assert "their vocabulary differs, word 5 is" in str(caught.value)
+    assert "'🙂'" in str(caught.value)
+
+
+def test_vocabularies_of_other_sizes_are_named_by_them(tiny_models: Models, tmp_path: Path) -> None:
+    folder = tiny_models("translation")
+    translator = Translator.load(folder, device="cpu")
+    config = replace(
+        translator.config,
+        data=replace(translator.config.data, tokenizer=Whitespace.name, vocab_size=None),
+    )
+    out = []
+    for size in (20, 21):
+        own = tmp_path / str(size)
+        folders.write_config(own, "translation", config)
+        Vocabulary(translator.source.vocabulary.itos[:size]).save(own / "vocabulary.txt")
+        save_weights(own / "model.safetensors", TranslationModel(size, size, config.model))
+        out.append(own)
+    with pytest.raises(CheckpointError, match=r"source vocabulary differs, .*20 tok.*21 tokens"):
+        Translator.load(out, device="cpu")

@@ -1,0 +1,112 @@
+"""Generating for many sources at a time: order, limits, independence of the batches."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.tasks.tiny_networks import CPU, network
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.decoding.search import Constraint, Hypothesis
+from transformer_suite.tasks.seq2seq.generation import generate
+
+# More lengths than fit into a batch, in no order.
+SOURCES = [[4 + (3 * i + j) % 16 for j in range(1 + 5 * i % 11)] for i in range(23)]
+SHORT: dict[str, Any] = {"max_length_ratio": 1.0, "max_length_extra": 3}
+SEARCHES = [
+    GenerationConfig(beam_size=1, **SHORT),
+    GenerationConfig(beam_size=3, **SHORT),
+    GenerationConfig(beam_size=3, diversity=0.5, **SHORT),
+    GenerationConfig(**SHORT).replaced(sample=True, seed=5, n_best=2),
+]
+every_search = pytest.mark.parametrize(
+    "options", SEARCHES, ids=["greedy", "beam", "diverse", "sample"]
+)
+
+
+def tokens(found: Sequence[Sequence[Hypothesis]]) -> list[list[list[int]]]:
+    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
+
+
+@every_search
+def test_the_batches_do_not_matter(options: GenerationConfig) -> None:
+    model = network()
+    alone = [
+        generate(model, [source], options, device=CPU, chances=[number])[0]
+        for number, source in enumerate(SOURCES)
+    ]
+    assert len({str(one) for one in tokens(alone)}) > len(SOURCES) // 2  # not all the same
+    for batch_tokens in (1, 20, 10_000):
+        found = generate(model, SOURCES, options, device=CPU, batch_tokens=batch_tokens)
+        assert tokens(found) == tokens(alone)
+        for one, other in zip(found, alone, strict=True):
+            assert math.isclose(one[0].score, other[0].score, rel_tol=1e-4)
+    assert generate(model, [], options, device=CPU) == []
+
+
+@every_search
+def test_outputs_end_at_their_own_limits(options: GenerationConfig) -> None:
+    model = network()
+    with torch.no_grad():
+        model.generator.bias[3] = -100.0  # <eos> never comes by itself
+    limits = [i % 7 for i in range(len(SOURCES))]
+    found = generate(model, SOURCES, options, device=CPU, max_lengths=limits, batch_tokens=50)
+    assert [len(hypotheses[0].tokens) for hypotheses in found] == limits
+    found = generate(model, SOURCES, options, device=CPU)
+    assert [len(h[0].tokens) for h in found] == [len(source) + 3 for source in SOURCES]
+
+
+def test_no_output_is_longer_than_the_model() -> None:
+    model = network(max_len=12)
+    with torch.no_grad():
+        model.generator.bias[3] = -100.0
+    options = GenerationConfig(beam_size=1, max_length_extra=100)
+    assert len(generate(model, [[5, 6]], options, device=CPU)[0][0].tokens) == 11
+
+
+def test_a_source_is_never_cut() -> None:
+    """The longest that fits is read to its end; one more is an error, not a shorter source."""
+    model = network(max_len=12)
+    options = GenerationConfig(beam_size=1)
+    with torch.no_grad():
+        one, other = (model.encode(torch.tensor([[*[5] * 10, w, 3]]).t()).states for w in (6, 7))
+    assert not torch.equal(one[0], other[0])
+    generate(model, [[5] * 11], options, device=CPU)
+    with pytest.raises(ValueError, match="12"):
+        generate(model, [[5] * 12], options, device=CPU)
+
+
+def test_progress_is_told_in_sources() -> None:
+    counts: list[int] = []
+    options = GenerationConfig(beam_size=1)
+    generate(network(), SOURCES, options, device=CPU, batch_tokens=30, on_batch=counts.append)
+    assert len(counts) > 1
+    assert sum(counts) == len(SOURCES)
+
+
+@every_search
+def test_each_batch_has_the_constraint_of_its_own_sources(options: GenerationConfig) -> None:
+    """Here source number n may only be answered by the word 4 + n % 16."""
+
+    def make_constraint(numbers: Sequence[int]) -> Constraint:
+        words = torch.tensor([4 + n % 16 for n in numbers])
+
+        def forbid(prefix: Tensor, sentences: Tensor) -> Tensor:
+            forbidden = torch.ones(len(sentences), 20, dtype=torch.bool)
+            return forbidden.scatter_(1, words[sentences].unsqueeze(1), False)
+
+        return forbid
+
+    found = generate(
+        network(),
+        SOURCES,
+        options,
+        device=CPU,
+        batch_tokens=40,
+        max_lengths=[2] * len(SOURCES),
+        make_rules=lambda numbers: [make_constraint(numbers)],
+    )
+    assert [h[0].tokens for h in found] == [[4 + n % 16] * 2 for n in range(len(SOURCES))]

@@ -1,0 +1,310 @@
+"""Every search that the core has, for texts of several pieces: each as the core itself does it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.tasks.tiny_networks import CPU, network
+from transformer_suite.core.decoding.beam_search import beam_search
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.decoding.constraints import ForbiddenTokens, ForcedPrefix, all_of
+from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
+from transformer_suite.core.decoding.sampling import sample_search
+from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.tasks.seq2seq.generation import GREEDY, generate, generate_texts
+from transformer_suite.tasks.seq2seq.n_best import Output
+from transformer_suite.tasks.seq2seq.pairs import source_tensor
+
+WORDS = 20
+EOS = 3
+# Texts of one piece, of none, of several.
+TEXTS = [[[4, 5, 6]], [], [[7, 8], [9, 10, 11, 12], [5]], [[6, 6, 6, 6, 6]], [[7, 8], [7, 8]]]
+LENGTHS: dict[str, Any] = {"max_length_ratio": 1.0, "max_length_extra": 3}
+CONFIG = GenerationConfig(beam_size=4, **LENGTHS)
+SAMPLING = CONFIG.replaced(sample=True, seed=7, temperature=3.0)
+
+
+def searched(config: GenerationConfig, texts: Any = TEXTS, **options: Any) -> list[list[Output]]:
+    return generate_texts(network(WORDS), texts, config, device=CPU, **options)
+
+
+def tokens(found: Sequence[Sequence[Output]]) -> list[list[list[int]]]:
+    return [[output.tokens for output in outputs] for outputs in found]
+
+
+def pairs(hypotheses: Sequence[Hypothesis]) -> list[tuple[list[int], float]]:
+    return [(one.tokens, pytest.approx(one.score, rel=1e-4)) for one in hypotheses]
+
+
+def restless() -> SequenceToSequence:
+    """A network whose outputs never end by themselves."""
+    model = network(WORDS)
+    with torch.no_grad():
+        model.generator.bias[EOS] = -100.0
+    return model
+
+
+# The searches
+
+
+def test_beams_are_the_cores() -> None:
+    model, source = network(WORDS), [4, 5, 6]
+    limits = torch.tensor([6])
+    with torch.inference_mode():
+        common: Any = {"beam_size": 4, "max_lengths": limits, "length_penalty": 0.5}
+        plain = beam_search(model.step, model.start(source_tensor([source])), **common)
+        diverse = diverse_beam_search(
+            model.step, model.start(source_tensor([source])), groups=4, diversity=2.0, **common
+        )
+    config = CONFIG.replaced(length_penalty=0.5)
+    for n_best in (1, 4):
+        (found,) = generate(model, [source], config.replaced(n_best=n_best), device=CPU)
+        assert pairs(found) == pairs(plain[0][:n_best])
+    assert len(plain[0]) == 4
+    (found,) = generate(model, [source], config.replaced(diversity=2.0), device=CPU)
+    assert pairs(found) == pairs(diverse[0])
+    assert pairs(plain[0]) != pairs(diverse[0])
+
+
+def test_draws_are_the_cores() -> None:
+    model, options = network(WORDS), {"temperature": 0.7, "top_k": 9, "top_p": 0.9, "seed": 8}
+    sources = [[4, 5, 6], [7, 8, 9]]
+    with torch.inference_mode():
+        (first,), (second,) = (
+            sample_search(
+                model.step,
+                model.start(source_tensor([source])),
+                max_lengths=torch.tensor([6]),
+                sentence_numbers=torch.tensor([number]),
+                **options,  # type: ignore[arg-type]
+            )
+            for source, number in zip(sources, (40, 50), strict=True)
+        )
+    found = generate(model, sources, SAMPLING.replaced(**options), device=CPU, chances=[40, 50])
+    assert [pairs(one) for one in found] == [pairs([first]), pairs([second])]
+
+
+def test_greedy_options_make_a_greedy_search_of_any_configuration() -> None:
+    expected = tokens(searched(GenerationConfig(beam_size=1, **LENGTHS)))
+    for config in (CONFIG.replaced(n_best=3, diversity=0.5), SAMPLING.replaced(n_best=3)):
+        assert tokens(searched(config, **GREEDY)) == expected
+
+
+# How many
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.5])
+def test_the_first_of_the_best_is_the_only_one_without_them(diversity: float) -> None:
+    alone = searched(CONFIG, diversity=diversity)
+    several = searched(CONFIG, diversity=diversity, n_best=4)
+    assert tokens([outputs[:1] for outputs in several]) == tokens(alone)
+    assert [len(outputs) for outputs in alone] == [1] * 5
+    # Two groups of a diverse search may find the same.
+    assert diversity or [len(outputs) for outputs in several] == [4, 1, 4, 4, 4]
+    assert max(len(outputs) for outputs in several) == 4
+    for outputs in several:
+        assert [o.score for o in outputs] == sorted((o.score for o in outputs), reverse=True)
+        assert len({tuple(o.tokens) for o in outputs}) == len(outputs)
+
+
+def test_more_draws_leave_those_before_them_as_they_are() -> None:
+    alone, several = searched(SAMPLING), searched(SAMPLING, n_best=6)
+    assert [len(outputs) for outputs in several] == [6, 1, 6, 6, 6]
+    assert tokens([outputs[:1] for outputs in several]) == tokens(alone)
+    assert len({tuple(o.tokens) for o in several[0]}) > 3
+
+
+# Chance
+
+
+def test_a_draw_depends_on_the_texts_number_and_on_nothing_else() -> None:
+    together = searched(SAMPLING, numbers=[3, 4, 5, 6, 7])
+    for batch_tokens in (1, 12):
+        apart = searched(SAMPLING, numbers=[3, 4, 5, 6, 7], batch_tokens=batch_tokens)
+        assert tokens(apart) == tokens(together)
+    for text, number, expected in zip(TEXTS, (3, 4, 5, 6, 7), together, strict=True):
+        assert tokens(searched(SAMPLING, [text], numbers=[number])) == tokens([expected])
+    back = searched(SAMPLING, TEXTS[::-1], numbers=[7, 6, 5, 4, 3])
+    assert tokens(back) == tokens(together[::-1])
+    assert tokens(searched(SAMPLING, numbers=range(5))) == tokens(searched(SAMPLING))
+    assert tokens(searched(SAMPLING, numbers=range(5))) != tokens(together)
+
+
+def test_equal_pieces_and_equal_texts_draw_for_themselves() -> None:
+    texts = [[[7, 8]] * 3] * 3
+    found = searched(SAMPLING, texts, max_lengths=[5] * 9)
+    drawn = {tuple(h.tokens) for (output,) in found for h in output.hypotheses}
+    assert len(drawn) > 6
+
+
+def test_another_seed_draws_other_outputs() -> None:
+    assert tokens(searched(SAMPLING)) == tokens(searched(SAMPLING))
+    assert tokens(searched(SAMPLING)) != tokens(searched(SAMPLING, seed=8))
+    assert tokens(searched(SAMPLING, top_k=1)) == tokens(searched(CONFIG, **GREEDY))
+
+
+# Lengths and repetition
+
+
+def test_an_output_has_no_more_and_no_fewer_tokens_than_it_may() -> None:
+    model, sources = restless(), [[4] * n for n in (1, 2, 7)]
+
+    def lengths(**options: Any) -> list[int]:
+        found = generate(model, sources, CONFIG.replaced(**options), device=CPU)
+        return [len(hypotheses[0].tokens) for hypotheses in found]
+
+    assert lengths() == [4, 5, 10]
+    assert lengths(max_length=5) == [4, 5, 5]
+    with torch.no_grad():
+        model.generator.bias[EOS] = 100.0
+    assert lengths() == [0, 0, 0]
+    assert lengths(min_length_ratio=1.0) == [1, 2, 7]
+    assert lengths(min_length_ratio=0.5, beam_size=1) == [0, 1, 3]
+    assert lengths(min_length_ratio=1.0, max_length=3) == [1, 2, 3]
+    assert lengths(min_length_ratio=1.0, beam_size=4, diversity=0.5) == [1, 2, 7]
+    assert lengths(min_length_ratio=1.0, sample=True) == [1, 2, 7]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_no_ngram_comes_twice(size: int) -> None:
+    def ngrams(output: list[int]) -> list[tuple[int, ...]]:
+        return [tuple(output[i : i + size]) for i in range(len(output) - size + 1)]
+
+    model, options = restless(), CONFIG.replaced(max_length_extra=12)
+    (free,) = generate(model, [[4, 5]], options, device=CPU)
+    (kept,) = generate(model, [[4, 5]], options.replaced(no_repeat_ngram=size), device=CPU)
+    assert len(set(ngrams(free[0].tokens))) < len(ngrams(free[0].tokens))
+    for hypothesis in kept:
+        assert len(set(ngrams(hypothesis.tokens))) == len(ngrams(hypothesis.tokens))
+
+
+# Prefixes
+
+
+@pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(beam_size=1), SAMPLING])
+def test_the_first_piece_of_every_text_begins_with_the_prefix(config: GenerationConfig) -> None:
+    found = searched(config, prefix=[13, 14])
+    free = searched(config)
+    for (output,), (without,), text in zip(found, free, TEXTS, strict=True):
+        if not text:
+            assert output.tokens == []
+            continue
+        first, *rest = output.hypotheses
+        assert first.tokens[:2] == [13, 14]
+        assert [h.tokens for h in rest] == [h.tokens for h in without.hypotheses[1:]]
+
+
+def test_a_prefix_comes_whole_however_short_the_source() -> None:
+    long = [13, 14] * 8
+    (outputs,) = searched(CONFIG, [[[4]]], prefix=long)
+    assert outputs[0].tokens[:16] == long
+
+
+def test_a_prefix_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ConfigError, match="prefix has 3 tokens, and an output may have 2"):
+        searched(CONFIG, prefix=[13, 14, 15], max_length=2)
+    model = network(WORDS, max_len=4)
+    generate_texts(model, [[[4]]], CONFIG, device=CPU, prefix=[13] * 3)
+    with pytest.raises(ConfigError, match="prefix has 4 tokens, and an output may have 3"):
+        generate_texts(model, [[[4]]], CONFIG, device=CPU, prefix=[13] * 4)
+
+
+@pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(beam_size=1), SAMPLING])
+def test_a_prefix_that_other_rules_forbid_is_refused(config: GenerationConfig) -> None:
+    """Together they would leave an output that ends before it has begun."""
+    with pytest.raises(ConfigError, match="the prefix is forbidden by the other rules"):
+        searched(config, prefix=[13, 13], no_repeat_ngram=1)
+    forbidden = ForbiddenTokens([13], vocab_size=WORDS)
+    with pytest.raises(ConfigError, match="the prefix is forbidden by the other rules"):
+        searched(config, prefix=[13], constraint=forbidden)
+
+
+# The user's own rules
+
+
+@pytest.mark.parametrize("config", [CONFIG, SAMPLING, CONFIG.replaced(diversity=0.5)])
+@pytest.mark.parametrize("batch_tokens", [1, 3000])
+def test_a_constraint_sees_the_texts_own_numbers(
+    config: GenerationConfig, batch_tokens: int
+) -> None:
+    """Here a text numbered n may only be answered by the word n - 100."""
+    seen: set[int] = set()
+
+    def only_own(outputs: Tensor, numbers: Tensor) -> Tensor:
+        assert outputs.dim() == 2 and outputs.shape[1] == len(numbers)
+        seen.update(numbers.tolist())
+        forbidden = torch.ones(len(numbers), WORDS, dtype=torch.bool)
+        return forbidden.scatter_(1, (numbers - 100).unsqueeze(1), False)
+
+    numbers = [104, 110, 106, 119, 107]
+    found = searched(
+        config, constraint=only_own, numbers=numbers, n_best=2, batch_tokens=batch_tokens
+    )
+    assert seen == {104, 106, 119, 107}
+    for outputs, number in zip(found, numbers, strict=True):
+        assert {token for output in outputs for token in output.tokens} <= {number - 100}
+        assert outputs[0].tokens or number == 110
+
+
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        (torch.zeros(1, WORDS), r"\[1, 20\] of torch.float32"),
+        (torch.zeros(WORDS, dtype=torch.bool), r"\[20\] of torch.bool"),
+        (torch.zeros(1, WORDS - 1, dtype=torch.bool), r"\[1, 19\] of torch.bool"),
+        (torch.zeros(2, WORDS, dtype=torch.bool), r"\[2, 20\] of torch.bool"),
+        ([[False] * WORDS], "list"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_constraint_that_returns_something_else_is_an_error(returned: Any, what: str) -> None:
+    expected = rf"must return a tensor \[rows, words\] = \[1, 20\] of torch.bool, not {what}"
+    with pytest.raises(ConfigError, match=expected):
+        searched(CONFIG, [[[4, 5]]], beam_size=1, constraint=lambda outputs, numbers: returned)
+
+
+def test_rules_of_nothing_are_refused() -> None:
+    """A rule that was meant to forbid something and forbids nothing is a mistake."""
+    with pytest.raises(ConfigError, match="forbidden tokens must be at least one"):
+        ForbiddenTokens([], vocab_size=WORDS)
+    with pytest.raises(ConfigError, match="all_of needs at least one constraint"):
+        all_of()
+    # A batch may hold sentences without a prefix; a text as prefix that has no word is refused by
+    # the predictors.
+    ForcedPrefix([[], [5]], vocab_size=WORDS)
+
+
+# Ensembles
+
+
+@pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(diversity=0.5), SAMPLING])
+def test_a_model_twice_is_the_model(config: GenerationConfig) -> None:
+    model = network(WORDS)
+    options: Any = {"n_best": 3, "prefix": [13], "no_repeat_ngram": 2, "min_length_ratio": 0.5}
+    # The outputs of two equal pieces are as good in either order: noise alone would rank them.
+    texts = [*TEXTS[:-1], [[7, 8], [8, 7]]]
+    one = generate_texts(model, texts, config, device=CPU, **options)
+    two = generate_texts(Ensemble([model, model]), texts, config, device=CPU, **options)
+    assert tokens(one) == tokens(two)
+
+
+def test_the_shortest_model_limits_an_ensemble() -> None:
+    sizes: Any = {"d_model": 8, "nhead": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    models = [
+        SequenceToSequence(
+            WORDS, WORDS, TransformerConfig(**sizes, max_len=n), share_embeddings=True
+        )
+        for n in (50, 9)
+    ]
+    for model in models:
+        with torch.no_grad():
+            model.eval().generator.bias[EOS] = -100.0
+    (found,) = generate(Ensemble(models), [[4] * 8], CONFIG, device=CPU)
+    assert len(found[0].tokens) == 8

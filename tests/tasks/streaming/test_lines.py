@@ -1,0 +1,308 @@
+"""Lines go through a predictor in order, whole, and without being held."""
+
+import errno
+import io
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks.streaming import lines
+from transformer_suite.tasks.streaming.lines import (
+    CHUNK_LINES,
+    answer,
+    answer_chunk,
+    as_json,
+    count_lines,
+    one_line,
+    open_output,
+    open_texts,
+    read_chunks,
+    unnumbered,
+)
+
+LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[io.BufferedReader, io.BufferedWriter]]:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as source, os.fdopen(writer, "wb") as sink:
+        yield source, sink
+
+
+def chunks_of(content: bytes, tmp_path: Path) -> list[list[str]]:
+    path = tmp_path / "input"
+    path.write_bytes(content)
+    with path.open("rb") as stream:
+        return list(read_chunks(stream, "input"))
+
+
+def shout(
+    texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
+) -> list[str]:
+    on_batch(len(texts))
+    return [text.upper() for text in texts]
+
+
+def second(text: str, result: str) -> list[str]:
+    return [result]
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b"a\r\n\r\nb\r", ["a", "", "b"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        ("a\u2028b\x85c\x0bd\n".encode(), ["a\u2028b\x85c\x0bd"]),
+        (b"\0\n \n", ["\0", " "]),
+    ],
+)
+def test_a_line_ends_at_a_newline_and_nowhere_else(
+    content: bytes, expected: list[str], tmp_path: Path
+) -> None:
+    assert [line for chunk in chunks_of(content, tmp_path) for line in chunk] == expected
+
+
+@given(
+    texts=st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", codec="utf-8"))),
+    block=st.integers(1, 9),
+)
+def test_blocks_cut_no_line_and_no_character(texts: list[str], block: int) -> None:
+    content = "".join(f"{text}\n" for text in texts).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_BLOCK_BYTES", block)
+        patch.setattr(lines, "_has_more", lambda stream: True)
+        stream = cast(io.BufferedReader, io.BytesIO(content))
+        assert [line for chunk in read_chunks(stream, "input") for line in chunk] == texts
+
+
+def test_chunks_are_full_where_there_is_enough(tmp_path: Path) -> None:
+    chunks = chunks_of(b"a line\n" * (2 * CHUNK_LINES + 1), tmp_path)
+    assert [len(chunk) for chunk in chunks] == [CHUNK_LINES, CHUNK_LINES, 1]
+
+
+@pytest.mark.parametrize("content", [b"a\nb\n\xffc\nd\n", b"a\nb\nc\xff"])
+def test_bytes_that_are_no_utf8_are_named_by_line(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^input:3: not valid UTF-8 \(byte 0xff\)"):
+        chunks_of(content, tmp_path)
+
+
+def test_a_producer_that_pauses_gets_its_answer(
+    pipe: tuple[io.BufferedReader, io.BufferedWriter],
+) -> None:
+    source, sink = pipe
+    chunks = read_chunks(source, "pipe")
+    for text in ("one", "two"):
+        sink.write(f"{text}\nunfinished ".encode())
+        sink.flush()
+        assert next(chunks)[0].endswith(text)
+
+
+def test_nothing_is_read_ahead_of_the_answers(
+    pipe: tuple[io.BufferedReader, io.BufferedWriter],
+) -> None:
+    """A source without end, whose every chunk is answered before much more of it is read."""
+    source, sink = pipe
+    written = 0
+
+    def produce() -> None:
+        nonlocal written
+        with pytest.raises(BrokenPipeError):
+            while True:
+                written += os.write(sink.fileno(), b"the same line\n" * 1000) // 14
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    answered: list[str] = []
+    answer(islice(read_chunks(source, "pipe"), 50), shout, second, answered.append)
+    ahead = written - 50 * CHUNK_LINES
+    source.close()
+    producer.join()
+    assert "".join(answered) == "THE SAME LINE\n" * (50 * CHUNK_LINES)
+    # The pipe's own buffer and one block of ours, in lines of 14 bytes.
+    assert ahead <= 3 * (1 << 16) // 14
+
+
+def test_a_stream_that_fails_is_named() -> None:
+    class Broken(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: object) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(UserError, match=r"^the tape: cannot read: Input/output error$"):
+        next(read_chunks(io.BufferedReader(Broken()), "the tape"))
+
+
+# Where texts come from
+
+
+def test_given_texts_are_one_chunk(tmp_path: Path) -> None:
+    with open_texts(["a", "b"], None) as (chunks, total):
+        assert (list(chunks), total) == ([["a", "b"]], None)
+
+
+def test_a_file_is_counted_and_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    path.write_text("a\nb\nc")
+    with open_texts((), path) as (chunks, total):
+        assert (list(chunks), total) == ([["a", "b", "c"]], 3)
+
+
+@pytest.mark.parametrize(("content", "count"), [(b"", 0), (b"a", 1), (b"a\n", 1), (b"\n\nb", 3)])
+def test_lines_are_counted_as_they_are_read(content: bytes, count: int, tmp_path: Path) -> None:
+    assert sum(map(len, chunks_of(content, tmp_path))) == count
+    with (tmp_path / "input").open("rb") as stream:
+        assert count_lines(stream) == count
+
+
+def test_what_is_in_a_pipe_cannot_be_counted(
+    pipe: tuple[io.BufferedReader, io.BufferedWriter],
+) -> None:
+    assert count_lines(pipe[0]) is None
+
+
+def test_standard_input_is_the_last_resort(
+    pipe: tuple[io.BufferedReader, io.BufferedWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, sink = pipe
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(source))
+    sink.write(b"a\nb\n")
+    sink.close()
+    with open_texts((), None) as (chunks, total):
+        assert (list(chunks), total) == ([["a", "b"]], None)
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=r"none\.txt: cannot read: No such file"),
+        open_texts((), tmp_path / "none.txt"),
+    ):
+        pass
+
+
+# Answering
+
+
+def test_every_text_has_its_line_in_its_place() -> None:
+    written: list[str] = []
+    answer([["b", ""], ["a"]], shout, lambda text, found: [f"{text} -> {found}"], written.append)
+    assert written == ["b -> B\n -> \n", "a -> A\n"]
+
+
+@pytest.mark.parametrize("line_break", [*LINE_BREAKS, "\r\n"])
+def test_line_breaks_in_texts_and_results_are_spaces(line_break: str) -> None:
+    seen: list[str] = []
+
+    def predict(
+        texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
+    ) -> Sequence[str]:
+        seen.extend(texts)
+        return [f"x{line_break}y"]
+
+    written: list[str] = []
+    answer([[f"a{line_break}b"]], predict, second, written.append)
+    assert (seen, written) == (["a b"], ["x y\n"])
+
+
+def test_a_text_may_have_several_lines_or_none() -> None:
+    written: list[str] = []
+    answer([["a b", "", "c"]], shout, lambda text, found: found.split(" ")[1:], written.append)
+    assert written == ["B\n"]
+    answer([["a b c"], ["d e"]], shout, lambda text, found: found.split(" "), written.append)
+    assert written[1:] == ["A\nB\nC\n", "D\nE\n"]
+
+
+def test_texts_are_numbered_through_all_chunks() -> None:
+    def predict(texts: Sequence[str], *, numbers: Sequence[int], **rest: object) -> list[str]:
+        return [f"{number}:{text}" for number, text in zip(numbers, texts, strict=True)]
+
+    written: list[str] = []
+    answer([["a", "b"], [], ["c"]], predict, second, written.append)
+    assert written == ["0:a\n1:b\n", "", "2:c\n"]
+    chunk: list[str] = ["d", "e"]
+    assert answer_chunk(chunk, predict, second, first=7) == "7:d\n8:e\n"
+
+
+def test_a_predictor_may_not_care_for_numbers() -> None:
+    def predict(texts: Sequence[str], *, mark: str) -> list[str]:
+        return [f"{mark}{text}" for text in texts]
+
+    careless = cast(Callable[..., Sequence[str]], unnumbered(predict))
+    assert careless(["a", "b"], numbers=[5, 6], mark="-") == ["-a", "-b"]
+
+
+def test_a_result_too_few_is_an_error_and_no_shift() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        answer([["a", "b"]], lambda texts, numbers, on_batch: ["A"], second, print)
+
+
+@pytest.mark.parametrize("pieces", [[], [1], [2, 2], [1, 1, 1], [7], [1, 9]])
+def test_each_line_is_reported_once_however_many_pieces_it_has(pieces: list[int]) -> None:
+    def predict(
+        texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
+    ) -> Sequence[str]:
+        for count in pieces:
+            on_batch(count)
+        return texts
+
+    reported: list[int] = []
+    answer([["a", "", "c"]], predict, second, print, on_lines=reported.append)
+    assert sum(reported) == 3
+    assert min(reported) >= 0
+
+
+# Writing
+
+
+def test_a_json_line_is_one_line_and_loads_back() -> None:
+    text = f'Größe "晚" \t\\ {LINE_BREAKS}'
+    line = as_json(text, {"label": text, "score": -0.5})
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {"input": text, "label": text, "score": -0.5}
+    assert "Größe" in line and "晚" in line
+
+
+@given(st.text())
+def test_one_line_keeps_all_but_the_breaks(text: str) -> None:
+    line = one_line(text)
+    assert len(line.splitlines()) <= 1
+    assert line.split() == text.split()
+
+
+def test_an_output_file_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / "output"
+    path.write_text("old")
+    with open_output(path) as write:
+        write("Größe\n")
+        assert path.read_text() == "old"
+    assert path.read_bytes() == "Größe\n".encode()
+
+
+def test_work_that_fails_leaves_the_old_output_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "output"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), open_output(path) as write:
+        write("half\n")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,195 @@
+"""Parallel corpora: what is read, how it becomes ids, and what is wrong with bad ones."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.tasks.translation.config import TranslationData
+from transformer_suite.tasks.translation.dataset import (
+    LoadEnglishGermanDataset,
+    build_codecs,
+    load_codecs,
+)
+
+WORDS = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1)
+PIECES = TranslationData(vocab_size=60, bpe_dropout=0.3)
+SPLITS = {
+    "train.de": ["ein Hund", "eine Katze rennt", "ein Hund rennt schnell"],
+    "train.en": ["a dog", "a cat runs", "a dog runs fast"],
+    "val.de": ["ein Tier"],
+    "val.en": ["an animal"],
+}
+
+
+def write(folder: Path, files: dict[str, list[str]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, lines in files.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def load(folder: Path, config: TranslationData = WORDS) -> LoadEnglishGermanDataset:
+    return LoadEnglishGermanDataset(folder, config, save_to=folder / "codecs")
+
+
+def test_the_vocabulary_is_that_of_the_training_split_alone(tmp_path: Path) -> None:
+    dataset = load(write(tmp_path, SPLITS))
+    assert dataset.source is dataset.target
+    words = {w for name in ("train.de", "train.en") for line in SPLITS[name] for w in line.split()}
+    assert set(dataset.source.vocabulary.itos[4:]) == words
+    assert "Tier" not in dataset.source.vocabulary
+
+
+def test_two_vocabularies_are_two(tmp_path: Path) -> None:
+    config = TranslationData(
+        tokenizer="whitespace", vocab_size=None, min_freq=1, share_vocabulary=False
+    )
+    dataset = load(write(tmp_path, SPLITS), config)
+    assert "Hund" in dataset.source.vocabulary
+    assert "Hund" not in dataset.target.vocabulary
+    assert "dog" in dataset.target.vocabulary
+    source, target = load_codecs(tmp_path / "codecs", config)
+    assert (source.vocabulary, target.vocabulary) == (
+        dataset.source.vocabulary,
+        dataset.target.vocabulary,
+    )
+    (ids, translated), *_ = dataset.encoded("train", max_len=50)
+    assert source.decode(ids) == "ein Hund"
+    assert target.decode(translated) == "a dog"
+
+
+def test_codecs_that_are_given_are_kept(tmp_path: Path) -> None:
+    """A resumed run must not learn another vocabulary for the weights it has."""
+    source, target = build_codecs(["ein Hund"], ["a dog"], WORDS, tmp_path / "old")
+    dataset = LoadEnglishGermanDataset(
+        write(tmp_path, SPLITS), WORDS, save_to=tmp_path / "new", source=source, target=target
+    )
+    assert dataset.source is source
+    assert not (tmp_path / "new").exists()
+    assert len(dataset.encoded("train", max_len=50)[1][0]) == 3  # unknown words are words
+
+
+def test_without_codecs_there_must_be_a_place_for_them(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="save_to"):
+        LoadEnglishGermanDataset(write(tmp_path, SPLITS), WORDS)
+
+
+def test_any_two_languages_will_do(tmp_path: Path) -> None:
+    files = {
+        "train.zh-CN": ["狗"],
+        "train.fr": ["un chien"],
+        "test.zh-CN": ["猫"],
+        "test.fr": ["x"],
+    }
+    config = TranslationData(
+        src="zh-CN", tgt="fr", tokenizer="characters", vocab_size=None, min_freq=1
+    )
+    dataset = load(write(tmp_path, files), config)
+    assert dataset.read("train") == (["狗"], ["un chien"])
+    assert dataset.splits() == ["test", "train"]
+
+
+def test_splits_are_those_with_both_languages(tmp_path: Path) -> None:
+    folder = write(tmp_path, SPLITS | {"test_b.de": ["a"], "test_b.en": ["a"], "test_a.de": ["a"]})
+    dataset = load(folder)
+    assert dataset.splits() == ["test_b", "train", "val"]
+    assert dataset.test_split() == "test_b"
+    write(folder, {"test_a.en": ["a"]})
+    assert dataset.test_split() == "test_a"
+
+
+def test_there_may_be_no_test_split(tmp_path: Path) -> None:
+    assert load(write(tmp_path, SPLITS)).test_split() is None
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"train.de": ["a"]}, r"train\.en: cannot read: No such file"),
+        ({"train.en": ["a"]}, r"train\.de: cannot read: No such file"),
+        (SPLITS | {"train.en": ["a"]}, r"train\.en: 1 lines, but .*train\.de has 3"),
+        (SPLITS | {"train.de": ["a", "", "c"]}, r"train\.de:2: empty line"),
+        (SPLITS | {"train.de": [], "train.en": []}, r"train\.de: the file is empty"),
+    ],
+)
+def test_what_is_wrong_is_named(files: dict[str, list[str]], message: str, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=message):
+        load(write(tmp_path, files))
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="nowhere: there is no such folder"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"test_2020\.de: cannot read"):
+        load(write(tmp_path, SPLITS)).read("test_2020")
+
+
+def training_pairs(dataset: LoadEnglishGermanDataset, epoch: int, max_len: int = 50) -> list[str]:
+    data = dataset.training_data(batch_tokens=30, seed=3, max_len=max_len)
+    return [str(pair) for batch in data.plan(epoch) for pair in batch]
+
+
+def test_pairs_too_long_for_the_options_or_the_model_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With data.max_tokens above model.max_len the training died at the first long pair."""
+    long = " ".join(["wort"] * 30)
+    files = {
+        "train.de": ["ein Hund", long, "eine Katze"],
+        "train.en": ["a dog", "long", long],
+    }
+    folder = write(tmp_path, files)
+    assert len(training_pairs(load(folder), 1)) == 3
+    assert capsys.readouterr().err == ""
+    short = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1, max_tokens=29)
+    assert len(training_pairs(load(folder, short), 1)) == 1
+    assert "train: 2 of 3 pairs" in capsys.readouterr().err
+    assert len(training_pairs(load(folder), 1, max_len=30)) == 1
+    assert "train: 2 of 3 pairs" in capsys.readouterr().err
+    assert len(load(folder).encoded("train", max_len=31)) == 3
+    assert len(load(folder).encoded("train", max_len=30)) == 1
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> LoadEnglishGermanDataset:
+    files = {name: SPLITS[name] * 20 for name in ("train.de", "train.en")}
+    return load(write(tmp_path_factory.mktemp("pieces"), files), PIECES)
+
+
+def test_dropout_cuts_by_seed_and_epoch(pieces: LoadEnglishGermanDataset) -> None:
+    first = training_pairs(pieces, 1)
+    assert training_pairs(pieces, 1) == first
+    assert sorted(training_pairs(pieces, 2)) != sorted(first)
+    # Asked for out of order, as when a run is resumed in its third epoch.
+    third = training_pairs(pieces, 3)
+    assert training_pairs(pieces, 1) == first
+    assert training_pairs(pieces, 3) == third
+
+
+def test_dropout_changes_the_cut_and_not_the_words(pieces: LoadEnglishGermanDataset) -> None:
+    data = pieces.training_data(batch_tokens=100, seed=3, max_len=50)
+    found = [pair for batch in data.plan(1) for pair in batch]
+    sources, targets = pieces.read("train")
+    said = [(pieces.source.decode(s), pieces.target.decode(t)) for s, t in found]
+    assert sorted(said) == sorted(zip(sources, targets, strict=True))
+    assert sorted(found) != sorted(pieces.encoded("train", max_len=50))
+
+
+def test_dropout_never_makes_a_pair_too_long(pieces: LoadEnglishGermanDataset) -> None:
+    """Sentences that fitted whole grew past the model's length when dropout cut them up."""
+    longest = max(len(side) for pair in pieces.encoded("train", max_len=50) for side in pair)
+    data = pieces.training_data(batch_tokens=100, seed=3, max_len=longest + 1)
+    for epoch in range(1, 6):
+        pairs = [pair for batch in data.plan(epoch) for pair in batch]
+        assert len(pairs) == 60
+        assert max(len(side) for pair in pairs for side in pair) <= longest
+
+
+def test_validation_is_cut_without_dropout(pieces: LoadEnglishGermanDataset) -> None:
+    codec: TextCodec = pieces.source
+    assert pieces.encoded("train", max_len=50)[0][0] == codec.encode("ein Hund")

@@ -1,0 +1,77 @@
+"""Cutting texts: at sentences first, never in the middle of one that fits, and nothing is lost."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_suite.tasks.translation.pieces import encoded_pieces, sentences
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["Ein Hund rennt."],
+        ["Ein Hund rennt. ", "Zwei Kinder spielen. ", "Ein Mann liest."],
+        ["Was ist das? ", "Ein Hund! ", "Wirklich?! ", "Ja… ", "Nein."],
+        ["Er rief: „Komm her!“ ", "Dann ging er."],
+        ["Ein Satz.\n\n", "  Noch einer.".strip()],
+        ["Das war 2004. ", "Danach kam nichts."],
+        ["狗在跑。", "猫在看！", "他说：“好。”", "完"],
+        ["Ein Satz. ", "„Noch einer.“ ", "(Und der.) ", "Schluss"],
+    ],
+)
+def test_sentences_are_told_apart(expected: list[str]) -> None:
+    assert sentences("".join(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Vor dem Haus von Dr. Müller steht Prof. Schmidt, geb. Maier.",
+        "Er zeigt ein Buch in der U.S. Armee, z. B. am 3. Mai.",
+        "Kinder stehen bzw. sitzen ca. 5 m entfernt.",
+        "auf dem E.S.E. Electronics steht",
+        "Das kostet 3.50 Euro bei example.com.Shop",
+        "Er sagte nichts ... und ging.",
+        "Er ging.  und kam",
+        "das 20. Jahrhundert",
+        "nur ein Satz.   ",
+        "",
+        "...",
+    ],
+)
+def test_a_dot_is_not_always_an_end(text: str) -> None:
+    assert sentences(text) == ([text] if text else [])
+
+
+anything = st.text(st.sampled_from(" \t\n\u3000\u2028aHund.,;!?…。！，”\"'3"), max_size=60)
+
+
+def characters(text: str) -> list[int]:
+    return [ord(character) for character in text if not character.isspace()]
+
+
+@given(text=anything, size=st.integers(1, 9))
+def test_the_pieces_are_the_whole_text(text: str, size: int) -> None:
+    assert "".join(sentences(text)) == text
+    pieces = encoded_pieces(text, characters, size)
+    assert [i for piece in pieces for i in piece] == characters(text)
+    assert all(0 < len(piece) <= size for piece in pieces)
+
+
+@given(text=anything)
+def test_a_sentence_that_fits_is_one_piece(text: str) -> None:
+    pieces = encoded_pieces(text, characters, 60)
+    assert pieces == [ids for sentence in sentences(text) if (ids := characters(sentence))]
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 300_000, "." * 300_000, "a." * 150_000, '."' * 150_000, ". " * 150_000]
+)
+def test_endless_texts_are_cut_in_no_time(text: str) -> None:
+    """A search that tries again from every letter of a word would take hours for the first."""
+    started = time.process_time()
+    assert "".join(sentences(text)) == text
+    assert time.process_time() - started < 5.0

@@ -1,0 +1,200 @@
+"""A trained translator: its folder is all it takes, and the report tells what it says."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from tests.tasks.tiny_networks import CPU, sizes
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.errors import CheckpointError, UserError
+from transformer_suite.core.model.config import TransformerConfig
+from transformer_suite.core.storage.checkpoint import load_tensors
+from transformer_suite.tasks.runs import checkpoint_folder as folders
+from transformer_suite.tasks.translation import evaluate
+from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData, tiny
+from transformer_suite.tasks.translation.dataset import build_codecs
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.predict import Translator
+from transformer_suite.tasks.translation.train import train
+
+ROOT = Path(__file__).resolve().parents[3]
+
+Models = Callable[[str], Path]
+Corpora = dict[str, Path]
+
+
+def test_bleu_is_sacrebleus_own() -> None:
+    hypotheses = ["The dog runs over a green field.", "A man sees the sea.", "Two children play."]
+    references = ["The dog runs over the field.", "A man sees the big sea.", "two children play."]
+    cased = sacrebleu.corpus_bleu(hypotheses, [references])
+    lowercase = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=True)
+    assert cased.score < lowercase.score < 100
+    score, signature = evaluate.bleu(hypotheses, references)
+    assert score == cased.score
+    assert "nrefs:1|case:mixed|" in signature
+    assert "tok:13a|" in signature
+    score, signature = evaluate.bleu(hypotheses, references, lowercase=True)
+    assert score == lowercase.score
+    assert "case:lc|" in signature
+
+
+def test_the_report_is_about_what_the_translator_says(
+    tiny_models: Models, tiny_corpora: Corpora
+) -> None:
+    model = tiny_models("translation")
+    corpus = tiny_corpora["translation"]
+    report = evaluate.run(model, corpus, split="val", device="cpu")
+    sources = (corpus / "val.de").read_text().splitlines()
+    references = (corpus / "val.en").read_text().splitlines()
+    translations = Translator.load(model, device="cpu").translate(sources)
+    bleu = sacrebleu.corpus_bleu(translations, [references])
+    assert report["bleu"] == bleu.score
+    assert report["bleu_lowercase"] >= bleu.score > 10
+    assert set(report) == {
+        "split",
+        "sentences",
+        "bleu",
+        "bleu_signature",
+        "bleu_lowercase",
+        "bleu_lowercase_signature",
+        "token_accuracy",
+        "loss",
+        "headline",
+    }
+    assert (report["split"], report["sentences"]) == ("val", 16)
+    assert report["headline"] == f"BLEU {bleu.score:.2f} on val"
+    assert 0 < report["token_accuracy"] <= 1
+    assert report["loss"] > 0
+    table = evaluate.as_table(report)
+    for shown in (f"{bleu.score:.2f}", report["bleu_signature"], "16 sentences"):
+        assert shown in table
+    greedy = evaluate.run(model, corpus, split="val", device="cpu", beam_size=1, batch_tokens=50)
+    assert greedy["loss"] == pytest.approx(report["loss"])
+    assert json.loads((model / "metrics.json").read_text())["test"]["split"] == "test_tiny"
+
+
+def test_a_corpus_without_a_test_split_asks_for_one(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    for name in ("train.de", "train.en"):
+        shutil.copy(tiny_corpora["translation"] / name, tmp_path)
+    with pytest.raises(UserError, match="no test split here; name one with --split"):
+        evaluate.run(tiny_models("translation"), tmp_path, device="cpu")
+
+
+def test_a_corpus_with_sentences_too_long_for_the_model_is_measured(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it is translated; loss and accuracy, which take no pieces, are of what fits."""
+    lines = {
+        language: (tiny_corpora["translation"] / f"val.{language}").read_text()
+        for language in ("de", "en")
+    }
+    for language, text in lines.items():
+        endless = " ".join(text.splitlines() * 5)
+        (tmp_path / f"test.{language}").write_text(f"{text}{endless}\n")
+    model = tiny_models("translation")
+    report = evaluate.run(model, tmp_path, device="cpu", beam_size=1)
+    assert report["sentences"] == 17
+    assert "test: 1 of 17 pairs" in capsys.readouterr().err
+    rest = evaluate.run(model, tiny_corpora["translation"], split="val", device="cpu", beam_size=1)
+    assert report["loss"] == pytest.approx(rest["loss"])
+
+
+def test_the_folder_is_all_it_takes(tiny_models: Models, tmp_path: Path) -> None:
+    """In another process, in another place, without corpus, torchtext or training state."""
+    model = tiny_models("translation")
+    names = ("config.json", "vocabulary.txt", "sentencepiece.model", "model.safetensors")
+    for name in names:
+        shutil.copy(model / name, tmp_path)
+    text = "Ein Hund sieht das Boot."
+    program = (
+        "import sys; sys.modules['torchtext'] = None\n"
+        "from transformer_suite.tasks.translation.predict import Translator\n"
+        f"print(Translator.load({str(tmp_path)!r}, device='cpu').translate([{text!r}])[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    expected = Translator.load(model, device="cpu").translate([text])
+    assert done.stdout == f"{expected[0]}\n"
+    for name in names:
+        kept = (tmp_path / name).read_bytes()
+        (tmp_path / name).unlink()
+        with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
+            Translator.load(tmp_path, device="cpu")
+        (tmp_path / name).write_bytes(kept)
+
+
+def test_weights_of_another_vocabulary_are_refused(tiny_models: Models, tmp_path: Path) -> None:
+    model = tiny_models("translation")
+    shutil.copytree(model, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "vocabulary.txt").unlink()
+    (tmp_path / "sentencepiece.model").unlink()
+    config = TranslationConfig(
+        model=folders.read_config(model, "translation", TranslationConfig).model,
+        data=TranslationData(vocab_size=30),
+    )
+    texts = [f"der Hund {word}" for word in ("sieht", "rennt", "sucht", "malt", "gibt nach")]
+    build_codecs(texts, texts, config.data, tmp_path)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: .* has shape"):
+        Translator.load(tmp_path, device="cpu")
+
+
+def test_the_names_of_the_weights_stay() -> None:
+    """Models that were trained and shipped are loaded by these names."""
+    config = TransformerConfig(
+        d_model=8, nhead=2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=16
+    )
+    names = {name for name, _ in TranslationModel(9, 9, config).named_parameters()}
+    assert "src_embedding.embedding.weight" in names
+    assert not any(name.startswith("tgt_embedding") for name in names)
+    apart = TranslationModel(9, 7, config, share_embeddings=False)
+    assert "tgt_embedding.embedding.weight" in dict(apart.named_parameters())
+    assert {name.split(".")[0] for name in names} == {"src_embedding", "transformer", "generator"}
+
+
+def test_a_run_without_a_test_split_is_trained_all_the_same(
+    tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    """And a corpus whose sentences are longer than the model is trained on those that fit."""
+    for name in ("train.de", "train.en", "val.de", "val.en"):
+        shutil.copy(tiny_corpora["translation"] / name, tmp_path)
+    with (tmp_path / "train.de").open("a") as german, (tmp_path / "val.en").open("a") as english:
+        german.write("Hund " * 900 + "\n")
+        english.write("dog " * 900 + "\n")
+    with (tmp_path / "train.en").open("a") as english, (tmp_path / "val.de").open("a") as german:
+        english.write("dog\n")
+        german.write("Hund\n")
+    data = TranslationData(vocab_size=100, bpe_dropout=0.1, max_tokens=2000)
+    config = TranslationConfig(
+        model=sizes(max_len=40),
+        data=data,
+        train=tiny().train,
+        # Whatever the search, epochs are compared by greedy translations.
+        generation=GenerationConfig(beam_size=2, n_best=2, diversity=0.5),
+    )
+    metrics = train(config, data=tmp_path, out=tmp_path / "run", device=CPU)
+    assert metrics["test"] == {}
+    assert metrics["validation"].keys() == {"val_loss", "val_accuracy", "val_bleu"}
+    vocabulary = (tmp_path / "run" / "vocabulary.txt").read_bytes()
+    weights = load_tensors(tmp_path / "run" / "model.safetensors")
+    train(config, data=tmp_path, out=tmp_path / "run", device=CPU, resume=True)
+    assert (tmp_path / "run" / "vocabulary.txt").read_bytes() == vocabulary
+    again = load_tensors(tmp_path / "run" / "model.safetensors")
+    assert all((weights[name] == again[name]).all() for name in weights)
+
+
+def test_a_corpus_to_measure_on_needs_no_training_split(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    for name in ("test_tiny.de", "test_tiny.en"):
+        shutil.copy(tiny_corpora["translation"] / name, tmp_path)
+    report = evaluate.run(tiny_models("translation"), tmp_path, device="cpu", beam_size=1)
+    assert (report["split"], report["sentences"]) == ("test_tiny", 16)

@@ -1,0 +1,237 @@
+"""The translator: texts of any length, in their order, whole."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tasks.tiny_networks import CPU, sizes, spread
+from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.core.errors import UserError
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.tokenizers import TOKENIZER_NAMES
+from transformer_suite.data.vocabulary import EOS_ID, UNK_ID
+from transformer_suite.tasks.seq2seq import generation
+from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData
+from transformer_suite.tasks.translation.dataset import build_codecs
+from transformer_suite.tasks.translation.model import TranslationModel
+from transformer_suite.tasks.translation.pieces import encoded_pieces
+from transformer_suite.tasks.translation.predict import Translator
+
+TEXTS = ["ein Hund rennt .", "der Hund sieht das Haus , und rennt .", "das Haus sieht er nicht ."]
+WORDS = sorted({word for text in TEXTS for word in text.split()})
+
+
+def untrained(folder: Path, max_len: int = 512, **options: Any) -> Translator:
+    options = {"tokenizer": "whitespace", "vocab_size": None, "min_freq": 1} | options
+    config = TranslationConfig(model=sizes(max_len), data=TranslationData(**options))
+    source, target = build_codecs(TEXTS, TEXTS, config.data, folder)
+    torch.manual_seed(1)
+    model = TranslationModel(
+        len(source.vocabulary),
+        len(target.vocabulary),
+        config.model,
+        share_embeddings=config.data.share_vocabulary,
+    )
+    spread(model)
+    return Translator(model.eval(), source, target, config, CPU)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("codecs")
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Makes every translator repeat its source; returns the list of the sources it is given."""
+    given: list[list[int]] = []
+
+    def repeat(
+        model: object, sources: Sequence[list[int]], *rest: object, **options: object
+    ) -> Any:
+        given.extend(sources)
+        return [[Hypothesis(list(source), -1.0, -0.5)] for source in sources]
+
+    monkeypatch.setattr(generation, "generate", repeat)
+    return given
+
+
+def test_texts_keep_their_order_and_empty_ones_their_place(folder: Path) -> None:
+    translator = untrained(folder)
+    texts = ["", TEXTS[1], "  \t ", TEXTS[0], "\n", TEXTS[2], TEXTS[0]]
+    found = translator.translate_scored(texts)
+    alone = [translator.translate_scored([text])[0] for text in texts]
+    assert [f.text for f in found] == [a.text for a in alone]
+    assert [f.text for f in found if f.pieces == 0] == ["", "", ""]
+    assert [f.pieces for f in found] == [0, 1, 0, 1, 0, 1, 1]
+    assert len({f.text for f in found}) > 2
+    assert found[0].score == 0.0
+    assert isinstance(found[0].score, float)
+    assert translator.translate(texts) == [f.text for f in found]
+    assert translator.translate([]) == []
+
+
+def test_options_replace_those_of_the_model(folder: Path) -> None:
+    translator = untrained(folder)
+    assert translator.translate_scored(TEXTS, beam_size=1) != translator.translate_scored(TEXTS)
+    short = translator.translate(TEXTS, beam_size=1, max_length_ratio=0.0, max_length_extra=2)
+    assert all(len(text.split()) <= 2 for text in short)
+    with pytest.raises(UserError, match=r"generation\.beam_size"):
+        translator.translate(TEXTS, beam_size=0)
+
+
+LONG_TEXTS = {
+    "many sentences": " ".join(TEXTS * 40),
+    "one endless sentence": " ".join(["der Hund sieht"] * 1700),
+    "clauses": " ".join(["der Hund , das Haus ,"] * 90),
+    "a long sentence among short ones": " ".join([*TEXTS, *["Hund"] * 70, ".", *TEXTS]),
+    "just as long as it can be": " ".join(["Hund"] * 20),
+    "one word more": " ".join(["Hund"] * 21),
+}
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS.keys())
+@pytest.mark.parametrize("limit", ["data.max_tokens", "model.max_len"])
+def test_long_texts_are_translated_whole(
+    text: str, limit: str, folder: Path, echo: list[list[int]]
+) -> None:
+    lengths: dict[str, Any] = {"max_tokens": 20}
+    translator = untrained(folder, **({"max_len": 21} if limit == "model.max_len" else lengths))
+    (found,) = translator.translate_scored([text])
+    assert found.text == text
+    assert found.pieces == len(echo) == (1 if text.count(" ") < 20 else found.pieces)
+    assert found.score == -0.5 * found.pieces
+    assert max(map(len, echo)) <= 20
+    # No more pieces than it takes: two neighbours that fit together are one.
+    assert found.pieces <= 1 + 2 * len(text.split()) / 20
+
+
+def test_long_texts_are_cut_behind_sentences_then_clauses_then_words(
+    folder: Path, echo: list[list[int]]
+) -> None:
+    translator = untrained(folder, max_tokens=8)
+    sentence, clauses, words = (
+        "das Haus sieht er nicht .",
+        "der Hund sieht das Haus , er sieht das Haus nicht .",
+        " ".join(["Hund"] * 10),
+    )
+    translator.translate([f"{sentence} {clauses} {sentence} {words}"])
+    assert [translator.source.decode(ids) for ids in echo] == [
+        sentence,
+        "der Hund sieht das Haus ,",
+        "er sieht das Haus nicht .",
+        sentence,
+        " ".join(["Hund"] * 8),
+        "Hund Hund",
+    ]
+
+
+def test_each_sentence_is_translated_by_itself(folder: Path, echo: list[list[int]]) -> None:
+    """A model of captions gave one sentence for a paragraph of three, and dropped the others."""
+    translator = untrained(folder)
+    text = "Hund rennt. Haus rennt nicht! Er sieht das Haus."
+    (found,) = translator.translate_scored([text])
+    assert found.pieces == 3
+    assert [len(ids) for ids in echo] == [2, 3, 4]
+
+
+@pytest.fixture(scope="module")
+def piece_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pieces")
+
+
+def test_a_word_without_end_is_translated_whole(piece_folder: Path, echo: list[list[int]]) -> None:
+    translator = untrained(piece_folder, tokenizer="sentencepiece", vocab_size=45, max_tokens=20)
+    word = "Haus" * 750
+    (found,) = translator.translate_scored([f"ein {word} rennt"])
+    assert found.text == f"ein {word} rennt"
+    assert max(map(len, echo)) <= 20
+
+
+def test_text_without_spaces_is_cut_behind_its_own_marks(
+    tmp_path: Path, echo: list[list[int]]
+) -> None:
+    config = {"tokenizer": "characters", "max_tokens": 8}
+    translator = untrained(tmp_path, **config)
+    codec = translator.source
+    codec.vocabulary = type(codec.vocabulary)([*codec.vocabulary.itos[:4], *"狗猫跑看。，”"])
+    text = "狗看猫跑。猫看狗跑，狗看猫猫猫跑。”狗狗狗狗狗狗狗狗狗狗。"
+    assert translator.translate([text]) == [text]
+    assert [codec.decode(ids) for ids in echo] == [
+        "狗看猫跑。",
+        "猫看狗跑，",
+        "狗看猫猫猫跑。”",
+        "狗狗狗狗狗狗狗狗",
+        "狗狗。",
+    ]
+
+
+anything = st.text(st.sampled_from(" \t\n\x1c\u3000\u2028aHund.,;!?。，\"'<br />"), max_size=80)
+
+
+@given(text=anything, limit=st.integers(1, 9))
+def test_whatever_the_text_all_of_its_tokens_are_translated(
+    text: str, limit: int, piece_folder: Path
+) -> None:
+    for tokenizer in ("whitespace", "characters", "sentencepiece"):
+        if tokenizer == "whitespace":  # whose words may hold what ends a sentence elsewhere
+            text = re.sub("[。，]", " ", text)
+        translator = untrained_once(piece_folder, tokenizer, limit)
+        pieces = encoded_pieces(text, translator.source.encode, translator.max_source_tokens)
+        assert all(0 < len(piece) <= limit for piece in pieces)
+        cut, whole = [i for piece in pieces for i in piece], translator.source.encode(text)
+        if tokenizer == "sentencepiece":  # whose pieces differ where a word begins, not its letters
+            assert letters(translator.source, cut) == letters(translator.source, whole)
+        else:
+            assert cut == whole
+
+
+def letters(codec: TextCodec, ids: list[int]) -> str:
+    return codec.decode([i for i in ids if i != UNK_ID]).replace(" ", "")
+
+
+_KEPT: dict[tuple[str, int], Translator] = {}
+
+
+def untrained_once(folder: Path, tokenizer: str, limit: int) -> Translator:
+    size = 45 if tokenizer == "sentencepiece" else None
+    if (tokenizer, limit) not in _KEPT:
+        _KEPT[tokenizer, limit] = untrained(
+            folder / tokenizer, tokenizer=tokenizer, vocab_size=size, max_tokens=limit
+        )
+    return _KEPT[tokenizer, limit]
+
+
+def test_five_thousand_words_go_through_a_real_model(folder: Path) -> None:
+    translator = untrained(folder, max_len=31)
+    with torch.no_grad():
+        translator.model.generator.bias[EOS_ID] = -100.0  # so that each piece can be counted
+    counts: list[int] = []
+    (found,) = translator.translate_scored(
+        [" ".join(WORDS * (5000 // len(WORDS)))],
+        beam_size=1,
+        max_length_ratio=0.0,
+        max_length_extra=3,
+        on_batch=counts.append,
+    )
+    assert found.pieces == sum(counts) > 150
+    assert len(found.text.split()) == 3 * found.pieces
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZER_NAMES)
+@pytest.mark.parametrize("share", [True, False])
+def test_every_tokeniser_translates(tokenizer: str, share: bool, tmp_path: Path) -> None:
+    size = 45 if tokenizer == "sentencepiece" else None
+    translator = untrained(tmp_path, tokenizer=tokenizer, vocab_size=size, share_vocabulary=share)
+    with torch.no_grad():
+        translator.model.generator.bias[EOS_ID] = -100.0  # so that there is something to see
+    texts = translator.translate([TEXTS[0], "", "völlig 新しい words"], beam_size=2)
+    assert texts[1] == ""
+    assert texts[0]
+    assert not any(special in text for text in texts for special in ("<unk>", "<pad>", "▁"))
