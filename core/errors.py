@@ -36,6 +36,10 @@ class CheckpointError(UserError):
     """A checkpoint folder that is incomplete, damaged, or not for this task."""
 
 
+class TextError(UserError, ValueError):
+    """A text that a task cannot take as its input."""
+
+
 class NetworkError(UserError):
     """A download that failed; the message names the address and what can be tried instead."""
 

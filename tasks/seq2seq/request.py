@@ -1,0 +1,105 @@
+"""What a user asks of a search: one typed object from the command line to the search itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from transformer_suite.core.config import nearest
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.decoding.search import Constraint
+from transformer_suite.core.errors import ConfigError
+
+# Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
+DEFAULT_BATCH_TOKENS = 3000
+
+ALIASES = {"beam": "beam_size", "diverse": "diversity"}
+"""Short names of options, as the command line has them, and the names that they stand for."""
+
+OnBatch = Callable[[int], None]
+"""A callback that gets the number of segments (or texts, or pairs) that have just been finished."""
+
+
+def ignore_batch(count: int) -> None:
+    """The :data:`OnBatch` of callers who need no progress reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRequest:
+    """The options of one search. Those that are None are left to the model's own configuration.
+
+    The fields from ``beam_size`` to ``int8`` replace those of the model's
+    :class:`GenerationConfig`, which explains and checks them. The others belong to the request:
+
+    * ``prefix``: what the output of every text begins with, as text.
+    * ``constraint``: the user's own rule. It maps the tokens so far ``[t, R]``, without ``<bos>``,
+      and the text number of each row ``[R]`` to a boolean ``[R, V]``, True where the next token is
+      forbidden. All segments of a text have its number, and each of them begins anew at t = 0.
+    * ``numbers``: the numbers of the texts, for ``constraint`` and for sampling: texts of equal
+      number, seed and content draw the same output. Without it they are counted from 0.
+    * ``batch_tokens``: the most source tokens in a batch.
+    * ``on_batch``: gets the number of segments that have just been finished.
+    """
+
+    beam_size: int | None = None
+    n_best: int | None = None
+    length_penalty: float | None = None
+    diversity: float | None = None
+    sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_length: int | None = None
+    max_length_ratio: float | None = None
+    max_length_extra: int | None = None
+    min_length_ratio: float | None = None
+    no_repeat_ngram: int | None = None
+    int8: bool | None = None
+
+    prefix: str | None = None
+    constraint: Constraint | None = field(default=None, repr=False)
+    numbers: Sequence[int] | None = field(default=None, repr=False)
+    batch_tokens: int = DEFAULT_BATCH_TOKENS
+    on_batch: OnBatch = field(default=ignore_batch, repr=False)
+
+    @classmethod
+    def of(cls, **options: Any) -> GenerationRequest:
+        """Returns the request that keywords describe; those that are None are left out.
+
+        The short names of :data:`ALIASES` are accepted as well.
+
+        Raises:
+            ConfigError: an unknown option (the message names the nearest known one), or an option
+                that is given under both of its names.
+        """
+        names = {item.name for item in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in options.items():
+            full_name = ALIASES.get(name, name)
+            if full_name not in names:
+                hint = nearest(name, [*names, *ALIASES])
+                raise ConfigError(f"unknown option {name!r}{hint}")
+            if full_name in values:
+                raise ConfigError(f"{full_name} is given twice: as {full_name} and as an alias")
+            if value is not None:
+                values[full_name] = value
+        return cls(**values)
+
+    def search_options(self) -> dict[str, Any]:
+        """Returns the options that replace those of the model's configuration."""
+        values = {item.name: getattr(self, item.name) for item in fields(GenerationConfig)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def resolve(self, config: GenerationConfig) -> GenerationConfig:
+        """Returns the model's ``config`` with the options of this request in place of its own.
+
+        Raises:
+            ConfigError: a value out of range, or options that contradict each other.
+        """
+        return config.replaced(**self.search_options())
+
+
+GREEDY = GenerationRequest(beam_size=1, n_best=1, diversity=0.0, sample=False)
+"""A greedy search, whatever the model's configuration says."""

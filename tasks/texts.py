@@ -1,0 +1,44 @@
+"""The texts that callers of the Python API hand in: checked before any work begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from transformer_suite.core.errors import TextError
+
+
+def as_texts(texts: str | Iterable[str], *, name: str = "text") -> list[str]:
+    """Returns ``texts`` as a list; a string is one text, not a sequence of letters.
+
+    Args:
+        name: what error messages call one of the texts.
+
+    Raises:
+        TypeError: neither a string nor an iterable of strings.
+        TextError: a lone surrogate, which is half of a character and not valid Unicode.
+    """
+    if isinstance(texts, str):
+        texts = [texts]
+    elif isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
+        kind = type(texts).__name__
+        raise TypeError(f"expected a {name} (str) or several of them (list of str), not {kind}")
+    checked = list(texts)
+    for number, text in enumerate(checked, start=1):
+        if not isinstance(text, str):
+            raise TypeError(f"{name} {number} must be a str, not {type(text).__name__}")
+        check_unicode(text, f"{name} {number}")
+    return checked
+
+
+def check_unicode(text: str, name: str) -> None:
+    """Raises a TextError if ``text``, which messages call ``name``, holds a lone surrogate."""
+    if text.isascii():
+        return
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise TextError(
+            f"{name} is not valid Unicode: it has a lone surrogate (U+{code:04X}) "
+            f"at character {error.start + 1}"
+        ) from None
