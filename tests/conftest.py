@@ -1,4 +1,11 @@
-"""What tests of every room share."""
+"""Fixtures and settings that all tests share."""
+
+import os
+
+# One thread for torch in this process and in those that tests start. It is set before torch is
+# imported, which reads it once. Several workers run at a time, and small models gain nothing from
+# more threads; with a fixed number, sums have one order.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import signal
 from collections.abc import Callable, Iterator
@@ -22,6 +29,17 @@ settings.load_profile("suite")
 # Tests that are started in the background have SIGINT ignored, by them and all that they start; but
 # some of them are about Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names binary parameters by their size: gzip files contain the time at which they were made.
+
+    Workers of pytest-xdist refuse to start when they do not find the same names.
+    """
+    if isinstance(val, bytes) and not val.isascii():
+        return f"{len(val)} bytes"
+    return None
+
 
 # Enough training to tell one input from another, in seconds.
 _COMMON_SETTINGS = ("train.learning_rate=0.005", "train.label_smoothing=0")
