@@ -1,7 +1,7 @@
-"""BPE-dropout (Provilkov et al. 2020): the same sentence, cut another way each time.
+"""BPE-dropout (Provilkov et al. 2020): a sentence is segmented differently each time.
 
-SentencePiece has it, and faster; but its chances are other ones in every process, whatever the
-seed, and a run that goes on in a new process has to see what it would have seen.
+SentencePiece has a faster implementation, but its random numbers cannot be seeded anew for every
+epoch. A resumed run must see the same segmentation as an uninterrupted one.
 """
 
 import random
@@ -11,17 +11,17 @@ from itertools import groupby
 
 
 def merge_characters(
-    text: str, scores: Mapping[str, float], dropout: float, chance: random.Random
+    text: str, scores: Mapping[str, float], dropout: float, rng: random.Random
 ) -> list[str]:
-    """The pieces that the characters of `text` are merged to, as SentencePiece merges them.
+    """Returns the pieces of ``text``, merged from its characters as SentencePiece does it.
 
-    Of all neighbours that are a piece together, those of the highest score are merged first, the
-    leftmost of equals; each merge is left out with the probability `dropout`. Neighbouring
-    characters that are no pieces become one unknown piece.
+    Two neighbors that form a piece together are merged, the pair with the highest score first, then
+    the leftmost. Each merge is left out with probability ``dropout``. Neighboring characters that
+    are not pieces become one unknown piece.
 
     Args:
-        text: normalised, as SentencePiece does it.
-        scores: of all pieces.
+        text: normalized by SentencePiece.
+        scores: the score of every piece.
     """
     pieces = list(text)
     count = len(pieces)
@@ -31,10 +31,10 @@ def merge_characters(
     heapify(merges)
     while merges:
         _, left, right, both = heappop(merges)
-        # One of the two may be a part of something longer by now, and empty here.
+        # One of the two may have been merged since; its place is empty then.
         if not pieces[left] or not pieces[right] or pieces[left] + pieces[right] != both:
             continue
-        if chance.random() < dropout:
+        if rng.random() < dropout:
             continue
         pieces[left], pieces[right] = both, ""
         after = following[left] = following[right]
@@ -48,7 +48,7 @@ def merge_characters(
 
 def _join_unknown(pieces: list[str], scores: Mapping[str, float]) -> list[str]:
     joined: list[str] = []
-    for is_known, neighbours in groupby(pieces, key=scores.__contains__):
-        run = list(neighbours)
+    for is_known, neighbors in groupby(pieces, key=scores.__contains__):
+        run = list(neighbors)
         joined += run if is_known else ["".join(run)]
     return joined

@@ -1,8 +1,8 @@
-"""Work on a corpus that is done once: its results on disk, under a key of all they depend on.
+"""A cache on disk for what is computed from a corpus: vocabularies and encoded texts.
 
-An entry is a safetensors file with a checksum, so reading one runs nothing, and damage is noticed.
-It is written in one step, and what it holds is decided by its name: programs that run side by side
-can do each other no harm.
+An entry is a safetensors file with a checksum: reading one runs no code, and damage is noticed. Its
+name is a hash of everything that decides its content, and it is written atomically, so programs
+that run at the same time can share the cache.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from transformer_suite.data.corpora import data_folder
 
 FORMAT_VERSION = 1
 
-_SMALL_BYTES = 1 << 18  # of a corpus: less is worked through in no time
-_MAX_BYTES = 2 << 30  # of all entries together, or the newest alone
+_MIN_CORPUS_BYTES = 1 << 18  # a smaller corpus is processed in an instant
+_MAX_BYTES = 2 << 30  # of all entries together; the newest entry stays even if it is larger
 _FOLDER = "prepared"
 _OWN_CODE = sorted(str(path) for path in Path(__file__).parent.glob("*.py"))
 
 
-def remembered(
+def cached(
     kind: str,
     compute: Callable[[], Mapping[str, Tensor]],
     *,
@@ -40,43 +40,44 @@ def remembered(
     settings: Mapping[str, object],
     code: Iterable[str] = (),
 ) -> Mapping[str, Tensor]:
-    """The result of ``compute``, from disk if it has been computed before.
+    """Returns the result of ``compute``, from the cache if it was computed before.
+
+    Results for a small corpus are not cached. A cache that cannot be written is reported on stderr
+    and does no other harm.
 
     Args:
-        kind: what is computed.
-        files: what it is computed from; their contents count, not their names.
-        settings: what else decides the result, as plain values.
-        code: the source files that compute it; those of this package count in any case.
-
-    What is computed from little is not kept. Where nothing can be written, nothing is.
+        kind: names what is computed.
+        files: the input files. Their contents are part of the key, their names are not.
+        settings: everything else that decides the result, as plain values.
+        code: the source files that compute the result, apart from those of this package.
     """
-    path = _entry(kind, files, settings, code)
+    path = _entry_path(kind, files, settings, code)
     if path is None:
         return compute()
     if path.is_file():
         try:
-            return _read(path)
+            return _read_entry(path)
         except CheckpointError as error:
-            say(f"{error}; it is made anew")
+            say(f"{error}; it is computed again")
     tensors = compute()
     try:
         save_tensors(path, tensors)
-        _remove_old(path)
+        _remove_old_entries(path)
     except UserError as error:
-        say(f"{error}; what was prepared for this run cannot be kept for the next")
+        say(f"{error}; the prepared data cannot be cached for the next run")
     return tensors
 
 
-def remember_files(
+def cached_files(
     kind: str,
     make: Callable[[], object],
     folder: Path,
     names: Sequence[str],
-    **about: Any,
+    **key: Any,
 ) -> None:
-    """Puts the files ``names`` into ``folder``: by ``make``, or as it has made them before.
+    """Puts the files ``names`` into ``folder``: from the cache, or else by calling ``make``.
 
-    ``about`` are the other arguments of :func:`remembered`.
+    ``key`` are the other arguments of :func:`cached`.
     """
 
     def compute() -> dict[str, Tensor]:
@@ -84,33 +85,35 @@ def remember_files(
         contents = {name: bytearray((folder / name).read_bytes()) for name in names}
         return {name: torch.frombuffer(c, dtype=torch.uint8) for name, c in contents.items()}
 
-    tensors = remembered(kind, compute, **about)
+    tensors = cached(kind, compute, **key)
     for name in names:
         with atomic_write(folder / name) as temporary:
             temporary.write_bytes(tensors[name].numpy().tobytes())
 
 
-def _entry(
+def _entry_path(
     kind: str, files: Sequence[Path], settings: Mapping[str, object], code: Iterable[str]
 ) -> Path | None:
-    """The file of an entry, there yet or not; None where there should be none."""
-    about = {
+    """Returns the path of an entry, or None if the result is not to be cached."""
+    key = {
         "version": FORMAT_VERSION,
         "kind": kind,
         "settings": settings,
-        # Text is handled by Python's own tables, which its versions change.
+        # Python's own Unicode tables, which decide how text is split, change with its version.
         "python": sys.version_info[:2],
     }
     try:
-        if sum(path.stat().st_size for path in files) < _SMALL_BYTES:
+        if not all(path.is_file() for path in files):  # the reader says what is wrong
             return None
-        about["files"] = [_digest(path) for path in files]
-        about["code"] = [_digest(Path(name)) for name in (*_OWN_CODE, *code)]
+        if sum(path.stat().st_size for path in files) < _MIN_CORPUS_BYTES:
+            return None
+        key["files"] = [_digest(path) for path in files]
+        key["code"] = [_digest(Path(name)) for name in (*_OWN_CODE, *code)]
         folder = data_folder() / _FOLDER
-    except (OSError, RuntimeError):  # a file that cannot be read, as others will say; no home
+    except (OSError, RuntimeError):  # unreadable, which the reader reports; no home folder
         return None
-    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    return folder / f"{key}.safetensors"
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return folder / f"{digest}.safetensors"
 
 
 def _digest(path: Path) -> str:
@@ -118,17 +121,17 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(path: Path) -> Mapping[str, Tensor]:
+def _read_entry(path: Path) -> Mapping[str, Tensor]:
     tensors = load_tensors(path)
-    with suppress(OSError):  # another's, perhaps, to whom it matters when it was last used
-        path.touch()
+    with suppress(OSError):  # the file may belong to another user
+        path.touch()  # marks the entry as recently used
     return tensors
 
 
-def _remove_old(newest: Path) -> None:
-    """Removes what has not been used for longest until the rest is small enough."""
+def _remove_old_entries(newest: Path) -> None:
+    """Removes the least recently used entries until the others fit into ``_MAX_BYTES``."""
     total = 0
-    with suppress(OSError):  # another program may be at it too
+    with suppress(OSError):  # another program may remove entries at the same time
         entries = [(path.stat(), path) for path in newest.parent.glob("*.safetensors")]
         for status, path in sorted(entries, key=lambda e: e[0].st_mtime, reverse=True):
             total += status.st_size

@@ -1,15 +1,17 @@
-"""Text to ids and back: a tokeniser and the vocabulary that goes with it, kept in a folder."""
+"""Text to ids and back: a tokenizer and its vocabulary, saved in a folder."""
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer_suite.core.config import check, check_choice
 from transformer_suite.core.errors import CheckpointError, ConfigError
+from transformer_suite.core.progress import say
 from transformer_suite.data.tokenizers import (
     TOKENIZER_NAMES,
+    Characters,
     SentencePieceBPE,
     Tokenizer,
     get_tokenizer,
@@ -24,9 +26,13 @@ from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
 class CodecConfig:
     """How text becomes ids.
 
-    `vocab_size` counts SentencePiece's pieces; of another tokeniser's words those seen `min_freq`
-    times are kept, the `vocab_size` most frequent of them (None: all). `bpe_dropout`, which
-    SentencePiece alone has, cuts the training texts into other pieces every epoch.
+    Attributes:
+        tokenizer: the name of a tokenizer.
+        vocab_size: the most tokens of the vocabulary. For SentencePiece it includes the special
+            tokens and cannot be None; for the others it does not, and None means no limit.
+        min_freq: tokens that are seen less often become ``<unk>``. Not used by SentencePiece.
+        bpe_dropout: the probability of leaving out a merge, for SentencePiece only. The training
+            texts are then segmented differently in every epoch.
     """
 
     tokenizer: str = SentencePieceBPE.name
@@ -41,11 +47,11 @@ class CodecConfig:
             check(size is not None, "data.vocab_size", size, "a number for sentencepiece")
         check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
         check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
-        value = self.bpe_dropout
-        check(0.0 <= value < 1.0, "data.bpe_dropout", value, "at least 0 and below 1")
+        dropout = self.bpe_dropout
+        check(0.0 <= dropout < 1.0, "data.bpe_dropout", dropout, "at least 0 and below 1")
 
     def vocabulary_settings(self) -> dict[str, object]:
-        """What decides a vocabulary, apart from the texts, as plain values."""
+        """Returns what decides a vocabulary, apart from the texts, as plain values."""
         return {
             "tokenizer": self.tokenizer,
             "version": version_of(self.tokenizer),
@@ -57,8 +63,9 @@ class CodecConfig:
 class TextCodec:
     """Encodes texts as ids and decodes ids to text.
 
-    In a checkpoint folder it is `vocabulary.txt` and, for SentencePiece, `sentencepiece.model`;
-    with a `side` ("src", "tgt") these are `vocabulary.src.txt` and `sentencepiece.src.model`.
+    In a checkpoint folder it consists of ``vocabulary.txt`` and, for SentencePiece,
+    ``sentencepiece.model``. With a ``side`` ("src" or "tgt") these are ``vocabulary.src.txt`` and
+    ``sentencepiece.src.model``.
     """
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
@@ -69,10 +76,13 @@ class TextCodec:
     def build(
         cls, texts: Iterable[str], folder: Path, config: CodecConfig, *, side: str = ""
     ) -> "TextCodec":
-        """Learns a vocabulary from `texts` and saves the codec in `folder`.
+        """Builds a vocabulary from ``texts`` and saves the codec in ``folder``.
+
+        A small corpus may have fewer subwords than ``config.vocab_size``. The vocabulary is smaller
+        then, and a line on stderr says so.
 
         Raises:
-            ConfigError: no vocabulary comes of these texts and this configuration.
+            ConfigError: ``config`` does not suit the texts.
         """
         if config.tokenizer == SentencePieceBPE.name:
             assert config.vocab_size is not None
@@ -80,6 +90,12 @@ class TextCodec:
             train_sentencepiece(texts, model_file, vocab_size=config.vocab_size)
             tokenizer = get_tokenizer(config.tokenizer, model_file=model_file)
             vocabulary = sentencepiece_vocabulary(model_file)
+            if len(vocabulary) < config.vocab_size:
+                say(
+                    f"the training texts have {len(vocabulary):,} subwords, fewer than "
+                    f"data.vocab_size = {config.vocab_size:,}: the vocabulary has "
+                    f"{len(vocabulary):,} tokens"
+                )
         else:
             tokenizer = get_tokenizer(config.tokenizer)
             vocabulary = Vocabulary.build(
@@ -89,7 +105,7 @@ class TextCodec:
             )
             if len(vocabulary) == len(SPECIALS):
                 raise ConfigError(
-                    f"the vocabulary is empty: no word of the {config.tokenizer} tokenizer is "
+                    f"the vocabulary is empty: no token of the {config.tokenizer} tokenizer is "
                     f"seen data.min_freq = {config.min_freq} times"
                 )
         vocabulary.save(_vocabulary_file(folder, side))
@@ -97,57 +113,58 @@ class TextCodec:
 
     @classmethod
     def load(cls, folder: Path, *, tokenizer: str, side: str = "") -> "TextCodec":
-        """Reads what `build` left in `folder`.
+        """Loads the codec that :meth:`build` saved in ``folder``.
 
         Raises:
-            CheckpointError: a file is missing, damaged, or does not belong to the other.
+            CheckpointError: a file is missing or damaged, or the files do not belong together.
         """
-        model_file = _model_file(folder, side)
-        splitter = get_tokenizer(tokenizer, model_file=model_file)
-        vocabulary_file = _vocabulary_file(folder, side)
+        model_file, vocabulary_file = _model_file(folder, side), _vocabulary_file(folder, side)
+        loaded = get_tokenizer(tokenizer, model_file=model_file)
         vocabulary = Vocabulary.load(vocabulary_file)
-        if isinstance(splitter, SentencePieceBPE) and vocabulary.itos != tuple(splitter.pieces):
+        tokens = vocabulary.itos
+        if isinstance(loaded, SentencePieceBPE) and tokens != tuple(loaded.pieces):
             raise CheckpointError(
                 f"{model_file}: its pieces are not the tokens in {vocabulary_file.name}: "
                 "the two come from different models"
             )
-        return cls(splitter, vocabulary)
+        if isinstance(loaded, Characters):
+            for number, token in enumerate(tokens[len(SPECIALS) :], start=len(SPECIALS) + 1):
+                if len(token) != 1:
+                    raise CheckpointError(
+                        f"{vocabulary_file}:{number}: {token[:20]!r} is not one character"
+                    )
+        return cls(loaded, vocabulary)
 
     @staticmethod
     def file_names(tokenizer: str, side: str = "") -> list[str]:
-        """What `build` leaves in its folder."""
+        """Returns the names of the files that :meth:`build` saves."""
         paths = [_vocabulary_file(Path(), side)]
         if tokenizer == SentencePieceBPE.name:
             paths.append(_model_file(Path(), side))
         return [path.name for path in paths]
 
     def describe(self) -> dict[str, Any]:
-        """All that decides what the codec does, as plain values; `restore` makes its equal."""
+        """Returns everything that decides the ids of a text, as plain values."""
         tokenizer = self.tokenizer
         model = tokenizer.model if isinstance(tokenizer, SentencePieceBPE) else b""
         return {
             "tokenizer": tokenizer.name,
             "version": version_of(tokenizer.name),
-            "model": base64.b64encode(model).decode(),
+            "model": hashlib.sha256(model).hexdigest(),
             "tokens": self.vocabulary.itos,
         }
 
-    @classmethod
-    def restore(cls, description: Mapping[str, Any]) -> "TextCodec":
-        """The codec that `describe` described."""
-        model = base64.b64decode(description["model"])
-        name = description["tokenizer"]
-        tokenizer = SentencePieceBPE(model) if model else get_tokenizer(name)
-        return cls(tokenizer, Vocabulary(description["tokens"]))
-
     def encode(self, text: str, *, dropout: float = 0.0) -> list[int]:
-        """The ids of `text`, without `<bos>` and `<eos>`; `dropout` is SentencePiece's alone."""
+        """Returns the ids of ``text``, without ``<bos>`` and ``<eos>``.
+
+        ``dropout`` is the probability of BPE-dropout; other tokenizers ignore it.
+        """
         if dropout > 0.0 and isinstance(self.tokenizer, SentencePieceBPE):
             return self.vocabulary.encode(self.tokenizer.tokenize(text, dropout))
         return self.vocabulary.encode(self.tokenizer.tokenize(text))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`, up to `<eos>`."""
+        """Returns the text of ``ids``, up to the first ``<eos>``."""
         return self.tokenizer.detokenize(self.vocabulary.decode(ids))
 
 

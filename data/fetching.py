@@ -14,7 +14,7 @@ from transformer_suite.core.storage.files import read_json, reason_of, write_jso
 from transformer_suite.data.archives import Package, unpack
 from transformer_suite.data.corpora import Corpus, CorpusFile, Packing, corpus_folder, find_corpus
 from transformer_suite.data.download import download, writing
-from transformer_suite.data.readers import read_labelled_csv, read_lines
+from transformer_suite.data.readers import read_labeled_csv, read_lines
 
 RECORD_NAME = "corpus.json"
 
@@ -224,7 +224,7 @@ def _stage(package: Package, staging: Path) -> list[_Staged]:
 
 
 def _count_rows(path: Path) -> int:
-    rows = len(read_labelled_csv(path) if path.suffix == ".csv" else read_lines(path))
+    rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
     if not rows:
         raise CorpusError(path, "the file is empty")
     return rows

@@ -1,4 +1,4 @@
-"""Corpus files to Python, strictly: what is wrong is named by file and line, never skipped."""
+"""Strict readers of corpus files: an error names the file and the line; nothing is skipped."""
 
 import csv
 import re
@@ -8,15 +8,15 @@ from itertools import zip_longest
 from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import reason_of
+from transformer_suite.core.storage.files import reason_of, require_regular_file
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WHOLE_NUMBER = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
+_LABEL = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One labelled text. `label` counts from 0, though files count from 1."""
+    """One labeled text. ``label`` counts from 0; files count from 1."""
 
     label: int
     title: str
@@ -24,33 +24,34 @@ class Row:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, without their ends (`\\n` or `\\r\\n`, nothing else).
+    """Returns the lines of a UTF-8 text file without their ends (``\\n`` or ``\\r\\n``).
 
     A byte order mark is dropped. An empty file has no lines.
 
     Raises:
-        CorpusError: the file cannot be read, or is not UTF-8 (names the line).
+        CorpusError: the file cannot be read, is not a regular file, or is not UTF-8.
     """
     return list(iter_lines(path))
 
 
 def iter_lines(path: str | Path) -> Iterator[str]:
-    """What :func:`read_lines` returns, line by line."""
+    """Yields what :func:`read_lines` returns, line by line."""
     return (line.removesuffix("\r") for line in _raw_lines(Path(path)))
 
 
 def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
-    """Two files aligned by line.
+    """Returns the lines of two files that are aligned by line.
 
     Raises:
-        CorpusError: unreadable, not UTF-8, no lines, an empty line, or not equally many lines.
+        CorpusError: a file is unreadable, not UTF-8 or empty, or has an empty line; or the files
+            have different numbers of lines.
     """
     sources, targets = zip(*iter_parallel(source, target), strict=True)
     return list(sources), list(targets)
 
 
 def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
-    """What :func:`read_parallel` returns, pair by pair; errors come when they are reached."""
+    """Yields what :func:`read_parallel` returns, pair by pair; raises at the faulty line."""
     pairs = zip_longest(iter_lines(source), iter_lines(target))
     number = 0
     for number, (first, second) in enumerate(pairs, start=1):
@@ -60,27 +61,28 @@ def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str,
             raise _not_parallel(source, target, *counts)
         for path, line in ((source, first), (target, second)):
             if not line.strip():
-                raise CorpusError(path, "empty line: remove it and its pair in the other", number)
+                reason = "empty line: remove it, and the same line of the other file"
+                raise CorpusError(path, reason, number)
         yield first, second
     if not number:
         raise CorpusError(source, "the file is empty")
 
 
-def read_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> list[Row]:
-    """Rows `label,title,description` or `label,text` (the title is "" then), as real CSV.
+def read_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> list[Row]:
+    """Returns the rows of a CSV file: ``label,title,description``, or ``label,text`` (title "").
 
-    Fields may be quoted and hold commas, doubled quotes and line ends. The first row tells how
-    many columns there are; it may be a header, which begins with `label` or `class`. Labels are
-    whole numbers from 1 to `num_classes` (any from 1 when that is None).
+    Quoted fields may hold commas, doubled quotes and line ends. All rows have as many columns as
+    the first. The first row may be a header; it then begins with ``label`` or ``class``. Labels are
+    whole numbers from 1 to ``num_classes``, or without an upper limit if that is None.
 
     Raises:
-        CorpusError: names the file and the line on which the offending row begins.
+        CorpusError: names the file and the line where the faulty row begins.
     """
-    return list(iter_labelled_csv(path, num_classes=num_classes))
+    return list(iter_labeled_csv(path, num_classes=num_classes))
 
 
-def iter_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> Iterator[Row]:
-    """What :func:`read_labelled_csv` returns, row by row; errors come when they are reached."""
+def iter_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> Iterator[Row]:
+    """Yields what :func:`read_labeled_csv` returns, row by row; raises at the faulty row."""
     path = Path(path)
     columns: int | None = None
     is_empty = True
@@ -110,12 +112,13 @@ def iter_labelled_csv(path: str | Path, *, num_classes: int | None = None) -> It
 
 
 def _raw_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their line feeds and without a byte order mark.
+    """Yields the lines of a UTF-8 file without line feeds and byte order mark.
 
-    Line feeds alone end a line: U+2028, U+0085 and others, at which `str.splitlines` splits too,
-    occur inside sentences, and would shift one side of a parallel corpus against the other.
+    Only a line feed ends a line. ``str.splitlines`` also splits at U+2028, U+0085 and others, which
+    occur inside sentences: the two sides of a parallel corpus would no longer be aligned.
     """
     try:
+        require_regular_file(path)
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 if number == 1:
@@ -150,7 +153,7 @@ def _not_parallel(
 
 
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each record with the line it begins on."""
+    """Yields each record with the number of the line where it begins."""
     reader = csv.reader(_csv_lines(path), strict=True)
     while True:
         line = reader.line_num + 1
@@ -167,13 +170,13 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _csv_lines(path: Path) -> Iterator[str]:
     for number, line in enumerate(_raw_lines(path), start=1):
         if "\0" in line:
-            raise CorpusError(path, "a NUL character: not a text file", number)
+            raise CorpusError(path, "NUL character: not a text file", number)
         yield line + "\n"
 
 
 def _label(path: Path, line: int, field: str, num_classes: int | None) -> int:
-    """The 0-based label that `field` holds 1-based."""
-    if not _WHOLE_NUMBER.fullmatch(field):
+    """Returns the label, counted from 0, of a field that counts from 1."""
+    if not _LABEL.fullmatch(field):
         raise CorpusError(path, f"the label {field[:40]!r} is not a whole number", line)
     number = int(field)
     if number < 1 or (num_classes is not None and number > num_classes):

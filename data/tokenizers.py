@@ -1,7 +1,5 @@
-"""Text to tokens and back, by name. No tokeniser here needs anything to predict but its own name,
-except SentencePiece, which needs its model file."""
+"""Tokenizers: text to tokens and back, known by name. Only SentencePiece needs a model file."""
 
-import difflib
 import io
 import random
 import re
@@ -11,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from transformer_suite.core.config import nearest
 from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.core.storage.files import atomic_write, reason_of
+from transformer_suite.core.storage.files import atomic_write, reason_of, require_regular_file
 from transformer_suite.data.bpe_dropout import merge_characters
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import jieba
 
 _WORD_START = "\u2581"  # how SentencePiece writes the space before a word
-_CHANCE = random.Random()  # BPE-dropout's
+_DROPOUT_RNG = random.Random()
 
 _BASIC_ENGLISH = [
     (re.compile(pattern), replacement)
@@ -43,22 +42,22 @@ _SPACED_CONTRACTION = re.compile(r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)")
 
 
 class Tokenizer(Protocol):
-    """What every tokeniser can do. `name` is what `get_tokenizer` knows it by."""
+    """The interface of all tokenizers. ``name`` is the name that :func:`get_tokenizer` takes."""
 
     @property
     def name(self) -> str: ...
 
     def tokenize(self, text: str) -> list[str]:
-        """The tokens of one text; none for an empty text."""
+        """Returns the tokens of one text; none for an empty text."""
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """One readable text; not always the very text that was tokenised."""
+        """Returns one readable text, which may differ from the text that was tokenized."""
 
 
 class BasicEnglish:
-    """torchtext's `basic_english`: lower case, punctuation apart, quotes, `;` and `:` dropped.
+    """Lower-case words and punctuation marks; double quotes, ``;`` and ``:`` are dropped.
 
-    The result equals that of `torchtext.data.utils.get_tokenizer("basic_english")`.
+    Equal to ``torchtext.data.utils.get_tokenizer("basic_english")``.
     """
 
     name = "basic_english"
@@ -75,7 +74,7 @@ class BasicEnglish:
 
 
 class Whitespace:
-    """Tokens are what stands between white space."""
+    """Splits at white space."""
 
     name = "whitespace"
 
@@ -87,7 +86,7 @@ class Whitespace:
 
 
 class Characters:
-    """One token per code point; white space is dropped, so `春 风` and `春风` are the same."""
+    """One token per code point, without white space: ``春 风`` and ``春风`` are the same."""
 
     name = "characters"
 
@@ -99,7 +98,7 @@ class Characters:
 
 
 class JiebaWords:
-    """Chinese words as jieba finds them; white space is dropped."""
+    """Chinese words as segmented by jieba, without white space."""
 
     name = "jieba"
 
@@ -114,8 +113,8 @@ class JiebaWords:
         import jieba
 
         words = jieba.Tokenizer()
-        # jieba's own start would read whatever lies at /tmp/jieba.cache, anybody's file, and write
-        # one there; reading its dictionary takes a second.
+        # jieba's own initialization would load /tmp/jieba.cache, which any user can have written.
+        # Reading the dictionary instead takes a second.
         words.FREQ, words.total = words.gen_pfdict(words.get_dict_file())
         words.initialized = True
         return words
@@ -126,34 +125,32 @@ class SentencePieceBPE:
 
     name = "sentencepiece"
 
-    def __init__(self, model: Path | bytes) -> None:
-        """Load a model from its file or from the file's bytes.
+    def __init__(self, model_file: Path) -> None:
+        """Loads a model from its file.
 
         Raises:
             CheckpointError: the file cannot be read or is not a SentencePiece model.
         """
         import sentencepiece
 
-        content = model if isinstance(model, bytes) else _read(model)
+        self.model = _read(model_file)
         try:
-            if not content:  # which sentencepiece takes for "no model given"
+            if not self.model:  # sentencepiece would take this for a missing argument
                 raise RuntimeError
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-            self.model = content
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         except RuntimeError as error:
-            origin = "" if isinstance(model, bytes) else f"{model}: "
-            raise CheckpointError(f"{origin}not a SentencePiece model") from error
+            raise CheckpointError(f"{model_file}: not a SentencePiece model") from error
 
     def tokenize(self, text: str, dropout: float = 0.0) -> list[str]:
-        """The pieces of `text`.
+        """Returns the pieces of ``text``.
 
-        With `dropout` (0 to 1) each merge is left out with that probability, so that the same
-        sentence is cut another way each time (BPE-dropout, Provilkov et al. 2020; for training
-        only). `seed_dropout` makes it repeatable.
+        With ``dropout``, each merge is left out with that probability, so the same sentence is
+        segmented differently each time (BPE-dropout, Provilkov et al. 2020). It is for training
+        only, and repeatable with :func:`seed_dropout`.
         """
         if dropout:
-            normalised = self._processor.normalize(text)
-            return merge_characters(normalised, self._scores, dropout, _CHANCE)
+            normalized = self._processor.normalize(text)
+            return merge_characters(normalized, self._scores, dropout, _DROPOUT_RNG)
         pieces: list[str] = self._processor.encode(text, out_type=str)
         return pieces
 
@@ -162,13 +159,13 @@ class SentencePieceBPE:
 
     @property
     def pieces(self) -> list[str]:
-        """All pieces in the order of their ids."""
+        """All pieces, in the order of their ids."""
         processor = self._processor
         return [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
 
     @cached_property
     def _scores(self) -> dict[str, float]:
-        """Of the pieces that text can have: not of the special ones."""
+        """The scores of the pieces that occur in texts: all but the special tokens."""
         processor = self._processor
         return {
             piece: processor.get_score(index)
@@ -184,10 +181,10 @@ TOKENIZER_NAMES = (*_BY_NAME, SentencePieceBPE.name)
 
 
 def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
-    """The tokeniser of that name; `model_file` is for `sentencepiece`, which cannot do without.
+    """Returns the tokenizer ``name``; ``sentencepiece`` alone needs a ``model_file``.
 
     Raises:
-        ConfigError: there is no tokeniser of that name, or no model file where one is needed.
+        ConfigError: no tokenizer has this name, or the model file is not given.
         CheckpointError: the model file cannot be used.
     """
     if name == SentencePieceBPE.name:
@@ -195,29 +192,29 @@ def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
             raise ConfigError("the tokenizer 'sentencepiece' needs a trained model file")
         return SentencePieceBPE(model_file)
     if name not in _BY_NAME:
-        near = difflib.get_close_matches(name, TOKENIZER_NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(TOKENIZER_NAMES)}"
-        raise ConfigError(f"unknown tokenizer {name!r}; {hint}")
+        hint = nearest(name, TOKENIZER_NAMES) or f"; known: {', '.join(TOKENIZER_NAMES)}"
+        raise ConfigError(f"unknown tokenizer {name!r}{hint}")
     return _BY_NAME[name]()
 
 
 def version_of(name: str) -> str:
-    """The version of the library behind the tokeniser of that name; "" where there is none."""
+    """Returns the version of the library that tokenizer ``name`` uses, or "" without one."""
     library = {SentencePieceBPE.name: "sentencepiece", JiebaWords.name: "jieba"}.get(name)
     return version(library) if library else ""
 
 
 def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: int) -> None:
-    """Train a BPE model of `vocab_size` pieces, the four specials among them, into `model_file`.
+    """Trains a BPE model of at most ``vocab_size`` pieces, special tokens included.
 
-    The same texts give the same file. Every character of the texts is in the vocabulary.
+    The model is written to ``model_file``; the same texts give the same file. It has fewer pieces
+    if the texts have no more. Every character of the texts is in the vocabulary.
 
     Raises:
-        ConfigError: `vocab_size` does not suit the texts.
+        ConfigError: there is no text, or ``vocab_size`` is less than the number of characters.
     """
     import sentencepiece
 
-    # A list first: an error inside a lazy iterator would come out as one of sentencepiece's own.
+    # Read first: sentencepiece would replace an error of a lazy iterator by its own.
     lines = list(texts)
     unk, pad, bos, eos = SPECIALS
     model = io.BytesIO()
@@ -227,10 +224,11 @@ def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: i
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
+            hard_vocab_limit=False,
             character_coverage=1.0,
             normalization_rule_name="nmt_nfkc",
             byte_fallback=False,
-            max_sentence_length=1 << 24,  # bytes; longer lines would be left out without a word
+            max_sentence_length=1 << 24,  # bytes; longer lines are silently left out
             minloglevel=2,
             unk_id=UNK_ID,
             pad_id=PAD_ID,
@@ -242,33 +240,35 @@ def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: i
             eos_piece=eos,
         )
     except RuntimeError as error:
-        reason = _training_failure(str(error))
-        raise ConfigError(f"cannot make a vocabulary of {vocab_size:,} pieces: {reason}") from error
+        raise ConfigError(_training_failure(str(error), vocab_size)) from error
     with atomic_write(model_file) as temporary:
         temporary.write_bytes(model.getvalue())
 
 
 def sentencepiece_vocabulary(model_file: Path) -> Vocabulary:
-    """The vocabulary of a model made by `train_sentencepiece`: its pieces in order."""
+    """Returns the vocabulary of a model of :func:`train_sentencepiece`: its pieces in order."""
     return Vocabulary(SentencePieceBPE(model_file).pieces)
 
 
 def seed_dropout(seed: int) -> None:
-    """Begin BPE-dropout's random numbers anew, for all models."""
-    _CHANCE.seed(seed % 2**64)
+    """Seeds the random numbers of BPE-dropout, for all models."""
+    _DROPOUT_RNG.seed(seed % 2**64)
 
 
-def _training_failure(message: str) -> str:
-    """sentencepiece's message without its source lines and options, which mean nothing here."""
-    if most := re.search(r"<= (\d+)", message):
-        return f"these texts give {most[1]} at most"
+def _training_failure(message: str, vocab_size: int) -> str:
+    """Returns what the user should know of an error message of sentencepiece."""
     if least := re.search(r"\d+ vs (\d+)", message):
-        return f"these texts need {least[1]} at least, one for each character"
-    return message.rpartition("] ")[2] or "there is no text"
+        return (
+            f"data.vocab_size = {vocab_size:,} is too small: these texts need at least {least[1]} "
+            "tokens, one for each character"
+        )
+    reason = message.rpartition("] ")[2] or "there is no text"
+    return f"cannot build a vocabulary of data.vocab_size = {vocab_size:,} tokens: {reason}"
 
 
 def _read(model_file: Path) -> bytes:
     try:
+        require_regular_file(model_file)
         return Path(model_file).read_bytes()
     except OSError as error:
         raise CheckpointError(f"{model_file}: cannot read: {reason_of(error)}") from error

@@ -1,4 +1,4 @@
-"""Which token has which number, and the four special tokens that every model relies on."""
+"""The vocabulary: tokens and their ids, beginning with the four special tokens."""
 
 import re
 from collections import Counter
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.storage.files import reason_of, write_text
+from transformer_suite.core.storage.files import reason_of, require_regular_file, write_text
 
 UNK, PAD, BOS, EOS = SPECIALS = ("<unk>", "<pad>", "<bos>", "<eos>")
 UNK_ID, PAD_ID, BOS_ID, EOS_ID = range(4)
 
-# Everything that some editor or tool takes for the end of a line, the escape sign itself, and lone
-# surrogates, which UTF-8 cannot hold.
+# What some editor or tool takes for the end of a line, the backslash itself, and lone surrogates,
+# which UTF-8 cannot encode.
 _NEEDS_ESCAPE = re.compile("[\\\\\n\r\v\f\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(\\|n|r|u[0-9a-f]{4}|.?)", re.DOTALL)
 _SHORT_ESCAPES = {"\\": "\\", "n": "\n", "r": "\r"}
@@ -20,25 +20,26 @@ _SHORT_NAMES = {character: name for name, character in _SHORT_ESCAPES.items()}
 
 
 class Vocabulary:
-    """An immutable two-way table of tokens and ids; ids 0 to 3 are unk, pad, bos and eos."""
+    """An immutable mapping between tokens and ids. Ids 0 to 3 are unk, pad, bos and eos."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        """Number `tokens`, the whole list with the four specials first, in the order given.
+        """Numbers ``tokens`` in their order; the four special tokens come first.
 
         Raises:
-            UserError: the specials are not at 0 to 3, or a token stands twice.
+            UserError: the special tokens are not at 0 to 3; a token is empty or occurs twice.
         """
         self.itos: tuple[str, ...] = tuple(tokens)
         if self.itos[:4] != SPECIALS:
-            raise UserError(
-                f"a vocabulary begins with {', '.join(SPECIALS)}, not {list(self.itos[:4])}"
-            )
+            first = [token[:20] for token in self.itos[:4]]
+            raise UserError(f"a vocabulary begins with {', '.join(SPECIALS)}, not {first}")
         stoi = {token: index for index, token in enumerate(self.itos)}
         if len(stoi) != len(self.itos):
             twice = next(t for i, t in enumerate(self.itos) if stoi[t] != i)
-            raise UserError(f"token {twice!r} stands twice in the vocabulary")
+            raise UserError(f"token {twice[:20]!r} occurs twice in the vocabulary")
+        if "" in stoi:
+            raise UserError(f"token {stoi['']} of the vocabulary is empty")
         self.stoi: Mapping[str, int] = stoi
-        # A sentence that contains the text "<eos>" must not be able to end itself.
+        # The text "<eos>" in a sentence must not become the token that ends it.
         self._ids_of_text = {t: index for t, index in stoi.items() if index >= len(SPECIALS)}
 
     @classmethod
@@ -49,14 +50,14 @@ class Vocabulary:
         min_freq: int = 1,
         max_size: int | None = None,
     ) -> "Vocabulary":
-        """Count tokens and keep the frequent ones, by falling frequency, then alphabetically.
+        """Builds the vocabulary of the frequent tokens, most frequent first, then alphabetically.
 
         Args:
-            token_lists: one list of tokens per sentence.
-            min_freq: a token seen fewer times than this becomes `<unk>`.
-            max_size: the most tokens to keep, the four specials not counted.
+            token_lists: the tokens of each sentence.
+            min_freq: a token seen less often becomes ``<unk>``.
+            max_size: the most tokens to keep, without the four special tokens.
         """
-        # Here and not above: building is the only thing that needs torchtext, predicting does not.
+        # Imported here: only building a vocabulary needs torchtext, prediction does not.
         from torchtext.vocab import Vocab
 
         counter: Counter[str] = Counter()
@@ -81,14 +82,14 @@ class Vocabulary:
         return f"Vocabulary({len(self)} tokens)"
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of `tokens`; unknown ones, and texts that look like specials, are `UNK_ID`."""
+        """Returns the ids of ``tokens``. Unknown and special tokens become ``UNK_ID``."""
         id_of = self._ids_of_text.get
         return [id_of(token, UNK_ID) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Tokens of `ids` up to the first `<eos>`, without padding and `<bos>`.
+        """Returns the tokens of ``ids`` up to the first ``<eos>``, without ``<pad>`` and ``<bos>``.
 
-        `<unk>` stays, for the caller to see. An id outside the vocabulary is an IndexError.
+        ``<unk>`` is kept. An id outside the vocabulary is an IndexError.
         """
         tokens = []
         for index in ids:
@@ -101,24 +102,25 @@ class Vocabulary:
         return tokens
 
     def save(self, path: str | Path) -> None:
-        """Write one token a line, in order of their ids; line ends inside tokens are escaped."""
+        """Writes one token per line, in the order of their ids. Line ends in tokens are escaped."""
         write_text(path, "".join(_escape(token) + "\n" for token in self.itos))
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Read what `save` wrote.
+        """Reads a file that :meth:`save` wrote.
 
         Raises:
             CheckpointError: the file is missing, unreadable, or not a vocabulary.
         """
         try:
+            require_regular_file(path)
             text = Path(path).read_bytes().decode("utf-8")
         except OSError as error:
             raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
         except UnicodeDecodeError as error:
             raise CheckpointError(f"{path}: not a vocabulary: invalid UTF-8") from error
         if not text.endswith("\n"):
-            raise CheckpointError(f"{path}: the vocabulary is cut off: its last line has no end")
+            raise CheckpointError(f"{path}: incomplete: its last line has no line end")
         try:
             return cls([_unescape(line) for line in text[:-1].split("\n")])
         except UserError as error:

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,16 @@ _PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?|\.tmp[0-9A-Za-z]{6}")
 def reason_of(error: OSError) -> str:
     """The operating system's reason in words, without the number and the path."""
     return error.strerror or str(error) or type(error).__name__
+
+
+def require_regular_file(path: str | Path) -> None:
+    """Raises an OSError for a pipe, a socket or a device: reading one may never end.
+
+    A missing file raises the usual FileNotFoundError; a folder passes, as ``open`` refuses it.
+    """
+    mode = Path(path).stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 @contextmanager
@@ -120,6 +131,7 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
         UserError: the file cannot be read, or is not UTF-8.
     """
     try:
+        require_regular_file(path)
         return Path(path).read_text(encoding="utf-8", errors=errors)
     except OSError as error:
         raise UserError(f"{path}: cannot read: {reason_of(error)}") from error

@@ -13,11 +13,11 @@ from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import say
 from transformer_suite.core.storage.files import write_text
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
-from transformer_suite.data.cache import remember_files, remembered
+from transformer_suite.data.cache import cached, cached_files
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.encoding import encode_rows
 from transformer_suite.data.examples import Examples, IdLists
-from transformer_suite.data.readers import Row, iter_labelled_csv, read_lines
+from transformer_suite.data.readers import Row, iter_labeled_csv, read_lines
 from transformer_suite.data.tokenizers import seed_dropout
 from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
 from transformer_suite.tasks.classification.config import ClassificationData
@@ -110,7 +110,7 @@ class LoadSentenceClassificationDataset:
 
     def encoded(self, split: str) -> Examples[Example]:
         """The rows of a split as ids and class numbers; no row is left out."""
-        tensors = remembered(
+        tensors = cached(
             "labelled",
             lambda: self._encode(split),
             files=[self._file(split)],
@@ -140,7 +140,7 @@ class LoadSentenceClassificationDataset:
 
     def _build_codec(self, save_to: Path) -> TextCodec:
         config = self.config
-        remember_files(
+        cached_files(
             "vocabulary",
             lambda: TextCodec.build(map(self.text_of, self.read("train")), save_to, config),
             save_to,
@@ -179,7 +179,7 @@ class LoadSentenceClassificationDataset:
 
     def _rows(self, split: str) -> Iterator[Row]:
         """All rows of the file that a split comes from."""
-        return iter_labelled_csv(self._file(split), num_classes=len(self.classes))
+        return iter_labeled_csv(self._file(split), num_classes=len(self.classes))
 
     def _encode(self, split: str) -> dict[str, Tensor]:
         """The ids and the classes of all those rows."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import say
-from transformer_suite.data.cache import remember_files
+from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import CodecConfig, TextCodec
 from transformer_suite.data.encoding import encode_parallel
 from transformer_suite.data.examples import Examples, Pair
@@ -78,7 +78,7 @@ class LoadCoupletDataset:
             TextCodec.build(lines, save_to, config)
 
         is_whole = self._has_validation
-        remember_files(
+        cached_files(
             "vocabulary",
             build,
             save_to,

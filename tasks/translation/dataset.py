@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.data.batching import epoch_seed
-from transformer_suite.data.cache import remember_files
+from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.encoding import encode_parallel
 from transformer_suite.data.examples import Examples, Pair
@@ -103,7 +103,7 @@ class LoadEnglishGermanDataset:
 
     def _build_codecs(self, folder: Path) -> tuple[TextCodec, TextCodec]:
         config = self.config
-        remember_files(
+        cached_files(
             "vocabularies",
             lambda: build_codecs(*self.read("train"), config, folder),
             folder,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.data import cache
-from transformer_suite.data.cache import remember_files, remembered
+from transformer_suite.data.cache import cached, cached_files
 from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
 
 Remember = Callable[..., list[float]]
@@ -27,7 +27,7 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where entries are kept, even those of small corpora."""
-    monkeypatch.setattr(cache, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(cache, "_MIN_CORPUS_BYTES", 0)
     return data_root / "prepared"
 
 
@@ -46,7 +46,7 @@ class Work:
 def ask(work: Callable[[], Mapping[str, Tensor]], *files: Path, **changes: Any) -> list[int]:
     options: dict[str, Any] = {"kind": "test", "files": files, "settings": {"a": 1}} | changes
     kind = options.pop("kind")
-    numbers: list[int] = remembered(kind, work, **options)["numbers"].tolist()
+    numbers: list[int] = cached(kind, work, **options)["numbers"].tolist()
     return numbers
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_entry_is_made_anew_and_named(
     work.times = 0
     assert ask(work, corpus) == first
     said = capsys.readouterr().err
-    assert str(path) in said and "damaged" in said and "made anew" in said
+    assert str(path) in said and "damaged" in said and "computed again" in said
     assert ask(work, corpus) == first
     assert work.times == 1
     assert capsys.readouterr().err == ""
@@ -142,7 +142,7 @@ def test_where_nothing_can_be_written_the_work_is_done_all_the_same(
     folder.parent.mkdir()
     folder.write_text("a file where the folder should be")
     assert ask(Work(), corpus) == [1, 2, 3]
-    assert "cannot be kept for the next" in capsys.readouterr().err
+    assert "cannot be cached for the next" in capsys.readouterr().err
 
 
 def test_there_may_be_no_home(corpus: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_two_programs_may_prepare_the_same(corpus: Path, folder: Path) -> None:
 
 def test_what_is_read_stays_when_its_file_goes(corpus: Path, folder: Path) -> None:
     ask(Work(), corpus)
-    tensors = remembered("test", Work(), files=[corpus], settings={"a": 1})
+    tensors = cached("test", Work(), files=[corpus], settings={"a": 1})
     entries(folder)[0].unlink()
     assert tensors["numbers"].tolist() == [1, 2, 3]
 
@@ -230,7 +230,15 @@ def test_files_are_made_once(corpus: Path, folder: Path, tmp_path: Path) -> None
 
     for place in (tmp_path / "first", tmp_path / "second"):
         about = {"files": [corpus], "settings": {}}
-        remember_files("files", lambda p=place: make(p), place, ["a", "b"], **about)  # type: ignore[misc]
+        cached_files("files", lambda p=place: make(p), place, ["a", "b"], **about)  # type: ignore[misc]
         assert (place / "a").read_bytes() == b"\x00\xff one"
         assert (place / "b").read_bytes() == b"two"
     assert made == [tmp_path / "first"]
+
+
+def test_a_named_pipe_is_not_opened(corpus: Path, folder: Path, tmp_path: Path) -> None:
+    """The cache read the files for its key, before the reader could refuse them, and hung."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert ask(Work(), corpus, pipe) == [1, 2, 3]
+    assert not folder.exists()

@@ -47,6 +47,33 @@ def test_the_vocabulary_is_bounded_by_size_and_by_frequency(tmp_path: Path) -> N
     assert TextCodec.build(texts, tmp_path, other).vocabulary.itos == (*SPECIALS, *"abcd")
 
 
+def test_a_vocabulary_too_large_for_the_corpus_is_made_smaller(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training on a small corpus with the default vocabulary size ended in an error that did not
+    name the option to change."""
+    config = CodecConfig(tokenizer="sentencepiece", vocab_size=6000)
+    size = len(TextCodec.build(TEXTS, tmp_path, config).vocabulary)
+    assert len(SPECIALS) < size < 100
+    message = capsys.readouterr().err
+    assert f"{size} subwords" in message and "data.vocab_size = 6,000" in message
+    assert len(TextCodec.load(tmp_path, tokenizer="sentencepiece").vocabulary) == size
+
+
+@pytest.mark.parametrize(("line", "message"), [("", "is empty"), ("春风", ":7: '春风' is not one")])
+def test_a_vocabulary_of_characters_holds_single_characters(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    """An empty or a long token in a couplet model's vocabulary gave a traceback, when the tones of
+    the character were looked up."""
+    TextCodec.build(["春夏秋"], tmp_path, small("characters"))
+    path = tmp_path / "vocabulary.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:6], line, *lines[7:], ""]), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=rf"vocabulary\.txt.*{message}"):
+        TextCodec.load(tmp_path, tokenizer="characters")
+
+
 def test_sides_have_files_of_their_own(tmp_path: Path) -> None:
     TextCodec.build(["ja nein"], tmp_path, small("whitespace"), side="src")
     TextCodec.build(["yes no"], tmp_path, small("whitespace"), side="tgt")

@@ -10,7 +10,7 @@ from tests.data.web_server import Behaviour
 from transformer_suite.core.errors import CorpusError, UserError
 from transformer_suite.data.corpora import CORPORA
 from transformer_suite.data.fetching import fetch, import_from, verify
-from transformer_suite.data.readers import read_labelled_csv, read_parallel
+from transformer_suite.data.readers import read_labeled_csv, read_parallel
 
 
 @pytest.mark.usefixtures("captions")
@@ -152,6 +152,6 @@ def test_the_real_corpora_are_imported_and_verified(shared_data: Path, data_root
     assert "part of the published set: 2,009 of 4,000 rows" in couplet["test/out.txt"]
     assert "261,340 rows, not in the published set" in couplet["verse/in.txt"]
     assert all(verify(name).is_ok for name in CORPORA)
-    assert len(read_labelled_csv(data_root / "ag_news" / "test.csv", num_classes=4)) == 3_731
+    assert len(read_labeled_csv(data_root / "ag_news" / "test.csv", num_classes=4)) == 3_731
     folder = data_root / "couplet" / "val"
     assert len(read_parallel(folder / "in.txt", folder / "out.txt")[0]) == 2_000

@@ -2,21 +2,25 @@
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.errors import CorpusError, UserError
+from transformer_suite.core.storage.files import read_json
 from transformer_suite.data.readers import (
     Row,
-    iter_labelled_csv,
+    iter_labeled_csv,
     iter_parallel,
-    read_labelled_csv,
+    read_labeled_csv,
     read_lines,
     read_parallel,
 )
+from transformer_suite.data.tokenizers import SentencePieceBPE
+from transformer_suite.data.vocabulary import Vocabulary
 
 one_folder_will_do = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -67,7 +71,7 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot read: Is a directory"):
         read_lines(tmp_path)
     with pytest.raises(CorpusError, match="cannot read: Is a directory"):
-        read_labelled_csv(tmp_path)
+        read_labeled_csv(tmp_path)
 
 
 # Parallel files
@@ -86,7 +90,7 @@ def test_what_is_read_as_it_is_needed_comes_before_the_error(tmp_path: Path) -> 
     assert [next(pairs), next(pairs)] == [("a", "c"), ("b", "d")]
     with pytest.raises(CorpusError, match=r"a\.de:3: empty line"):
         next(pairs)
-    rows = iter_labelled_csv(written(tmp_path / "a.csv", "1,a\nx,b\n"))
+    rows = iter_labeled_csv(written(tmp_path / "a.csv", "1,a\nx,b\n"))
     assert next(rows) == Row(0, "", "a")
     with pytest.raises(CorpusError, match=r"a\.csv:2: the label 'x'"):
         next(rows)
@@ -114,7 +118,7 @@ def test_files_that_do_not_match_are_refused(
 
 
 def rows_of(tmp_path: Path, content: bytes | str, num_classes: int | None = 4) -> list[Row]:
-    return read_labelled_csv(written(tmp_path / "a.csv", content), num_classes=num_classes)
+    return read_labeled_csv(written(tmp_path / "a.csv", content), num_classes=num_classes)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_whatever_a_csv_writer_writes_is_read_back(
         ('"1","a","b"\n"2","never closed\n"3","c","d"\n', r"a\.csv:2: not valid CSV: .*quote"),
         ('"1","a"b,"c"\n', r"a\.csv:1: not valid CSV: "),
         ('"1","a","' + "x" * 140_000 + '"\n', r"a\.csv:1: not valid CSV: field larger"),
-        ('"1","a","b"\n"2","a\0b","c"\n', r"a\.csv:2: a NUL character"),
+        ('"1","a","b"\n"2","a\0b","c"\n', r"a\.csv:2: NUL character"),
         (b'"1","a","b"\n"2","\xe4","c"\n', r"a\.csv:2: not valid UTF-8 \(byte 0xe4\)"),
     ],
 )
@@ -197,11 +201,11 @@ def test_any_number_of_classes_is_taken_when_it_is_not_given(tmp_path: Path) -> 
 
 
 def test_the_real_news_is_read_whole(shared_data: Path) -> None:
-    rows = read_labelled_csv(shared_data / "ag_news" / "train.csv", num_classes=4)
+    rows = read_labeled_csv(shared_data / "ag_news" / "train.csv", num_classes=4)
     assert len(rows) == 83_352
     assert sum(not row.title for row in rows) == 22_641
     assert {row.label for row in rows} == {0, 1, 2, 3}
-    assert len(read_labelled_csv(shared_data / "ag_news" / "test.csv", num_classes=4)) == 3_731
+    assert len(read_labeled_csv(shared_data / "ag_news" / "test.csv", num_classes=4)) == 3_731
 
 
 @pytest.mark.parametrize(
@@ -217,3 +221,27 @@ def test_the_real_parallel_files_are_read_whole(
     shared_data: Path, source: str, target: str, pairs: int
 ) -> None:
     assert len(read_parallel(shared_data / source, shared_data / target)[0]) == pairs
+
+
+def test_a_named_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    """A pipe without a writer, or a device such as /dev/zero, held the program forever."""
+    pipe = tmp_path / "train.de"
+    os.mkfifo(pipe)
+    for read in (
+        lambda: read_lines(pipe),
+        lambda: read_parallel(pipe, pipe),
+        lambda: read_labeled_csv(pipe),
+        lambda: read_lines("/dev/zero"),
+        lambda: Vocabulary.load(pipe),
+        lambda: SentencePieceBPE(pipe),
+        lambda: read_json(pipe),
+    ):
+        with pytest.raises(UserError, match="cannot read: not a regular file"):
+            read()
+
+
+def test_a_symbolic_link_to_itself_is_refused(tmp_path: Path) -> None:
+    loop = tmp_path / "train.de"
+    loop.symlink_to(loop)
+    with pytest.raises(CorpusError, match=r"train\.de: cannot read: Too many levels"):
+        read_lines(loop)

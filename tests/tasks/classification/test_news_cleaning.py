@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.data.readers import read_labelled_csv
+from transformer_suite.data.readers import read_labeled_csv
 from transformer_suite.tasks.classification.dataset import clean
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_added_and_nothing_is_left_on_the_edges(text: str) -> None:
 
 def test_the_published_rows_come_out_clean(shared_data: Path) -> None:
     """Of the test rows no entity and no tag is left; tickers such as <MSFT.O> are no tags."""
-    rows = read_labelled_csv(shared_data / "ag_news" / "test.csv", num_classes=4)
+    rows = read_labeled_csv(shared_data / "ag_news" / "test.csv", num_classes=4)
     text = "\n".join(clean(f"{row.title} {row.description}") for row in rows)
     for scar in ("&lt;", "&gt;", "#39;", "#36;", "quot;", " amp;", "&nbsp;", "\\", "<b>", "</"):
         assert scar not in text

@@ -18,7 +18,7 @@ from torch import Tensor
 from tests.tasks.tiny_networks import CPU
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.data import cache, encoding
+from transformer_suite.data import cache
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
 from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
 from transformer_suite.data.tokenizers import Characters, seed_dropout
@@ -120,7 +120,7 @@ def assert_same(found: Sequence[tuple[Tensor, ...]], expected: Batches) -> None:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Even the smallest corpus is kept when it is prepared; this is where."""
-    monkeypatch.setattr(cache, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(cache, "_MIN_CORPUS_BYTES", 0)
     monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(tmp_path / "data"))
     return tmp_path / "data" / "prepared"
 
@@ -137,9 +137,9 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             ("data.encoding", "iter_parallel"),
             ("tasks.translation.dataset", "read_parallel"),
             ("tasks.couplet.dataset", "iter_parallel"),
-            ("tasks.classification.dataset", "iter_labelled_csv"),
+            ("tasks.classification.dataset", "iter_labeled_csv"),
         ):
-            monkeypatch.setattr(f"{module}.{name}", refuse)
+            monkeypatch.setattr(f"transformer_suite.{module}.{name}", refuse)
 
     return forbid
 
@@ -189,17 +189,6 @@ def test_the_batches_are_those_of_the_plain_way(
     for path in (tmp_path / "first").iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
     assert again.config == first.config
-
-
-def test_workers_change_nothing(
-    task: str, corpora: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_ROWS", 7)
-    monkeypatch.setattr(encoding, "_SECONDS_ALONE", -1.0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    dataset = dataset_of(task, corpora[task], tmp_path / "out", {})
-    data = dataset.training_data(batch_tokens=BATCH_TOKENS, seed=SEED, max_len=MAX_LEN)
-    assert_same(batches(data, 1), plain_batches(task, dataset, 1))
 
 
 def test_what_is_left_out_is_counted_from_disk_too(
