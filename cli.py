@@ -30,6 +30,7 @@ from transformer_suite.tasks.commands.console import (
     Program,
     batch_option,
     given,
+    group_of,
     length_options,
     machine_options,
     model_option,
@@ -41,7 +42,6 @@ from transformer_suite.tasks.commands.console import (
     search_given,
     search_options,
     table,
-    team_of,
     text_options,
     use_threads,
 )
@@ -267,7 +267,7 @@ def train(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."
         )
     world = world_from_environment()
-    with team_of(world, device) as (team, device):
+    with group_of(world, device) as (group, device):
         if resume:
             config = saved_config(task, out, assignments)
         else:
@@ -277,17 +277,19 @@ def train(
         corpus = corpus_for(task, data)
         use_threads(threads)
         from transformer_suite.core.device import choose_device
+        from transformer_suite.tasks.runs import run
         from transformer_suite.tasks.runs.checkpoint_folder import headline
 
-        metrics = registry.module(task, "train").train(
+        metrics = run.train(
+            task,
             config,
             data=corpus,
             out=out,
             device=choose_device(device),
             resume=resume,
-            team=team,
+            group=group,
         )
-        if world is None or world.is_first:
+        if world is None or world.is_main:
             print_results(f"{out}: {headline(metrics)}\n")
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .team import connection
+from .process_group import connection
 
 # Small enough for the first to leave early, large enough for the latency not to matter.
 _BUCKET_BYTES = 8 << 20

@@ -44,7 +44,7 @@ class World:
         check(0 <= local < self.size, "LOCAL_RANK", local, f"from 0 to {self.size - 1}")
 
     @property
-    def is_first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is rank 0, the one that speaks and writes for all."""
         return self.rank == 0
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from ..distributed.team import Team
+from ..distributed.process_group import ProcessGroup
 from ..errors import Interrupted, UserError
 from ..progress import Progress, say
 from ..storage.checkpoint import WEIGHTS_FILE, load_weights
@@ -60,11 +60,11 @@ def fit(
     device: torch.device,
     resume: bool = False,
     on_begin: Callable[[], None] = lambda: None,
-    team: Team | None = None,
+    group: ProcessGroup | None = None,
 ) -> TrainingState:
     """Trains ``model`` in place and leaves its best weights in ``folder`` and in ``model``.
 
-    Several processes that each call it, as a ``team``, train as one would: a step takes the same
+    Several processes that each call it, as a ``group``, train as one would: a step takes the same
     batches, of which each process computes its share, and ends in the same weights but for the
     rounding of sums. With dropout, each process draws from its own stream of random numbers, which
     the seed, its rank and the step decide: the same number of processes has the same run again. A
@@ -83,24 +83,24 @@ def fit(
             ``training/``, what is needed to go on.
         resume: go on from the state in ``folder``.
         on_begin: called once it is sure that the run can begin or go on, before its first step; of
-            a team, by the first process.
-        team: the processes that train together; without it, this one by itself.
+            a group, by the first process.
+        group: the processes that train together; without it, this one by itself.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came, to any process; everything up to this step is saved.
         UserError: the loss is not finite any more or has exploded, or a file cannot be written.
         CheckpointError: ``resume`` without a usable state.
     """
-    team = team or Team()
+    group = group or ProcessGroup()
     if device.type == "cpu":
         keep_freed_memory()
-    run = Run(model, config, folder, device, metric, team)
+    run = Run(model, config, folder, device, metric, group)
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
     run.begin(resume=resume)
-    if team.is_first:
+    if group.is_main:
         on_begin()
-    with _stop_requests(team) as is_stop_requested:
+    with _stop_requests(group) as is_stop_requested:
         while not run.is_over():
             with layers.in_use() if layers is not None else nullcontext():
                 _train_epoch(run, data, loss, is_stop_requested)
@@ -109,8 +109,8 @@ def fit(
                 raise _interrupted(run)
     if run.state.best is None:
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
-    with team.first_alone():
-        if team.is_first:
+    with group.main_process_first():
+        if group.is_main:
             run.finish(validate)
         load_weights(folder / WEIGHTS_FILE, model)
     model.eval()
@@ -148,7 +148,7 @@ def _train_epoch(
     plan = data.plan(state.epoch)
     if not plan:
         raise UserError("there is nothing to train on: the training data has no examples")
-    if run.team.size > 1 and not run.team.is_same([len(item) for item in plan]):
+    if run.group.size > 1 and not run.group.is_same([len(item) for item in plan]):
         raise UserError("the processes read different training data: it must be the same for all")
     rate = _schedule_of(run, len(plan))
     run.model.train()
@@ -157,7 +157,7 @@ def _train_epoch(
     with Progress(len(plan), label, unit="batch", done=state.position) as progress:
         while state.position < len(plan):
             items = plan[state.position : state.position + config.accumulate]
-            mean_loss = run.step(_batches(data, items, run.team), loss, rate(state.step + 1))
+            mean_loss = run.step(_batches(data, items, run.group), loss, rate(state.step + 1))
             state.seconds = time.monotonic() - started
             run.log_step()
             progress.advance(
@@ -167,20 +167,22 @@ def _train_epoch(
             )
             if is_stop_requested():
                 run.save()
-                run.team.wait()  # nobody leaves before the state is safe
+                run.group.barrier()  # nobody leaves before the state is safe
                 raise _interrupted(run)
             is_due = state.step % config.save_every == 0 and state.position < len(plan)
             if is_due and run.is_calm:  # an explosion may have begun
                 run.save()
 
 
-def _batches(data: TrainingData, items: Sequence[Any], team: Team) -> Iterator[Batch | None]:
+def _batches(
+    data: TrainingData, items: Sequence[Any], group: ProcessGroup
+) -> Iterator[Batch | None]:
     """This process's shares of a step's batches; None where they have fewer examples than ranks."""
-    if team.size == 1:
+    if group.size == 1:
         yield from map(data.batch, items)
         return
     for item in items:
-        share = team.share(item)
+        share = group.shard(item)
         yield data.batch(share) if share else None
 
 
@@ -204,7 +206,7 @@ def _interrupted(run: Run) -> Interrupted:
 
 
 @contextmanager
-def _stop_requests(team: Team) -> Iterator[Callable[[], bool]]:
+def _stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
     """Turns the first SIGINT or SIGTERM to any process into a request that all of them hear of.
 
     A second one acts as it always does on a process by itself. Of several, each may get the same
@@ -216,7 +218,7 @@ def _stop_requests(team: Team) -> Iterator[Callable[[], bool]]:
     def remember(number: int, frame: Any) -> None:
         received.append(number)
         line = "stopping as soon as this step is saved"
-        if team.size == 1:
+        if group.size == 1:
             signal.signal(number, previous[number])
             line += "; once more to stop at once"
         elif len(received) > 1:
@@ -231,7 +233,7 @@ def _stop_requests(team: Team) -> Iterator[Callable[[], bool]]:
     except ValueError:  # not the main thread: nobody's signals come here
         pass
     try:
-        yield lambda: team.any(bool(received))
+        yield lambda: group.any(bool(received))
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..device import autocast
 from ..distributed.gradient_sum import GradientSum
-from ..distributed.team import Team
+from ..distributed.process_group import ProcessGroup
 from ..errors import CheckpointError, ConfigError, UserError
 from ..progress import say
 from ..special_ids import SpecialIds
@@ -42,7 +42,7 @@ class Run:
     Args:
         model: on ``device`` already.
         metric: decides which epoch is best; see :func:`core.training.kept_checkpoints.is_better`.
-        team: the processes that train this model together. The first one has the folder.
+        group: the processes that train this model together. The first one has the folder.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class Run:
         folder: Path,
         device: torch.device,
         metric: str,
-        team: Team | None = None,
+        group: ProcessGroup | None = None,
     ) -> None:
         self.model = model
         self.config = config
         self.folder = folder
         self.device = device
         self.metric = metric
-        self.team = team or Team()
+        self.group = group or ProcessGroup()
         self.state = TrainingState()
         self._history = History(folder, config)
-        self._kept = KeptWeights(model, config, folder, metric, is_writer=self.team.is_first)
+        self._kept = KeptWeights(model, config, folder, metric, is_writer=self.group.is_main)
         self.is_calm = True
         """Whether the last step was like those before it; see :mod:`core.training.divergence`."""
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients behind
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._names, self._parameters = list(trained), list(trained.values())
-        self._gradient_sum = GradientSum(self._parameters) if self.team.size > 1 else None
+        self._gradient_sum = GradientSum(self._parameters) if self.group.size > 1 else None
         self._optimizer = make_optimizer(config, self._parameters)
         self._ema = MovingAverage(self._parameters, config.ema) if config.ema > 0.0 else None
 
@@ -81,7 +81,7 @@ class Run:
         """
         if resume:
             self.load()
-        if self.team.is_first:
+        if self.group.is_main:
             self._history.begin(self.state.step)
 
     def step(
@@ -100,7 +100,7 @@ class Run:
             UserError: the loss or its gradient is not finite, or has exploded; the weights are as
                 they were.
         """
-        if self.team.size > 1:
+        if self.group.size > 1:
             self._seed_step()
         loss_sum, count, size = self._backward(batches, loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
@@ -136,7 +136,7 @@ class Run:
         Nothing of earlier steps is in it, so a state that the first process saved is enough for
         all, however many there are.
         """
-        name = f"{self.config.seed} {self.state.step} {self.team.rank}"
+        name = f"{self.config.seed} {self.state.step} {self.group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))
 
     def _backward(
@@ -174,7 +174,7 @@ class Run:
             count += n
         if self._gradient_sum:
             self._gradient_sum.finish()
-        loss_sum, *sums = self.team.sum([total.item(), count, tokens, positions])
+        loss_sum, *sums = self.group.sum([total.item(), count, tokens, positions])
         count, tokens, positions = map(int, sums)
         self.state.tokens += tokens
         self.state.positions += positions
@@ -187,10 +187,10 @@ class Run:
         """
         with self._ema.in_place_of_weights() if self._ema is not None else nullcontext():
             self.model.eval()
-            metrics = self.team.from_first(validate)
+            metrics = self.group.broadcast(validate)
             self._note(metrics)
             self._kept.keep(self.state, metrics[self.metric])
-        if self.team.is_first:
+        if self.group.is_main:
             self._history.add_epoch(self.state.history)
         self.state.begin_epoch(self.state.epoch + 1)
         self.save()
@@ -212,7 +212,7 @@ class Run:
         every = self.config.log_every
         if every > 0 and self.state.step % every == 0:
             row = self.state.step_row()
-            if self.team.is_first:
+            if self.group.is_main:
                 self._history.add_step(row)
 
     def is_over(self) -> bool:
@@ -226,7 +226,7 @@ class Run:
 
     def save(self) -> None:
         """Writes everything that decides how the run goes on, atomically."""
-        if not self.team.is_first:
+        if not self.group.is_main:
             return
         tensors = {f"model.{name}": t for name, t in model_tensors(self.model).items()}
         for name, parameter in self.model.named_parameters():
@@ -275,7 +275,7 @@ class Run:
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.state = state
-        if not self.team.is_same(state.step):
+        if not self.group.is_same(state.step):
             raise CheckpointError(
                 f"{path}: the processes read different states: the folder must be one that all "
                 "machines share, and up to date on all of them"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_suite.core.distributed.team import Team
 from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.data.codec import TextCodec
@@ -25,46 +23,20 @@ from transformer_suite.tasks.classification.dataset import (
 from transformer_suite.tasks.classification.evaluate import evaluate
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.runs.run import Prepared
 
 
-def train(
+def prepare(
     config: ClassificationConfig,
     *,
-    data: Path,
-    out: Path,
-    device: torch.device,
-    resume: bool = False,
-    team: Team | None = None,
-) -> dict[str, Any]:
-    """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
-
-    Raises:
-        UserError: a corpus, a folder or a configuration that cannot be used.
-        Interrupted: SIGINT or SIGTERM came.
-    """
-    prepare = partial(_prepare, config, data, out, device)
-    return runs.train(
-        "classification",
-        config,
-        prepare,
-        data=data,
-        out=out,
-        device=device,
-        resume=resume,
-        team=team,
-    )
-
-
-def _prepare(
-    config: ClassificationConfig,
-    folder: Path,
+    corpus: Path,
     out: Path,
     device: torch.device,
     has_vocabulary: bool,
-) -> runs.Prepared:
+) -> Prepared:
+    """Prepares the training of a classifier; see :class:`tasks.runs.run.Prepare`."""
     dataset = LoadSentenceClassificationDataset(
-        folder,
+        corpus,
         config.data,
         seed=config.train.seed,
         save_to=out,
@@ -79,9 +51,9 @@ def _prepare(
     batch_tokens = config.train.batch_tokens
 
     def test() -> dict[str, Any]:
-        return evaluate(classifier, dataset, "test") if (folder / "test.csv").is_file() else {}
+        return evaluate(classifier, dataset, "test") if (corpus / "test.csv").is_file() else {}
 
-    return runs.Prepared(
+    return Prepared(
         model=model,
         data=dataset.training_data(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len

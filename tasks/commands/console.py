@@ -22,7 +22,7 @@ from transformer_suite.core.storage.files import reason_of
 from transformer_suite.tasks.streaming.lines import ignore, one_line, open_output
 
 if TYPE_CHECKING:
-    from transformer_suite.core.distributed.team import Team
+    from transformer_suite.core.distributed.process_group import ProcessGroup
 
 PATH = click.Path(path_type=Path)
 STDIO = Path("-")
@@ -78,7 +78,7 @@ def is_first_process() -> bool:
         world = world_from_environment()
     except ConfigError:
         return True
-    return world is None or world.is_first
+    return world is None or world.is_main
 
 
 def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -275,21 +275,21 @@ def use_threads(count: int | None) -> None:
 
 
 @contextmanager
-def team_of(world: World | None, device: str) -> Iterator[tuple[Team | None, str]]:
+def group_of(world: World | None, device: str) -> Iterator[tuple[ProcessGroup | None, str]]:
     """Joins the processes of ``world``, so that what ends them all is said once.
 
-    Gives them as a team, and the device that this one takes where ``device`` is asked for.
+    Gives them as a group, and the device that this one takes where ``device`` is asked for.
     """
     if world is None:
         yield None, device
         return
     from transformer_suite.core.device import choose_device, device_of_rank
-    from transformer_suite.core.distributed.team import joined
+    from transformer_suite.core.distributed.process_group import joined_group
 
     device = device_of_rank(device, world.local_rank)
     advice = "--resume, with the same folders, goes on from the last saved state"
-    with joined(world, choose_device(device), advice=advice) as team:
-        yield team, device
+    with joined_group(world, choose_device(device), advice=advice) as group:
+        yield group, device
 
 
 def print_results(text: str) -> None:

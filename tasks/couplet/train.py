@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from transformer_suite.core.distributed.team import Team
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.couplet.config import CoupletConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
 from transformer_suite.tasks.couplet.evaluate import evaluate
 from transformer_suite.tasks.couplet.model import CoupletModel
 from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.pairs import measure_pairs, pair_loss
 
 
-def train(
-    config: CoupletConfig,
-    *,
-    data: Path,
-    out: Path,
-    device: torch.device,
-    resume: bool = False,
-    team: Team | None = None,
-) -> dict[str, Any]:
-    """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
-
-    Raises:
-        UserError: a corpus, a folder or a configuration that cannot be used.
-        Interrupted: SIGINT or SIGTERM came.
-    """
-    prepare = partial(_prepare, config, data, out, device)
-    return runs.train(
-        "couplet", config, prepare, data=data, out=out, device=device, resume=resume, team=team
-    )
-
-
-def _prepare(
-    config: CoupletConfig, folder: Path, out: Path, device: torch.device, has_vocabulary: bool
-) -> runs.Prepared:
+def prepare(
+    config: CoupletConfig, *, corpus: Path, out: Path, device: torch.device, has_vocabulary: bool
+) -> Prepared:
+    """Prepares the training of a couplet model; see :class:`tasks.runs.run.Prepare`."""
     codec = TextCodec.load(out, tokenizer=TOKENIZER) if has_vocabulary else None
     dataset = LoadCoupletDataset(
-        folder, config.data, seed=config.train.seed, save_to=out, codec=codec
+        corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )
     model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
     writer = CoupletWriter(model, dataset.codec, config, device)
@@ -62,9 +40,9 @@ def _prepare(
         }
 
     def test() -> dict[str, Any]:
-        return evaluate(writer, dataset, "test") if (folder / "test").is_dir() else {}
+        return evaluate(writer, dataset, "test") if (corpus / "test").is_dir() else {}
 
-    return runs.Prepared(
+    return Prepared(
         model=model,
         data=dataset.training_data(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len

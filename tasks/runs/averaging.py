@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from transformer_suite.core.config import to_mapping
 from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
@@ -31,7 +28,7 @@ from transformer_suite.tasks.runs.checkpoint_folder import (
     text_files,
     write_config,
 )
-from transformer_suite.tasks.runs.run import command_line, commit_of
+from transformer_suite.tasks.runs.provenance import provenance
 
 _EPOCH_FILE = re.compile(r"epoch-[0-9]+\.safetensors")
 
@@ -185,14 +182,9 @@ def _check_same_config(task: str, first: Checkpoint, other: Checkpoint) -> None:
 
 
 def _metrics(task: str, checkpoints: Sequence[Checkpoint], parameters: int) -> dict[str, Any]:
-    return {
-        "task": task,
-        "command": command_line(),
+    return provenance(task) | {
         "average_of": [str(one.path) for one in checkpoints],
         "note": "the mean of these checkpoints' weights, which nobody has measured yet",
         "parameters": parameters,
         "made": datetime.now(UTC).date().isoformat(),
-        "commit": commit_of(Path(__file__).resolve().parents[2]),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
     }

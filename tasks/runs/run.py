@@ -1,15 +1,10 @@
-"""A training run from configuration to metrics, the same for every task."""
+"""A training run from its configuration to its metrics, the same for every task."""
 
 from __future__ import annotations
 
-import platform
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +12,7 @@ import torch
 from torch import nn
 
 from transformer_suite.core.config import to_mapping
-from transformer_suite.core.distributed.team import Team
+from transformer_suite.core.distributed.process_group import ProcessGroup
 from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
 from transformer_suite.core.progress import say
 from transformer_suite.core.storage.files import remove_partial_files, write_json
@@ -25,7 +20,13 @@ from transformer_suite.core.storage.lock import only_writer
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.core.training.fit import TrainingData, check_installed, fit
 from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics
+from transformer_suite.core.training.state import (
+    STATE_FILE,
+    STATE_FOLDER,
+    Metrics,
+    TrainingState,
+)
+from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs.checkpoint_folder import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -34,12 +35,13 @@ from transformer_suite.tasks.runs.checkpoint_folder import (
     read_metrics,
     write_config,
 )
+from transformer_suite.tasks.runs.provenance import provenance
 
 LOCK_FILE = "lock"
 
 
 class TaskConfig(Protocol):
-    """What the configurations of all tasks have."""
+    """The sections that the configurations of all tasks have."""
 
     @property
     def model(self) -> Any: ...
@@ -53,7 +55,7 @@ class TaskConfig(Protocol):
 
 @dataclass
 class Prepared:
-    """What a task brings to a run, made from its configuration and its corpus."""
+    """What a task brings to a run: its model, its data, its loss and its measurements."""
 
     model: nn.Module
     data: TrainingData
@@ -61,132 +63,188 @@ class Prepared:
     validate: Callable[[], Metrics]
     metric: str
     evaluate: Callable[[], dict[str, Any]]
-    """The report on the test split, asked for once, at the end."""
+    """Returns the report on the test split. Called once, at the end of the run."""
+
+
+class Prepare(Protocol):
+    """The function ``prepare`` in the module ``train`` of every task."""
+
+    def __call__(
+        self,
+        config: Any,
+        *,
+        corpus: Path,
+        out: Path,
+        device: torch.device,
+        has_vocabulary: bool,
+    ) -> Prepared:
+        """Makes the model and reads the corpus.
+
+        Args:
+            corpus: the folder of the corpus.
+            out: the folder of the run, for the vocabulary.
+            has_vocabulary: whether to load the vocabulary from ``out`` instead of building it.
+        """
+        ...
 
 
 def train(
     task: str,
     config: TaskConfig,
-    prepare: Callable[[bool], Prepared],
     *,
     data: Path,
     out: Path,
     device: torch.device,
-    resume: bool,
-    team: Team | None = None,
+    resume: bool = False,
+    group: ProcessGroup | None = None,
+    prepare: Prepare | None = None,
 ) -> dict[str, Any]:
-    """Trains, measures the best model on the test split, and returns what ``metrics.json`` says.
+    """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
 
-    A run that is resumed after its end is measured again, and stays as it is. Of a ``team`` the
-    first process alone measures; the others return nothing.
+    The best model is measured on the test split. A finished run that is resumed with the same
+    number of epochs is measured again and stays as it is.
 
     Args:
-        prepare: told whether it finds the vocabulary in ``out``, as a run that is resumed does, and
-            all processes but the first one of ``team``.
+        resume: continue the run in ``out``.
+        group: the processes that train together; None: this process alone.
+        prepare: None: the task's own.
+
+    Returns:
+        The content of ``metrics.json``; an empty dictionary in all processes but the main one.
 
     Raises:
-        UserError: ``out`` already holds a run that is not to be resumed, or none that is, or
-            another process is at work there.
-        ConfigError: ``config`` is not that of the run to be resumed.
+        UserError: ``out`` already holds a run and ``resume`` is false, another process writes
+            there, or the corpus cannot be used.
+        ConfigError: ``resume`` with another configuration than that of the run.
+        CheckpointError: ``resume`` without a run in ``out``.
+        Interrupted: SIGINT or SIGTERM came.
     """
-    team = team or Team()
-    begin = partial(_train, task, config, prepare, data, out, device, resume, team)
-    if not team.is_first:
-        return begin()
+    run = _TaskRun(
+        task=task,
+        config=config,
+        data=data,
+        out=out,
+        device=device,
+        resume=resume,
+        group=group or ProcessGroup(),
+        prepare=prepare or registry.module(task, "train").prepare,
+    )
+    if not run.group.is_main:
+        return run.train()
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     check_installed(config.train, device)
     with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE):
-        check_folder(task, config, out, resume)  # a run may have begun or ended since
+        check_folder(task, config, out, resume)  # another run may have begun or ended since
         for folder in (out, out / STATE_FOLDER):
             remove_partial_files(folder)
-        return begin()
+        return run.train()
 
 
-def _train(
-    task: str,
-    config: TaskConfig,
-    prepare: Callable[[bool], Prepared],
-    data: Path,
-    out: Path,
-    device: torch.device,
-    resume: bool,
-    team: Team,
-) -> dict[str, Any]:
-    """:func:`train`, with ``out`` fit for it and nobody else's."""
-    how = _how(task, config, data, device, team)
-    if resume:
-        # The command that began the run says how to have it again, the one that resumes does not.
-        how["command"] = read_metrics(out).get("command", how["command"])
-    with team.first_alone():  # who makes the vocabulary and encodes the corpus, for the others too
-        torch.manual_seed(config.train.seed)
-        prepared = prepare(resume or not team.is_first)
-    parameters = sum(p.numel() for p in prepared.model.parameters())
-    place = str(device) if team.size == 1 else f"{team.size} x {device.type}"
-    say(f"{task}: {parameters:,} parameters on {place}, seed {config.train.seed}, into {out}")
+@dataclass(frozen=True, kw_only=True)
+class _TaskRun:
+    """The arguments of :func:`train`, and its steps once ``out`` is checked and locked."""
 
-    def write_story() -> None:
-        write_config(out, task, config)
-        write_json(out / METRICS_FILE, how)
+    task: str
+    config: TaskConfig
+    data: Path
+    out: Path
+    device: torch.device
+    resume: bool
+    group: ProcessGroup
+    prepare: Prepare
 
-    state = fit(
-        prepared.model,
-        data=prepared.data,
-        loss=prepared.loss,
-        validate=prepared.validate,
-        metric=prepared.metric,
-        config=config.train,
-        folder=out,
-        device=device,
-        resume=team.from_first(lambda: resume and (out / STATE_FOLDER / STATE_FILE).is_file()),
-        on_begin=write_story,
-        team=team,
-    )
-    if not team.is_first:
-        return {}
-    metrics = {
-        **how,
-        "validation": prepared.validate(),
-        "test": prepared.evaluate(),
-        "best_epoch": state.best_epoch,
-        "averaged_epochs": state.averaged,
-        "epochs": state.epoch - 1,
-        "steps": state.step,
-        "parameters": parameters,
-        "training_seconds": round(sum(row["seconds"] for row in state.history)),
-        "trained": datetime.now(UTC).date().isoformat(),
-        "history": state.history,
-    }
-    write_json(out / METRICS_FILE, metrics)
-    return metrics
+    def train(self) -> dict[str, Any]:
+        """Prepares, trains, measures, and writes ``metrics.json``."""
+        origin = self._provenance()
+        prepared = self._prepare()
+        parameters = sum(p.numel() for p in prepared.model.parameters())
+        self._announce(parameters)
+
+        def on_begin() -> None:
+            write_config(self.out, self.task, self.config)
+            write_json(self.out / METRICS_FILE, origin)
+
+        state = fit(
+            prepared.model,
+            data=prepared.data,
+            loss=prepared.loss,
+            validate=prepared.validate,
+            metric=prepared.metric,
+            config=self.config.train,
+            folder=self.out,
+            device=self.device,
+            resume=self.group.broadcast(self._has_state),
+            on_begin=on_begin,
+            group=self.group,
+        )
+        if not self.group.is_main:
+            return {}
+        metrics = origin | _metrics(prepared, state, parameters)
+        write_json(self.out / METRICS_FILE, metrics)
+        return metrics
+
+    def _prepare(self) -> Prepared:
+        # The main process builds the vocabulary and encodes the corpus; the others load both.
+        with self.group.main_process_first():
+            torch.manual_seed(self.config.train.seed)
+            return self.prepare(
+                self.config,
+                corpus=self.data,
+                out=self.out,
+                device=self.device,
+                has_vocabulary=self.resume or not self.group.is_main,
+            )
+
+    def _provenance(self) -> dict[str, Any]:
+        # A resumed run keeps the command that began it: the other one cannot repeat the run.
+        command = read_metrics(self.out).get("command") if self.resume else None
+        return provenance(self.task, command) | {
+            "data": self.data.name,
+            "seed": self.config.train.seed,
+            "device": str(self.device),
+            "processes": self.group.size,
+            "threads": torch.get_num_threads(),
+        }
+
+    def _announce(self, parameters: int) -> None:
+        size, device = self.group.size, self.device
+        place = str(device) if size == 1 else f"{size} x {device.type}"
+        seed = self.config.train.seed
+        say(f"{self.task}: {parameters:,} parameters on {place}, seed {seed}, into {self.out}")
+
+    def _has_state(self) -> bool:
+        """Whether there is a state to resume; a run stopped before its first save has none."""
+        return self.resume and (self.out / STATE_FOLDER / STATE_FILE).is_file()
 
 
 def check_folder(task: str, config: TaskConfig, out: Path, resume: bool) -> None:
-    """Makes sure that the run may be in ``out``; the errors are those of :func:`train`."""
+    """Checks that the run may use the folder ``out``; raises the errors of :func:`train`."""
     if resume:
         check_resumable(task, config, out)
     elif (out / CONFIG_FILE).exists():
         raise UserError(
-            f"{out}: there is a run in this folder; go on with it by --resume, "
+            f"{out}: there is a run in this folder; continue it with --resume, "
             "or name another --out"
         )
 
 
 def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
-    """Makes sure that the run in ``out`` can go on with ``config``.
+    """Checks that the run in ``out`` can continue with ``config``.
 
-    How long and how fast it learns may change, and how outputs are searched for; the model, the
-    corpus and what the batches are made of may not.
+    The length of the run, the learning rate and the decoding options may change; the model, the
+    corpus and the options that decide the batches may not.
 
     Raises:
-        CheckpointError: there is no run of ``task`` in ``out``, or only what came of it.
+        CheckpointError: there is no run of ``task`` in ``out``, or a finished model without the
+            state of its run.
         ConfigError: names the options that have changed.
     """
     check_begun(out)
     state = out / STATE_FOLDER / STATE_FILE
     if not state.is_file() and "trained" in read_metrics(out):
-        # It would begin anew, and put its first epoch's weights in the place of these.
+        # The run would begin again, and its first epoch would replace the finished model.
         raise CheckpointError(
-            f"{out}: nothing to go on from: the run has ended, and there is no {state}; "
+            f"{out}: cannot resume: the run is finished, and there is no {state}; "
             "name another --out"
         )
     before, now = to_mapping(read_config(out, task, type(config))), to_mapping(config)
@@ -200,48 +258,21 @@ def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
     if changed:
         raise ConfigError(
             f"{out}: {', '.join(changed)} cannot change in the middle of a run; "
-            "leave it as it was, or begin a new run in another --out"
+            "restore the old value, or begin a new run in another --out"
         )
 
 
-def commit_of(folder: Path) -> str | None:
-    """The commit checked out in ``folder``, "+" if files have changed since; None without one."""
-    # Without this, an installed copy would name the commit of whatever project surrounds it.
-    if not (folder / ".git").exists():
-        return None
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip()
-
-
-def command_line() -> str:
-    """The command that is running, as one would type it."""
-    program = Path(sys.argv[0]).name
-    command = ["python", program] if program.endswith(".py") else [program]
-    return shlex.join([*command, *sys.argv[1:]])
-
-
-def _how(
-    task: str, config: TaskConfig, data: Path, device: torch.device, team: Team
-) -> dict[str, Any]:
-    """What it takes to have the run again."""
+def _metrics(prepared: Prepared, state: TrainingState, parameters: int) -> dict[str, Any]:
+    """Measures the trained model. Returns what ``metrics.json`` says besides the provenance."""
     return {
-        "task": task,
-        "command": command_line(),
-        "data": data.name,
-        "seed": config.train.seed,
-        "commit": commit_of(Path(__file__).resolve().parents[2]),
-        "device": str(device),
-        "processes": team.size,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+        "validation": prepared.validate(),
+        "test": prepared.evaluate(),
+        "best_epoch": state.best_epoch,
+        "averaged_epochs": state.averaged,
+        "epochs": state.epoch - 1,
+        "steps": state.step,
+        "parameters": parameters,
+        "training_seconds": round(sum(row["seconds"] for row in state.history)),
+        "trained": datetime.now(UTC).date().isoformat(),
+        "history": state.history,
     }

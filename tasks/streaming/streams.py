@@ -52,12 +52,12 @@ def stream(
     """
     with (
         joined() as ranks,
-        results_to(output_file if ranks.is_first else None) as write,
+        results_to(output_file if ranks.is_main else None) as write,
         open_input(chunk_lines=ranks.chunk_lines) as (chunks, total),
     ):
         use_threads(threads)
         predict = partial(load(model, ranks.device(device)), **given(batch_tokens=batch_tokens))
-        shown_total = total if ranks.is_first else None
+        shown_total = total if ranks.is_main else None
         with progress_bar(shown_total, is_stdout_busy=write is print_results) as on_lines:
             ranks.answer(chunks, predict, show, write, on_lines=on_lines)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from transformer_suite.core.distributed.team import Team
-from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.generation import GREEDY
 from transformer_suite.tasks.seq2seq.pairs import measure_pairs, pair_loss
 from transformer_suite.tasks.translation.config import TranslationConfig
@@ -19,33 +17,18 @@ from transformer_suite.tasks.translation.model import TranslationModel
 from transformer_suite.tasks.translation.predict import Translator
 
 
-def train(
+def prepare(
     config: TranslationConfig,
     *,
-    data: Path,
+    corpus: Path,
     out: Path,
     device: torch.device,
-    resume: bool = False,
-    team: Team | None = None,
-) -> dict[str, Any]:
-    """Trains a model on the corpus in ``data`` and leaves a checkpoint folder in ``out``.
-
-    Raises:
-        UserError: a corpus, a folder or a configuration that cannot be used.
-        Interrupted: SIGINT or SIGTERM came.
-    """
-    prepare = partial(_prepare, config, data, out, device)
-    return runs.train(
-        "translation", config, prepare, data=data, out=out, device=device, resume=resume, team=team
-    )
-
-
-def _prepare(
-    config: TranslationConfig, folder: Path, out: Path, device: torch.device, has_vocabulary: bool
-) -> runs.Prepared:
+    has_vocabulary: bool,
+) -> Prepared:
+    """Prepares the training of a translator; see :class:`tasks.runs.run.Prepare`."""
     codecs = load_codecs(out, config.data) if has_vocabulary else (None, None)
     dataset = LoadEnglishGermanDataset(
-        folder, config.data, save_to=out, source=codecs[0], target=codecs[1]
+        corpus, config.data, save_to=out, source=codecs[0], target=codecs[1]
     )
     model = TranslationModel(
         len(dataset.source.vocabulary),
@@ -71,7 +54,7 @@ def _prepare(
         split = dataset.test_split()
         return {} if split is None else evaluate(translator, dataset, split)
 
-    return runs.Prepared(
+    return Prepared(
         model=model,
         data=dataset.training_data(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len

@@ -19,7 +19,7 @@ def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None =
 def test_every_task_has_every_module(task: str) -> None:
     for name, member in (
         ("config", "PRESETS"),
-        ("train", "train"),
+        ("train", "prepare"),
         ("evaluate", "run"),
         ("evaluate", "as_table"),
     ):

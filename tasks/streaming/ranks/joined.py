@@ -14,7 +14,7 @@ class Ranks(Protocol):
     """What a command sees of the processes that share its work."""
 
     @property
-    def is_first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process is the one that prints and writes."""
 
     def chunk_lines(self, total: int | None) -> int:
@@ -38,7 +38,7 @@ class Ranks(Protocol):
 class SingleProcess:
     """One process, which does everything."""
 
-    is_first = True
+    is_main = True
     answer = staticmethod(answer)
     chunk_lines = staticmethod(full_chunks)
 

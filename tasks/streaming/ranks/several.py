@@ -51,7 +51,7 @@ class Stopped(BaseException):
 def rank_of(world: World) -> Iterator[FirstRank | OtherRank]:
     """This process's part, inside a gloo group of all of ``world``."""
     try:
-        with FirstRank(world) if world.is_first else OtherRank(world) as rank:
+        with FirstRank(world) if world.is_main else OtherRank(world) as rank:
             yield rank
     except Stopped as stop:  # just before the end of the body, or just after
         raise Exit(_TERMINATED) from stop
@@ -66,8 +66,8 @@ class _Rank:
         self._handlers: dict[signal.Signals, Any] = {}
 
     @property
-    def is_first(self) -> bool:
-        return self.world.is_first
+    def is_main(self) -> bool:
+        return self.world.is_main
 
     def chunk_lines(self, total: int | None) -> int:
         if total is None:

@@ -33,8 +33,8 @@ def test_a_process_on_its_own_has_no_world() -> None:
 def test_torchrun_says_who_a_process_is() -> None:
     world = world_from_environment(TORCHRUN)
     assert world == World(rank=5, size=8, local_rank=1)
-    assert not world.is_first
-    assert World(rank=0, size=2, local_rank=0).is_first
+    assert not world.is_main
+    assert World(rank=0, size=2, local_rank=0).is_main
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_asking_imports_no_torch() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "core.distributed.world" in done.stdout.split()
+    assert "transformer_suite.core.distributed.world" in done.stdout.split()
     assert "torch" not in done.stdout.split()

@@ -28,6 +28,7 @@ from transformer_suite.tasks.classification.config import ClassificationData
 from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
 from transformer_suite.tasks.couplet.config import CoupletData
 from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
+from transformer_suite.tasks.runs import run
 from transformer_suite.tasks.translation.config import TranslationData
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
 
@@ -261,9 +262,7 @@ def test_a_run_from_disk_is_the_run(
     config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
     found = []
     for name in ("first", "again"):
-        metrics = registry.module(task, "train").train(
-            config, data=tiny_corpora[task], out=tmp_path / name, device=CPU
-        )
+        metrics = run.train(task, config, data=tiny_corpora[task], out=tmp_path / name, device=CPU)
         found.append((load_tensors(tmp_path / name / "model.safetensors"), metrics["test"]))
     (first, measured), (again, measured_again) = found
     assert list(kept.iterdir())

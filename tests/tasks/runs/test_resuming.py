@@ -9,6 +9,7 @@ import pytest
 from tests.tasks.tiny_networks import CPU
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs import run
 
 SETTINGS = {
     "translation": ("data.vocab_size=100", "data.bpe_dropout=0.1"),
@@ -27,9 +28,7 @@ def train(
 ) -> dict[str, Any]:
     settings = (*SETTINGS[task], f"train.epochs={epochs}", *more)
     config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
-    result: dict[str, Any] = registry.module(task, "train").train(
-        config, data=data, out=out, device=CPU, resume=resume
-    )
+    result: dict[str, Any] = run.train(task, config, data=data, out=out, device=CPU, resume=resume)
     return result
 
 

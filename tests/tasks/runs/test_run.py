@@ -24,6 +24,7 @@ from transformer_suite.core.training import compilation, tensorboard
 from transformer_suite.tasks.couplet.config import CoupletConfig
 from transformer_suite.tasks.couplet.config import tiny as tiny_couplet
 from transformer_suite.tasks.runs import checkpoint_folder as folders
+from transformer_suite.tasks.runs import provenance
 from transformer_suite.tasks.runs import run as runs
 from transformer_suite.tasks.translation.config import TranslationConfig, tiny
 
@@ -82,7 +83,7 @@ def train(
     return runs.train(
         task,
         config,
-        lambda has_vocabulary: prepare(),
+        prepare=lambda config, **_: prepare(),
         data=DATA,
         out=out,
         device=CPU,
@@ -121,7 +122,7 @@ def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert {name: metrics[name] for name in expected} == expected
     assert set(metrics) - set(expected) == {"commit", "training_seconds", "trained", "history"}
     assert [row["epoch"] for row in metrics["history"]] == [1, 2]
-    assert metrics["commit"] == runs.commit_of(Path(runs.__file__).parents[2])
+    assert metrics["commit"] == provenance.commit_of(Path(runs.__file__).parents[2])
     assert folders.read_config(tmp_path / "run", "translation", TranslationConfig) == CONFIG
     monkeypatch.setattr(sys, "argv", ["/usr/bin/transformer-suite", "train", "translation"])
     assert train(tmp_path / "other")["command"] == "transformer-suite train translation"
@@ -144,7 +145,7 @@ def test_the_seed_fixes_the_model(tmp_path: Path) -> None:
 def test_a_folder_with_a_run_is_left_alone(tmp_path: Path) -> None:
     train(tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(UserError, match="go on with it by --resume, or name another --out"):
+    with pytest.raises(UserError, match="continue it with --resume, or name another --out"):
         train(tmp_path)
     assert contents(tmp_path) == before
 
@@ -195,7 +196,7 @@ def test_a_model_without_the_state_of_its_run_is_not_trained_over(tmp_path: Path
     train(tmp_path)
     shutil.rmtree(tmp_path / "training")
     before = contents(tmp_path)
-    with pytest.raises(CheckpointError, match=r"the run has ended, and there is no .*state"):
+    with pytest.raises(CheckpointError, match=r"the run is finished, and there is no .*state"):
         train(tmp_path, resume=True)
     assert contents(tmp_path) == before
 
@@ -225,7 +226,7 @@ def test_a_run_that_begins_while_the_folder_is_checked_is_seen(
         train(tmp_path)
 
     monkeypatch.setattr(runs, "check_installed", begin_and_end)
-    with pytest.raises(UserError, match="go on with it by --resume, or name another --out"):
+    with pytest.raises(UserError, match="continue it with --resume, or name another --out"):
         train(tmp_path)
 
 
@@ -328,19 +329,19 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def test_the_commit_is_that_of_the_checkout_and_says_if_files_differ(tmp_path: Path) -> None:
-    assert runs.commit_of(tmp_path) is None
+    assert provenance.commit_of(tmp_path) is None
     git(tmp_path, "init", "--quiet")
-    assert runs.commit_of(tmp_path) is None  # nothing committed
+    assert provenance.commit_of(tmp_path) is None  # nothing committed
     (tmp_path / "file").write_text("1")
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "--quiet", "--message=first")
     git(tmp_path, "tag", "v1")
-    commit = runs.commit_of(tmp_path)
+    commit = provenance.commit_of(tmp_path)
     assert commit is not None
     assert len(commit) == 12
     assert int(commit, 16) >= 0
     (tmp_path / "file").write_text("2")
-    assert runs.commit_of(tmp_path) == f"{commit}+"
+    assert provenance.commit_of(tmp_path) == f"{commit}+"
 
 
 def test_a_copy_installed_inside_another_project_does_not_name_its_commit(tmp_path: Path) -> None:
@@ -350,13 +351,13 @@ def test_a_copy_installed_inside_another_project_does_not_name_its_commit(tmp_pa
     git(tmp_path, "commit", "--quiet", "--message=first")
     installed = tmp_path / ".venv" / "site-packages"
     installed.mkdir(parents=True)
-    assert runs.commit_of(installed) is None
+    assert provenance.commit_of(installed) is None
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tmp_path, "init", "--quiet")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert runs.commit_of(tmp_path) is None
+    assert provenance.commit_of(tmp_path) is None
 
 
 def test_every_tasks_configuration_can_be_trained(tmp_path: Path) -> None:

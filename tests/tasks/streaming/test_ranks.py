@@ -112,7 +112,7 @@ def test_a_world_of_one_is_a_process_on_its_own(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, str(value))
     with joined() as ranks:
         assert isinstance(ranks, SingleProcess)
-        assert ranks.is_first
+        assert ranks.is_main
         assert ranks.chunk_lines(7) == CHUNK_LINES
         assert ranks.device("auto") == "auto"
 

@@ -16,12 +16,12 @@ from transformer_suite.core.errors import CheckpointError, UserError
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.tasks.runs import checkpoint_folder as folders
+from transformer_suite.tasks.runs import run
 from transformer_suite.tasks.translation import evaluate
 from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData, tiny
 from transformer_suite.tasks.translation.dataset import build_codecs
 from transformer_suite.tasks.translation.model import TranslationModel
 from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.train import train
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -180,12 +180,12 @@ def test_a_run_without_a_test_split_is_trained_all_the_same(
         # Whatever the search, epochs are compared by greedy translations.
         generation=GenerationConfig(beam_size=2, n_best=2, diversity=0.5),
     )
-    metrics = train(config, data=tmp_path, out=tmp_path / "run", device=CPU)
+    metrics = run.train("translation", config, data=tmp_path, out=tmp_path / "run", device=CPU)
     assert metrics["test"] == {}
     assert metrics["validation"].keys() == {"val_loss", "val_accuracy", "val_bleu"}
     vocabulary = (tmp_path / "run" / "vocabulary.txt").read_bytes()
     weights = load_tensors(tmp_path / "run" / "model.safetensors")
-    train(config, data=tmp_path, out=tmp_path / "run", device=CPU, resume=True)
+    run.train("translation", config, data=tmp_path, out=tmp_path / "run", device=CPU, resume=True)
     assert (tmp_path / "run" / "vocabulary.txt").read_bytes() == vocabulary
     again = load_tensors(tmp_path / "run" / "model.safetensors")
     assert all((weights[name] == again[name]).all() for name in weights)

@@ -1,4 +1,4 @@
-"""What several processes do together for test_team.py: ``torchrun ... team_program.py FOLDER``.
+"""What several processes do together for test_team.py: ``torchrun ... group_program.py FOLDER``.
 
 Every process notes in FOLDER/RANK.json what it has seen. The last thing they do is to fail.
 """
@@ -24,7 +24,7 @@ from tests.core.training.tiny_runs import (
     validation_of,
 )
 from transformer_suite.core.distributed import gradient_sum
-from transformer_suite.core.distributed.team import Team, joined
+from transformer_suite.core.distributed.process_group import ProcessGroup, joined_group
 from transformer_suite.core.distributed.world import world_from_environment
 from transformer_suite.core.errors import Interrupted, UserError
 
@@ -42,10 +42,10 @@ gradient_sum._BUCKET_BYTES = 1000  # for the tiny model's gradients to fill seve
 
 
 class Program:
-    def __init__(self, team: Team, folder: Path) -> None:
-        self.team = team
+    def __init__(self, group: ProcessGroup, folder: Path) -> None:
+        self.group = group
         self.folder = folder
-        self.is_last = team.rank == team.size - 1
+        self.is_last = group.rank == group.size - 1
         self.seen: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -59,22 +59,22 @@ class Program:
         self.diverge()
         self.disagree()
         self.read_other_data()
-        (self.folder / f"{self.team.rank}.json").write_text(json.dumps(self.seen))
+        (self.folder / f"{self.group.rank}.json").write_text(json.dumps(self.seen))
 
     def talk(self) -> None:
-        team, file = self.team, self.folder / "file"
-        with team.first_alone():
+        group, file = self.group, self.folder / "file"
+        with group.main_process_first():
             self.seen["was there"] = file.exists()
-            if team.is_first:
+            if group.is_main:
                 file.touch()
-        self.seen["share"] = team.share(list(range(7)))
-        self.seen["sum"] = team.sum([1, 0.5 * team.rank])
-        self.seen["any"] = [team.any(False), team.any(team.is_first), team.any(self.is_last)]
-        self.seen["from first"] = team.from_first(lambda: {"rank": team.rank, "nan": math.nan})
+        self.seen["share"] = group.shard(list(range(7)))
+        self.seen["sum"] = group.sum([1, 0.5 * group.rank])
+        self.seen["any"] = [group.any(False), group.any(group.is_main), group.any(self.is_last)]
+        self.seen["from first"] = group.broadcast(lambda: {"rank": group.rank, "nan": math.nan})
 
     def fit(self, name: str, *, dropout: float = 0.3, **changes: Any) -> None:
         # Each begins with weights of its own, and must be given those of the first.
-        model = tiny_model(1 + self.team.rank, dropout=dropout)
+        model = tiny_model(1 + self.group.rank, dropout=dropout)
         validations = 0
 
         def validate() -> dict[str, float]:
@@ -83,7 +83,7 @@ class Program:
             return validation_of(model)()
 
         state = run_fit(
-            model, self.folder / name, validate=validate, team=self.team, average=0, **changes
+            model, self.folder / name, validate=validate, group=self.group, average=0, **changes
         )
         self.seen[name] = {
             "history": state.history,
@@ -111,15 +111,15 @@ class Program:
             return total * math.nan if self.is_last and steps == 2 else total, count
 
         try:
-            run_fit(model, self.folder / "diverged", loss=loss, team=self.team)
+            run_fit(model, self.folder / "diverged", loss=loss, group=self.group)
         except UserError as error:
             self.seen["divergence"] = str(error)
 
     def disagree(self) -> None:
         """The first process resumes another state than the others."""
-        name = "plain" if self.team.is_first else "accumulated"
+        name = "plain" if self.group.is_main else "accumulated"
         try:
-            run_fit(tiny_model(), self.folder / name, team=self.team, resume=True)
+            run_fit(tiny_model(), self.folder / name, group=self.group, resume=True)
         except UserError as error:
             self.seen["disagreement"] = str(error)
 
@@ -127,7 +127,7 @@ class Program:
         """The last process has one batch less."""
         data = Pairs(batches=7 if self.is_last else 8)
         try:
-            run_fit(tiny_model(), self.folder / "other", data=data, team=self.team)
+            run_fit(tiny_model(), self.folder / "other", data=data, group=self.group)
         except UserError as error:
             self.seen["other data"] = str(error)
 
@@ -136,10 +136,10 @@ def main(folder: Path) -> None:
     world = world_from_environment()
     assert world is not None
     try:
-        with joined(world, CPU, advice="try again") as team:
-            Program(team, folder).run()
-            if world.size == 2 and world.is_first:
-                team.wait()  # for one that does not come
+        with joined_group(world, CPU, advice="try again") as group:
+            Program(group, folder).run()
+            if world.size == 2 and world.is_main:
+                group.barrier()  # for one that does not come
             raise UserError("this is the end")
     except UserError as error:
         sys.exit(f"error: {error}" if str(error) else 1)

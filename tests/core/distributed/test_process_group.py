@@ -1,4 +1,4 @@
-"""Several processes train as one would. team_program.py says what they do here."""
+"""Several processes train as one would. group_program.py says what they do here."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tests.core.distributed.team_program import RUNS
+from tests.core.distributed.group_program import RUNS
 from tests.core.training.tiny_runs import (
     Disturbed,
     assert_alike,
@@ -23,13 +23,13 @@ from tests.core.training.tiny_runs import (
     without_times,
 )
 from tests.torchrun import torchrun
-from transformer_suite.core.distributed.team import Team
+from transformer_suite.core.distributed.process_group import ProcessGroup
 from transformer_suite.core.errors import Interrupted
 from transformer_suite.core.parallel import at_most
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 
-PROGRAM = Path(__file__).with_name("team_program.py")
+PROGRAM = Path(__file__).with_name("group_program.py")
 
 
 @dataclass
@@ -59,7 +59,7 @@ def timeless(history: list[Metrics]) -> list[Metrics]:
 
 @pytest.fixture(scope="module", params=[2, 3])
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("team")
+    folder = tmp_path_factory.mktemp("group")
     data = Disturbed(5, partial(os.kill, os.getpid(), signal.SIGTERM))
     with pytest.raises(Interrupted, match="step 5;"):
         run_fit(tiny_model(dropout=0.0), folder / "begun", average=0, data=data, **RUNS["begun"])
@@ -113,12 +113,12 @@ def test_the_first_goes_alone(ran: Ran) -> None:
 
 
 def test_a_process_by_itself_is_a_team() -> None:
-    team = Team()
-    team.wait()
-    with team.first_alone():
+    group = ProcessGroup()
+    group.barrier()
+    with group.main_process_first():
         pass
-    assert team.is_first
-    assert (team.sum([1, 2]), team.any(True), team.from_first(lambda: "x")) == ([1, 2], True, "x")
+    assert group.is_main
+    assert (group.sum([1, 2]), group.any(True), group.broadcast(lambda: "x")) == ([1, 2], True, "x")
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
@@ -126,9 +126,9 @@ def test_shares_of_sorted_examples_have_about_equally_many_tokens(size: int) -> 
     lengths = sorted([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9])
     tokens = []
     for rank in range(size):
-        team = Team()
-        team.rank, team.size = rank, size
-        tokens.append(sum(team.share(lengths)))
+        group = ProcessGroup()
+        group.rank, group.size = rank, size
+        tokens.append(sum(group.shard(lengths)))
     assert sum(tokens) == sum(lengths)
     assert max(tokens) - min(tokens) <= max(lengths)
 

@@ -1,4 +1,4 @@
-"""Trains every task in several processes: ``torchrun ... team_tasks.py CORPORA.json FOLDER``."""
+"""Trains every task in several processes: ``torchrun ... group_tasks.py CORPORA.json FOLDER``."""
 
 import json
 import sys
@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from transformer_suite.core.distributed.team import Team, joined
+from transformer_suite.core.distributed.process_group import ProcessGroup, joined_group
 from transformer_suite.core.distributed.world import world_from_environment
 from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs import run
 
 CPU = torch.device("cpu")
 SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")
@@ -22,20 +23,20 @@ OWN_SETTINGS = {
 }
 
 
-def train(task: str, corpus: Path, out: Path, team: Team | None = None) -> dict[str, Any]:
+def train(task: str, corpus: Path, out: Path, group: ProcessGroup | None = None) -> dict[str, Any]:
     config = registry.make_config(
         task, preset="tiny", config_file=None, assignments=(*SETTINGS, *OWN_SETTINGS[task])
     )
-    return registry.module(task, "train").train(config, data=corpus, out=out, device=CPU, team=team)
+    return run.train(task, config, data=corpus, out=out, device=CPU, group=group)
 
 
 def main(corpora: Path, folder: Path) -> None:
     world = world_from_environment()
     assert world is not None
-    with joined(world, CPU) as team:
+    with joined_group(world, CPU) as group:
         for task, corpus in json.loads(corpora.read_text()).items():
-            metrics = train(task, Path(corpus), folder / task, team)
-            assert bool(metrics) == world.is_first
+            metrics = train(task, Path(corpus), folder / task, group)
+            assert bool(metrics) == world.is_main
 
 
 if __name__ == "__main__":

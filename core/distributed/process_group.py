@@ -37,7 +37,7 @@ class Disconnected(Exception):
     """Another process cannot be reached any more."""
 
 
-class Team:
+class ProcessGroup:
     """This process and those that it trains with; without a ``world`` it is by itself.
 
     Every method but :meth:`share` waits until all processes have called it.
@@ -50,14 +50,14 @@ class Team:
         if self.size > 1:
             with stdout_to_stderr():
                 self._group = dist.new_group(backend="gloo", timeout=_PATIENCE)
-                self.wait()
+                self.barrier()
 
     @property
-    def is_first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that speaks and writes for all."""
         return self.rank == 0
 
-    def share(self, examples: Sequence[T]) -> Sequence[T]:
+    def shard(self, examples: Sequence[T]) -> Sequence[T]:
         """This process's part of ``examples``; it may be empty.
 
         Every ``size``-th of them: of examples sorted by length, the sums of all parts' lengths
@@ -78,21 +78,21 @@ class Team:
         """Whether ``flag`` holds in any process."""
         return self.sum([flag])[0] > 0
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Returns when all processes are here."""
         self.sum([0])
 
-    def from_first(self, compute: Callable[[], T]) -> T:
+    def broadcast(self, compute: Callable[[], T]) -> T:
         """What ``compute`` gives in the first process; in the others it is not called.
 
         It is sent as JSON.
         """
         if self._group is None:
             return compute()
-        text = json.dumps(compute()).encode() if self.is_first else b""
+        text = json.dumps(compute()).encode() if self.is_main else b""
         (length,) = self.sum([len(text)])
         message = torch.zeros(int(length), dtype=torch.uint8)
-        if self.is_first:
+        if self.is_main:
             message = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         with connection():
             dist.broadcast(message, src=0, group=self._group)
@@ -100,20 +100,20 @@ class Team:
 
     def is_same(self, value: object) -> bool:
         """Whether all processes have the same ``value``; it is sent as JSON."""
-        return not self.any(value != self.from_first(lambda: value))
+        return not self.any(value != self.broadcast(lambda: value))
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """The first process goes through the body, and then the others, who find what it left."""
-        if not self.is_first:
-            self.wait()
+        if not self.is_main:
+            self.barrier()
         yield
-        if self.is_first:
-            self.wait()
+        if self.is_main:
+            self.barrier()
 
 
 @contextmanager
-def joined(world: World, device: torch.device, *, advice: str = "") -> Iterator[Team]:
+def joined_group(world: World, device: torch.device, *, advice: str = "") -> Iterator[ProcessGroup]:
     """Connects the processes of ``world`` for the body, and lets none leave before the others.
 
     Only the first one says how the work goes. What ends all of them alike is said by one; the
@@ -127,15 +127,15 @@ def joined(world: World, device: torch.device, *, advice: str = "") -> Iterator[
         UserError: another process has died; it is named.
     """
     if world.size == 1:
-        yield Team()
+        yield ProcessGroup()
         return
     stop: Interrupted | None = None
-    with process_group(world, device), nullcontext() if world.is_first else silence():
+    with process_group(world, device), nullcontext() if world.is_main else silence():
         register = _Register(world)
         try:
-            team = Team(world)
-            yield team
-            team.wait()
+            group = ProcessGroup(world)
+            yield group
+            group.barrier()
         except Interrupted as error:
             _outlast_torchrun()
             stop = Interrupted() if register.is_said(error) else error
@@ -192,16 +192,16 @@ class _Register:
     def leave(self, *, is_explained: bool) -> None:
         """Notes that this process has failed, and whether it says why."""
         with suppress(dist.DistError):
-            self._store.set(f"team/left/{self._world.rank}", "")
+            self._store.set(f"group/left/{self._world.rank}", "")
             if is_explained:
-                self._store.set("team/explained", "")
+                self._store.set("group/explained", "")
 
     def is_said(self, error: Exception) -> bool:
         """Whether another process says the same; if not, the others hear that this one does."""
         key = hashlib.sha256(str(error).encode()).hexdigest()
         rank = str(self._world.rank)
         with suppress(dist.DistError):
-            return self._store.compare_set(f"team/said/{key}", "", rank).decode() != rank
+            return self._store.compare_set(f"group/said/{key}", "", rank).decode() != rank
         return False
 
     def explanation(self, lost: Disconnected, advice: str) -> UserError:
@@ -222,11 +222,13 @@ class _Register:
         deadline = time.monotonic() + _ROLL_CALL_SECONDS
         with suppress(dist.DistError):
             while missing and time.monotonic() < deadline:
-                missing = [rank for rank in missing if not self._store.check([f"team/left/{rank}"])]
+                missing = [
+                    rank for rank in missing if not self._store.check([f"group/left/{rank}"])
+                ]
                 time.sleep(0.1)
         return missing
 
     def _is_explained(self) -> bool:
         with suppress(dist.DistError):
-            return self._store.check(["team/explained"])
+            return self._store.check(["group/explained"])
         return False

@@ -1,14 +1,14 @@
-"""Every task is trained by two processes as by one. team_tasks.py says how."""
+"""Every task is trained by two processes as by one. group_tasks.py says how."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.tasks.runs.team_tasks import train
+from tests.tasks.runs.group_tasks import train
 from tests.torchrun import torchrun
 
-PROGRAM = Path(__file__).with_name("team_tasks.py")
+PROGRAM = Path(__file__).with_name("group_tasks.py")
 FILES = ("config.json", "vocabulary.txt")
 
 

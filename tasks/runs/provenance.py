@@ -1,0 +1,57 @@
+"""Provenance: what ``metrics.json`` records so that a run can be repeated."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def provenance(task: str, command: str | None = None) -> dict[str, Any]:
+    """Returns the task, the command, the commit and the versions that a model was made with.
+
+    Args:
+        command: replaces the command that is running.
+    """
+    return {
+        "task": task,
+        "command": command or command_line(),
+        "commit": commit_of(_ROOT),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def commit_of(folder: Path) -> str | None:
+    """Returns the commit checked out in ``folder``, with a "+" if files have changed since.
+
+    None outside a checkout.
+    """
+    # Without this check, an installed copy would name the commit of the project that surrounds it.
+    if not (folder / ".git").exists():
+        return None
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
+
+
+def command_line() -> str:
+    """Returns the running command as one would type it in a shell."""
+    program = Path(sys.argv[0]).name
+    command = ["python", program] if program.endswith(".py") else [program]
+    return shlex.join([*command, *sys.argv[1:]])
