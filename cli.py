@@ -469,7 +469,7 @@ def list_corpora() -> None:
         facts = {
             "task": corpus.task,
             "size": "not known" if corpus.size is None else f"{corpus.size / 1e6:.1f} MB",
-            "licence": corpus.licence,
+            "license": corpus.license,
             "address": corpus.homepage,
             "citation": corpus.citation,
             "remark": corpus.remark,

@@ -1,7 +1,6 @@
-"""What a corpus travels in: a file as it is, gzipped, or a member of a tar archive."""
+"""The files in which corpora are published: plain, gzipped, or members of a tar archive."""
 
 import gzip
-import os
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import reason_of
-from transformer_suite.data.corpora import CorpusFile, Packing
-from transformer_suite.data.download import writing
+from transformer_suite.core.storage.files import atomic_write, reason_of, require_regular_file
+from transformer_suite.data.corpora import ArchiveFormat, CorpusFile
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRead
@@ -21,71 +19,73 @@ _CANNOT_UNPACK = (OSError, EOFError, zlib.error, tarfile.TarError)
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
-    """Something on this disk that holds `files` of a corpus; errors name it by its `origin`."""
+class Archive:
+    """A local file that contains ``files`` of a corpus; errors name it by its ``origin``."""
 
     path: Path
-    packing: Packing
+    format: ArchiveFormat
     files: tuple[CorpusFile, ...]
     origin: str
 
 
-def unpack(package: Package, folder: Path) -> Iterator[tuple[CorpusFile, Path]]:
-    """Write the files of a package under `folder`, by their names in the catalogue.
+def unpack(archive: Archive, folder: Path) -> Iterator[tuple[CorpusFile, Path]]:
+    """Writes the files of an archive under ``folder``, with their names in the catalog.
 
     Raises:
-        CorpusError: the package cannot be read, is damaged or lacks a file.
-        UserError: `folder` cannot be written.
+        CorpusError: the archive cannot be read, is damaged, lacks a file, or has one that is larger
+            than published.
+        UserError: ``folder`` cannot be written.
     """
-    for file, content in _contents(package):
+    for file, content in _contents(archive):
         target = folder / file.name
-        with writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as copy:
-                while chunk := _read_chunk(content, package):
-                    copy.write(chunk)
-                copy.flush()
-                os.fsync(copy.fileno())
+        with atomic_write(target) as temporary, temporary.open("wb") as copy:
+            while chunk := _read_chunk(content, archive):
+                copy.write(chunk)
+                if file.size is not None and copy.tell() > file.size:
+                    raise CorpusError(
+                        archive.origin, f"not {file.name} as published: more than {file.size} bytes"
+                    )
         yield file, target
 
 
-def _contents(package: Package) -> Iterator[tuple[CorpusFile, "SupportsRead[bytes]"]]:
-    """The files of a package, open for reading."""
+def _contents(archive: Archive) -> Iterator[tuple[CorpusFile, "SupportsRead[bytes]"]]:
+    """Yields the files of an archive, open for reading."""
     try:
-        if package.packing is Packing.TAR_GZIP:
-            yield from _members(package)
+        require_regular_file(archive.path)
+        if archive.format is ArchiveFormat.TAR_GZIP:
+            yield from _members(archive)
             return
-        is_gzip = package.packing is Packing.GZIP
-        with gzip.open(package.path) if is_gzip else package.path.open("rb") as content:
-            yield package.files[0], content
+        is_gzip = archive.format is ArchiveFormat.GZIP
+        with gzip.open(archive.path) if is_gzip else archive.path.open("rb") as content:
+            yield archive.files[0], content
     except _CANNOT_UNPACK as error:
-        raise _unreadable(package, error) from error
+        raise _unreadable(archive, error) from error
 
 
-def _members(package: Package) -> Iterator[tuple[CorpusFile, "SupportsRead[bytes]"]]:
-    """The wanted members of an archive. Names in the archive never become paths on this disk."""
-    wanted = {file.member: file for file in package.files}
-    with tarfile.open(package.path, "r:gz") as archive:
-        for member in archive:
+def _members(archive: Archive) -> Iterator[tuple[CorpusFile, "SupportsRead[bytes]"]]:
+    """Yields the wanted members. Names in the archive never become paths on this disk."""
+    wanted = {file.member: file for file in archive.files}
+    with tarfile.open(archive.path, "r:gz") as tar:
+        for member in tar:
             name = member.name.removeprefix("./")
-            # Links are not followed: what they name need not be in the archive.
-            content = archive.extractfile(member) if name in wanted and member.isreg() else None
+            # Links are not followed: they may lead out of the archive.
+            content = tar.extractfile(member) if name in wanted and member.isreg() else None
             if content is not None:
                 yield wanted.pop(name), content
     if wanted:
-        raise CorpusError(package.origin, f"has no {', '.join(sorted(map(str, wanted)))}")
+        raise CorpusError(archive.origin, f"has no {', '.join(sorted(map(str, wanted)))}")
 
 
-def _read_chunk(content: "SupportsRead[bytes]", package: Package) -> bytes:
-    """Apart, so that what cannot be read is not taken for what cannot be written."""
+def _read_chunk(content: "SupportsRead[bytes]", archive: Archive) -> bytes:
+    """Reads on; an error here is the archive's, not that of the file being written."""
     try:
         return content.read(1 << 20)
     except _CANNOT_UNPACK as error:
-        raise _unreadable(package, error) from error
+        raise _unreadable(archive, error) from error
 
 
-def _unreadable(package: Package, error: Exception) -> CorpusError:
+def _unreadable(archive: Archive, error: Exception) -> CorpusError:
     reason = reason_of(error) if isinstance(error, OSError) else str(error)
-    is_plain = package.packing is Packing.PLAIN
-    fault = "cannot read" if is_plain else f"not a sound {package.packing.value} file"
-    return CorpusError(package.origin, f"{fault}: {reason}")
+    is_plain = archive.format is ArchiveFormat.PLAIN
+    fault = "cannot read" if is_plain else f"not a sound {archive.format.value} file"
+    return CorpusError(archive.origin, f"{fault}: {reason}")

@@ -1,19 +1,19 @@
-"""The catalogue: the corpora this project knows, where they are published and under what terms."""
+"""The catalog of public corpora: files, addresses, checksums, license and citation."""
 
-import difflib
 import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Literal
 
+from transformer_suite.core.config import nearest
 from transformer_suite.core.errors import ConfigError
 
 DATA_FOLDER_VARIABLE = "TRANSFORMER_SUITE_DATA"
 
 
-class Packing(Enum):
-    """How a file travels."""
+class ArchiveFormat(Enum):
+    """How a file is published."""
 
     PLAIN = "plain"
     GZIP = "gzip"
@@ -22,18 +22,18 @@ class Packing(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusFile:
-    """One file of a corpus, as it lies in the corpus folder.
+    """One file of a corpus.
 
     Attributes:
-        name: its place in the corpus folder, and in a folder one imports from.
-        split: what it belongs to; files of one split are aligned by line.
-        rows: how many lines (or CSV rows) the published file has.
-        size: the published file's bytes, unpacked; None where not known.
-        sha256: of the published file, unpacked; None where the published bytes were not at hand.
-        url: where it is published; None for a file that no published set has, but an import may.
-        packing: what is found at `url`.
-        member: its path in the archive at `url`.
-        is_required: False for what an import can do without.
+        name: its path in the corpus folder, and in a folder that is imported.
+        split: the split it belongs to. The files of one split are aligned by line.
+        rows: the number of lines (or CSV rows) of the published file.
+        size: the size of the published file in bytes, unpacked; None if unknown.
+        sha256: the checksum of the published file, unpacked; None if unknown.
+        url: where it is published; None for a file that only an import may have.
+        format: the format of the file at ``url``.
+        member: its path in the archive at ``url``.
+        is_required: False for a file that an import may lack.
     """
 
     name: str
@@ -42,57 +42,56 @@ class CorpusFile:
     size: int | None = None
     sha256: str | None = None
     url: str | None = None
-    packing: Packing = Packing.PLAIN
+    format: ArchiveFormat = ArchiveFormat.PLAIN
     member: str | None = None
     is_required: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """One corpus. `accepts_parts`: an import may bring fewer rows than the published set has."""
+    """One corpus. With ``accepts_subset``, an import may have fewer rows than published."""
 
     name: str
     title: str
     task: Literal["translation", "classification", "couplet"]
-    licence: str
+    license: str
     citation: str
     homepage: str
     files: tuple[CorpusFile, ...]
-    accepts_parts: bool = False
+    accepts_subset: bool = False
     remark: str = ""
 
     @property
     def size(self) -> int | None:
-        """Bytes of all published files, unpacked; None where one is not known."""
+        """The size of all published files in bytes, unpacked; None if one is unknown."""
         sizes = [file.size for file in self.files if file.url is not None]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 
 
 def find_corpus(name: str) -> Corpus:
-    """The corpus of that name.
+    """Returns the corpus ``name``.
 
     Raises:
-        ConfigError: there is none; names the nearest or all that are known.
+        ConfigError: the name is unknown; the message suggests the nearest, or lists all names.
     """
     if name in CORPORA:
         return CORPORA[name]
-    near = difflib.get_close_matches(name, CORPORA, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(CORPORA)}"
-    raise ConfigError(f"unknown corpus {name!r}; {hint}")
+    hint = nearest(name, CORPORA) or f"; known: {', '.join(CORPORA)}"
+    raise ConfigError(f"unknown corpus {name!r}{hint}")
 
 
 def data_folder() -> Path:
-    """Where corpora, and what is prepared from them, are kept, there yet or not.
+    """Returns the folder of the corpora and of the cache; it may not exist yet.
 
-    `$TRANSFORMER_SUITE_DATA`, or `~/.cache/transformer-suite` where that is not set.
+    This is ``$TRANSFORMER_SUITE_DATA``, or ``~/.cache/transformer-suite`` if that is not set.
     """
     root = os.environ.get(DATA_FOLDER_VARIABLE)
     return Path(root) if root else Path.home() / ".cache" / "transformer-suite"
 
 
 def corpus_folder(name: str) -> Path:
-    """Where the corpus of that name is kept, there yet or not: a folder in the data folder."""
+    """Returns the folder of the corpus ``name`` in the data folder; it may not exist yet."""
     return data_folder() / find_corpus(name).name
 
 
@@ -102,7 +101,7 @@ _COUPLET_URL = "https://github.com/wb14123/couplet-dataset/releases/download/1.0
 
 
 def _captions(split: str, rows: int, **languages: tuple[int, str]) -> tuple[CorpusFile, ...]:
-    """One split of Multi30k; for each language the size and the sha256."""
+    """Returns one split of Multi30k, given the size and the sha256 for each language."""
     return tuple(
         CorpusFile(
             name=f"{split}.{language}",
@@ -111,7 +110,7 @@ def _captions(split: str, rows: int, **languages: tuple[int, str]) -> tuple[Corp
             size=size,
             sha256=sha256,
             url=f"{_MULTI30K_URL}/{split}.{language}.gz",
-            packing=Packing.GZIP,
+            format=ArchiveFormat.GZIP,
             is_required=language != "fr",
         )
         for language, (size, sha256) in languages.items()
@@ -119,14 +118,14 @@ def _captions(split: str, rows: int, **languages: tuple[int, str]) -> tuple[Corp
 
 
 def _couplets(split: str, rows: int | None) -> tuple[CorpusFile, ...]:
-    """The first and the second lines of a split; `rows` is None for one that is not published."""
+    """Returns the two files of a split; ``rows`` is None for a split that is not published."""
     return tuple(
         CorpusFile(
             name=f"{split}/{side}.txt",
             split=split,
             rows=rows,
             url=_COUPLET_URL if rows is not None else None,
-            packing=Packing.TAR_GZIP,
+            format=ArchiveFormat.TAR_GZIP,
             member=f"couplet/{split}/{side}.txt",
             is_required=rows is not None,
         )
@@ -138,7 +137,7 @@ MULTI30K = Corpus(
     name="multi30k",
     title="Multi30k: image captions in German, English and French",
     task="translation",
-    licence="CC BY-NC-SA 4.0 (Flickr30k's terms: non-commercial research)",
+    license="CC BY-NC-SA 4.0 (Flickr30k's terms: non-commercial research)",
     citation=(
         "Desmond Elliott, Stella Frank, Khalil Sima'an and Lucia Specia. 2016. "
         "Multi30K: Multilingual English-German Image Descriptions. "
@@ -174,7 +173,7 @@ AG_NEWS = Corpus(
     name="ag_news",
     title="AG's news topics: World, Sports, Business, Sci/Tech",
     task="classification",
-    licence="research and other non-commercial use",
+    license="research and other non-commercial use",
     citation=(
         "Xiang Zhang, Junbo Zhao and Yann LeCun. 2015. Character-level Convolutional Networks "
         "for Text Classification. NIPS 28. From the corpus gathered by Antonio Gulli."
@@ -198,15 +197,15 @@ AG_NEWS = Corpus(
         ),
         CorpusFile(name="classes.txt", split="classes", rows=4, url=f"{_AG_NEWS_URL}/classes.txt"),
     ),
-    accepts_parts=True,
-    remark="No validation split is published: one is split from the training rows.",
+    accepts_subset=True,
+    remark="No validation split is published: training rows are held out instead.",
 )
 
 COUPLET = Corpus(
     name="couplet",
     title="Chinese couplets: first lines and the second lines that answer them",
     task="couplet",
-    licence="none stated by the publisher",
+    license="none stated by the publisher",
     citation=(
         "wb14123. 2017. couplet-dataset: more than 700,000 couplets, "
         "from the collection of the blog of 冯重朴_梨味斋散叶_."
@@ -218,9 +217,9 @@ COUPLET = Corpus(
         *_couplets("val", None),
         *_couplets("verse", None),
     ),
-    accepts_parts=True,
+    accepts_subset=True,
     remark=(
-        "No validation split is published: without val/ one is split from the training pairs. "
+        "No validation split is published: without val/, training pairs are held out instead. "
         "An import may bring val/ and verse/ (couplets taken from regulated verse)."
     ),
 )

@@ -1,19 +1,27 @@
-"""Corpora into their folders, by download or from copies at hand, and the check that they still
-are what they were. A file reaches its place only whole and checked."""
+"""Brings corpora into their folders, by download or from local copies, and verifies them.
+
+A file reaches its place only when it is complete and checked.
+"""
 
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from transformer_suite.core.errors import CorpusError, NetworkError
+from transformer_suite.core.errors import CorpusError, NetworkError, UserError
 from transformer_suite.core.storage.files import read_json, reason_of, write_json
-from transformer_suite.data.archives import Package, unpack
-from transformer_suite.data.corpora import Corpus, CorpusFile, Packing, corpus_folder, find_corpus
-from transformer_suite.data.download import download, writing
+from transformer_suite.data.archives import Archive, unpack
+from transformer_suite.data.corpora import (
+    ArchiveFormat,
+    Corpus,
+    CorpusFile,
+    corpus_folder,
+    find_corpus,
+)
+from transformer_suite.data.download import download
 from transformer_suite.data.readers import read_labeled_csv, read_lines
 
 RECORD_NAME = "corpus.json"
@@ -21,7 +29,7 @@ RECORD_NAME = "corpus.json"
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What was noted about a file when it came; `source` is an address or a path."""
+    """What is recorded about a file on arrival; ``source`` is an address or a path."""
 
     sha256: str
     size: int
@@ -32,7 +40,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """One file of a corpus, and in `note` what is to be said of it."""
+    """The state of one file of a corpus; ``note`` explains it."""
 
     name: str
     is_ok: bool
@@ -41,7 +49,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class CorpusReport:
-    """The outcome of a fetch, an import or a verification, file by file."""
+    """The result of a fetch, an import or a verification, file by file."""
 
     corpus: Corpus
     folder: Path
@@ -54,7 +62,7 @@ class CorpusReport:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A file beside its final place, checked."""
+    """A checked file that is not in its final place yet."""
 
     file: CorpusFile
     path: Path
@@ -62,49 +70,47 @@ class _Staged:
 
 
 def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
-    """Download what is not there yet of a corpus, check it and put it into its folder.
+    """Downloads and checks the files of a corpus that are missing from its folder.
 
     Raises:
-        NetworkError: names the address and how else to get the corpus.
-        CorpusError: what came is not what was published.
+        NetworkError: names the address, and another way to get the corpus.
+        CorpusError: the files are not the published ones.
         UserError: the folder cannot be written.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
-    downloads = folder / ".download"
-    try:
-        for url, files in _missing(corpus, folder).items():
-            archive = downloads / url.rpartition("/")[2]
-            _download(name, url, archive, show_progress=show_progress)
+    for url, files in _missing(corpus, folder).items():
+        with _staging(folder) as staging:
+            path = staging / url.rpartition("/")[2]
             try:
-                package = Package(archive, files[0].packing, tuple(files), origin=url)
-                _install(corpus, folder, [package], accepts_parts=False)
-            finally:
-                # Kept, a wrong or damaged download would only fail again.
-                archive.unlink(missing_ok=True)
-    finally:
-        with suppress(OSError):  # it is not empty when a transfer broke off
-            downloads.rmdir()
+                download(url, path, show_progress=show_progress)
+            except NetworkError as error:
+                raise NetworkError(
+                    f"cannot download {error}. Try `cli.py data fetch {name}` again, or import "
+                    f"copies of the files: `cli.py data import {name}`"
+                ) from error
+            archive = Archive(path, files[0].format, tuple(files), origin=url)
+            _install(corpus, folder, [archive], accepts_subset=False)
     return verify(name)
 
 
 def import_from(name: str, source: str | Path) -> CorpusReport:
-    """Copy a corpus from the folder `source`, which holds its files, unpacked or as published.
+    """Copies a corpus from the folder ``source``, which holds its files, unpacked or as published.
 
-    Either all files are taken or none. Where `corpus.accepts_parts`, files with fewer rows than
-    the published ones are taken as well, and the report says so.
+    Either all files are taken or none. If ``corpus.accepts_subset``, files with fewer rows than the
+    published ones are taken as well, and the report says so.
 
     Raises:
-        CorpusError: a file is missing, unreadable, or not what was published.
+        CorpusError: a file is missing, unreadable, or not the published one.
         UserError: the corpus folder cannot be written.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
-    packages = _local_packages(corpus, Path(source).absolute())
-    _install(corpus, folder, packages, accepts_parts=corpus.accepts_parts)
+    archives = _local_archives(corpus, Path(source).absolute())
+    _install(corpus, folder, archives, accepts_subset=corpus.accepts_subset)
     return verify(name)
 
 
 def verify(name: str) -> CorpusReport:
-    """Compare the files of a corpus with the published checksums, or with those noted on arrival.
+    """Compares the files of a corpus with the published checksums, or else the recorded ones.
 
     Raises:
         CorpusError: no file of the corpus is there.
@@ -114,7 +120,7 @@ def verify(name: str) -> CorpusReport:
         raise CorpusError(
             folder,
             f"{name} is not there: get it with `cli.py data fetch {name}`, "
-            f"or from copies with `cli.py data import {name} --from FOLDER`",
+            f"or import copies of its files with `cli.py data import {name}`",
         )
     records = read_record(folder)
     reports = (_verify(file, folder, records.get(file.name)) for file in corpus.files)
@@ -122,10 +128,10 @@ def verify(name: str) -> CorpusReport:
 
 
 def read_record(folder: Path) -> dict[str, FileRecord]:
-    """What is noted in a corpus folder, by file name; empty where nothing is.
+    """Returns the records of a corpus folder by file name; none without a record file.
 
     Raises:
-        UserError: there are notes, but they cannot be read.
+        UserError: the record file cannot be read.
     """
     path = folder / RECORD_NAME
     if not path.exists():
@@ -140,29 +146,19 @@ def read_record(folder: Path) -> dict[str, FileRecord]:
         ) from error
 
 
-def _download(name: str, url: str, archive: Path, *, show_progress: bool) -> None:
-    try:
-        download(url, archive, show_progress=show_progress)
-    except NetworkError as error:
-        raise NetworkError(
-            f"cannot download {error}. Try `cli.py data fetch {name}` again (it goes on where "
-            f"it stopped), or use copies: `cli.py data import {name} --from FOLDER`"
-        ) from error
-
-
 def _install(
-    corpus: Corpus, folder: Path, packages: Iterable[Package], *, accepts_parts: bool
+    corpus: Corpus, folder: Path, archives: Iterable[Archive], *, accepts_subset: bool
 ) -> None:
-    """Bring the files of all packages into the corpus folder, or, if one is wrong, none of them."""
+    """Brings the files of all archives into the corpus folder; none of them if one is wrong."""
     with _staging(folder) as staging:
-        staged = [item for package in packages for item in _stage(package, staging)]
-        _check_published(staged, accepts_parts=accepts_parts)
+        staged = [item for archive in archives for item in _stage(archive, staging)]
+        _check_published(staged, accepts_subset=accepts_subset)
         _check_aligned(staged)
         _place(corpus, folder, staged)
 
 
 def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
-    """The published files that are not in the folder as published, by address."""
+    """Returns the published files that are not in the folder as published, by address."""
     records = read_record(folder)
     missing: dict[str, list[CorpusFile]] = {}
     for file in corpus.files:
@@ -176,47 +172,55 @@ def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
     return missing
 
 
-def _local_packages(corpus: Corpus, source: Path) -> list[Package]:
-    """Where in `source` the files of the corpus are: as themselves, or in what is published."""
+def _local_archives(corpus: Corpus, source: Path) -> list[Archive]:
+    """Returns where in ``source`` the files of the corpus are, unpacked or as published."""
     if not source.is_dir():
         raise CorpusError(source, "not a folder")
-    found: dict[tuple[Path, Packing], list[CorpusFile]] = {}
+    found: dict[tuple[Path, ArchiveFormat], list[CorpusFile]] = {}
     for file in corpus.files:
-        archive = source / (file.url or "").rpartition("/")[2]
+        published = source / (file.url or "").rpartition("/")[2]
         if (source / file.name).is_file():
-            found[source / file.name, Packing.PLAIN] = [file]
-        elif archive.is_file():
-            found.setdefault((archive, file.packing), []).append(file)
+            found[source / file.name, ArchiveFormat.PLAIN] = [file]
+        elif published.is_file():
+            found.setdefault((published, file.format), []).append(file)
         elif file.is_required:
-            packed = "" if file.packing is Packing.PLAIN else f" and no {archive.name}"
+            packed = "" if file.format is ArchiveFormat.PLAIN else f" and no {published.name}"
             raise CorpusError(source, f"has no {file.name}{packed}: is this {corpus.title}?")
-    return [Package(*place, tuple(files), str(place[0])) for place, files in found.items()]
+    return [Archive(*place, tuple(files), str(place[0])) for place, files in found.items()]
 
 
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
-    """A folder inside the corpus folder, gone at the end with what is left in it."""
-    with writing(folder):
+    """A temporary folder inside the corpus folder."""
+    with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         staging = tempfile.TemporaryDirectory(dir=folder, prefix=".staging-")
     with staging as path:
         yield Path(path)
 
 
-def _stage(package: Package, staging: Path) -> list[_Staged]:
-    """Unpack the files of a package into `staging` and look into them."""
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder}: cannot write: {reason_of(error)}") from error
+
+
+def _stage(archive: Archive, staging: Path) -> list[_Staged]:
+    """Unpacks the files of an archive into ``staging`` and reads them through."""
     staged = []
-    for file, path in unpack(package, staging):
+    for file, path in unpack(archive, staging):
         try:
             rows = _count_rows(path)
         except CorpusError as error:
-            inside = "" if package.packing is Packing.PLAIN else f"in {file.name}: "
-            raise CorpusError(package.origin, inside + error.reason, error.line) from error
+            inside = "" if archive.format is ArchiveFormat.PLAIN else f"in {file.name}: "
+            raise CorpusError(archive.origin, inside + error.reason, error.line) from error
         record = FileRecord(
             sha256=_sha256(path),
             size=path.stat().st_size,
             rows=rows,
-            source=package.origin,
+            source=archive.origin,
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
         )
         staged.append(_Staged(file, path, record))
@@ -238,22 +242,24 @@ def _sha256(path: Path) -> str:
         raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
 
 
-def _check_published(staged: Iterable[_Staged], *, accepts_parts: bool) -> None:
-    """Refuse a file that is not the published one, nor a part of it where that is allowed."""
+def _check_published(staged: Iterable[_Staged], *, accepts_subset: bool) -> None:
+    """Refuses files that are neither the published ones nor, if allowed, a subset of their rows."""
     for item in staged:
         file, record = item.file, item.record
-        is_part = file.rows is not None and record.rows < file.rows
-        if file.sha256 in (None, record.sha256) or (accepts_parts and is_part):
+        is_subset = file.rows is not None and record.rows < file.rows
+        if accepts_subset and is_subset:
+            continue
+        if file.rows in (None, record.rows) and file.sha256 in (None, record.sha256):
             continue
         raise CorpusError(
             record.source,
             f"not {file.name} as published: {record.rows:,} rows, sha256 {record.sha256}; "
-            f"expected {file.rows:,} rows, sha256 {file.sha256}",
+            f"expected {file.rows:,} rows, sha256 {file.sha256 or 'unknown'}",
         )
 
 
 def _check_aligned(staged: Iterable[_Staged]) -> None:
-    """Files of one split belong together line by line."""
+    """Refuses files of one split that have different numbers of lines."""
     first: dict[str, _Staged] = {}
     for item in staged:
         other = first.setdefault(item.file.split, item)
@@ -265,9 +271,9 @@ def _check_aligned(staged: Iterable[_Staged]) -> None:
 
 
 def _place(corpus: Corpus, folder: Path, staged: Iterable[_Staged]) -> None:
-    """Move checked files to their places and note what they are."""
+    """Moves checked files to their places and records them."""
     records = read_record(folder)
-    with writing(folder):
+    with _writing(folder):
         for item in staged:
             target = folder / item.file.name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -278,7 +284,7 @@ def _place(corpus: Corpus, folder: Path, staged: Iterable[_Staged]) -> None:
 
 
 def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileReport | None:
-    """The state of one file; None for one that is neither there nor expected."""
+    """Returns the state of one file; None for an optional file that was never there."""
     path = folder / file.name
     if not path.is_file():
         is_expected = file.is_required or record is not None
@@ -287,18 +293,18 @@ def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileRe
     if sha256 == file.sha256:
         return FileReport(file.name, True, f"as published, {file.rows:,} rows")
     if record is None:
-        expected = f"not as published: sha256 {sha256}" if file.sha256 else "of unknown origin"
-        return FileReport(file.name, False, f"{expected}; fetch or import it")
+        reason = f"not as published: sha256 {sha256}" if file.sha256 else "of unknown origin"
+        return FileReport(file.name, False, f"{reason}; fetch or import it")
     if sha256 != record.sha256:
         note = f"changed since {record.date}: sha256 {sha256}, was {record.sha256}"
         return FileReport(file.name, False, note)
     return FileReport(
-        file.name, True, f"{_origin(file, record)}; sha256 as recorded on {record.date}"
+        file.name, True, f"{_relation(file, record)}; sha256 as recorded on {record.date}"
     )
 
 
-def _origin(file: CorpusFile, record: FileRecord) -> str:
-    """How a file that is not known by its checksum relates to the published set."""
+def _relation(file: CorpusFile, record: FileRecord) -> str:
+    """Says how a file without a matching published checksum relates to the published file."""
     if file.url is None:
         return f"{record.rows:,} rows, not in the published set"
     if file.rows is not None and record.rows < file.rows:

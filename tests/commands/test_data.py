@@ -14,7 +14,7 @@ Corpora = dict[str, Path]
 
 def test_data_list_tells_what_there_is(in_tmp: Path) -> None:
     text = "\n".join(lines_of("data", "list"))
-    for fact in ("multi30k: ", "ag_news: ", "couplet: ", "https://", "licence", "citation"):
+    for fact in ("multi30k: ", "ag_news: ", "couplet: ", "https://", "license", "citation"):
         assert fact in text
     assert text.count("(not here)") == 3
 
@@ -56,4 +56,4 @@ def test_no_network_says_how_to_import(in_tmp: Path, monkeypatch: pytest.MonkeyP
         raise NetworkError(f"{url}: no network")
 
     monkeypatch.setattr(fetching, "download", download)
-    assert "data import multi30k --from" in error_of(1, "data", "fetch", "multi30k")
+    assert "data import multi30k" in error_of(1, "data", "fetch", "multi30k")

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.data.small_corpora import publish_captions, publish_couplets, publish_news
-from tests.data.web_server import Behaviour, serving
+from tests.data.web_server import Behavior, serving
 from transformer_suite.data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Behavior]:
     monkeypatch.setenv("no_proxy", "*")
-    with serving() as behaviour:
-        yield behaviour
+    with serving() as behavior:
+        yield behavior
 
 
 @pytest.fixture
@@ -26,17 +26,17 @@ def data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def captions(server: Behaviour, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+def captions(server: Behavior, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     return _registered(publish_captions(server), monkeypatch)
 
 
 @pytest.fixture
-def news(server: Behaviour, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+def news(server: Behavior, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     return _registered(publish_news(server), monkeypatch)
 
 
 @pytest.fixture
-def couplets(server: Behaviour, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+def couplets(server: Behavior, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     return _registered(publish_couplets(server), monkeypatch)
 
 

@@ -6,8 +6,8 @@ import io
 import tarfile
 from pathlib import Path
 
-from tests.data.web_server import Behaviour
-from transformer_suite.data.corpora import Corpus, CorpusFile, Packing
+from tests.data.web_server import Behavior
+from transformer_suite.data.corpora import ArchiveFormat, Corpus, CorpusFile
 from transformer_suite.data.fetching import CorpusReport
 
 GERMAN = b"ein Hund\nzwei Hunde\n"
@@ -45,20 +45,20 @@ def notes(report: CorpusReport) -> dict[str, str]:
     return {file.name: file.note for file in report.files}
 
 
-def small_corpus(*files: CorpusFile, accepts_parts: bool) -> Corpus:
+def small_corpus(*files: CorpusFile, accepts_subset: bool) -> Corpus:
     return Corpus(
         name="small",
         title="A small corpus",
         task="translation",
-        licence="none",
+        license="none",
         citation="none",
         homepage="http://localhost",
         files=files,
-        accepts_parts=accepts_parts,
+        accepts_subset=accepts_subset,
     )
 
 
-def publish_captions(server: Behaviour) -> Corpus:
+def publish_captions(server: Behavior) -> Corpus:
     """Gzipped files, their checksums known, as Multi30k has them."""
     files = []
     for language, content in (("de", GERMAN), ("en", ENGLISH)):
@@ -70,13 +70,13 @@ def publish_captions(server: Behaviour) -> Corpus:
                 rows=2,
                 sha256=sha256(content),
                 url=f"{server.address}/train.{language}.gz",
-                packing=Packing.GZIP,
+                format=ArchiveFormat.GZIP,
             )
         )
-    return small_corpus(*files, accepts_parts=False)
+    return small_corpus(*files, accepts_subset=False)
 
 
-def publish_news(server: Behaviour) -> Corpus:
+def publish_news(server: Behavior) -> Corpus:
     """A plain file, its checksum known."""
     server.files["/train.csv"] = NEWS
     file = CorpusFile(
@@ -86,10 +86,10 @@ def publish_news(server: Behaviour) -> Corpus:
         sha256=sha256(NEWS),
         url=f"{server.address}/train.csv",
     )
-    return small_corpus(file, accepts_parts=True)
+    return small_corpus(file, accepts_subset=True)
 
 
-def publish_couplets(server: Behaviour) -> Corpus:
+def publish_couplets(server: Behavior) -> Corpus:
     """Members of one archive, their checksums unknown, and a file that is not published."""
     server.files["/set.tar.gz"] = TAR
     published = [
@@ -98,10 +98,10 @@ def publish_couplets(server: Behaviour) -> Corpus:
             split="train",
             rows=2,
             url=f"{server.address}/set.tar.gz",
-            packing=Packing.TAR_GZIP,
+            format=ArchiveFormat.TAR_GZIP,
             member=f"set/{side}.txt",
         )
         for side in ("in", "out")
     ]
     extra = CorpusFile(name="val/in.txt", split="val", is_required=False)
-    return small_corpus(*published, extra, accepts_parts=True)
+    return small_corpus(*published, extra, accepts_subset=True)

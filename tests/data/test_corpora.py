@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.corpora import CORPORA, Corpus, Packing, corpus_folder, find_corpus
+from transformer_suite.data.corpora import (
+    CORPORA,
+    ArchiveFormat,
+    Corpus,
+    corpus_folder,
+    find_corpus,
+)
 
 corpora = pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
 
 
 @corpora
 def test_an_entry_says_what_one_must_know(corpus: Corpus) -> None:
-    assert corpus.title and corpus.licence and corpus.citation
+    assert corpus.title and corpus.license and corpus.citation
     assert corpus.homepage.startswith("http")
     assert CORPORA[corpus.name] is corpus
 
@@ -30,8 +36,8 @@ def test_the_entry_of_a_file_is_consistent(corpus: Corpus) -> None:
         assert (file.url is None) == (file.rows is None)
         if file.url is not None:
             assert file.url.startswith("https://")
-            assert file.url.endswith(".gz") == (file.packing is not Packing.PLAIN)
-        assert (file.member is not None) == (file.packing is Packing.TAR_GZIP)
+            assert file.url.endswith(".gz") == (file.format is not ArchiveFormat.PLAIN)
+        assert (file.member is not None) == (file.format is ArchiveFormat.TAR_GZIP)
 
 
 @corpora

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes
-from tests.data.web_server import Behaviour
+from tests.data.web_server import Behavior
 from transformer_suite.core.errors import CorpusError, UserError
 from transformer_suite.data.corpora import CORPORA
 from transformer_suite.data.fetching import fetch, import_from, verify
@@ -16,7 +16,7 @@ from transformer_suite.data.readers import read_labeled_csv, read_parallel
 @pytest.mark.usefixtures("captions")
 @pytest.mark.parametrize("names", [("train.de", "train.en"), ("train.de.gz", "train.en.gz")])
 def test_import_takes_files_as_they_are_or_as_published(
-    server: Behaviour, tmp_path: Path, data_root: Path, names: tuple[str, ...]
+    server: Behavior, tmp_path: Path, data_root: Path, names: tuple[str, ...]
 ) -> None:
     for name, content in zip(names, (GERMAN, ENGLISH), strict=True):
         (tmp_path / name).write_bytes(gzip.compress(content) if "gz" in name else content)
