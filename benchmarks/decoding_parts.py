@@ -124,7 +124,10 @@ def measure(
                 sources: Sequence[Sequence[int]], config: GenerationConfig = config
             ) -> list[list[int]]:
                 found = generation_module.generate(
-                    translator.model, sources, config, device=translator.device
+                    translator.models.step_model(int8=config.int8),
+                    sources,
+                    config,
+                    device=translator.device,
                 )
                 return [hypotheses[0].tokens for hypotheses in found]
 

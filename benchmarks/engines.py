@@ -23,7 +23,7 @@ def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:
     whole output so far anew."""
     torch.set_num_threads(threads)
     translator = Translator.load(model_folder, device="cpu")
-    model, limit = translator.model, translator.config.generation.longest_output
+    model, limit = translator.models[0], translator.config.generation.longest_output
 
     def translate_one(source: list[int]) -> list[int]:
         memory = model.encode(source_tensor([source]))
@@ -49,7 +49,8 @@ def ours(model_folder: Path | None, threads: int, options: GenerationConfig) -> 
     translator = Translator.load(model_folder, device="cpu")
 
     def translate(sources: Ids) -> Ids:
-        found = generate(translator.model, sources, options, device=translator.device)
+        model = translator.models.step_model(int8=options.int8)
+        found = generate(model, sources, options, device=translator.device)
         return [hypotheses[0].tokens for hypotheses in found]
 
     return translate

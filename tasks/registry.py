@@ -49,7 +49,8 @@ def load_predictor(task: str, folder: Path | None, *, device: str) -> Callable[.
 
 def load_model(task: str, folder: Path, *, device: str) -> nn.Module:
     """The model in ``folder``, with its weights."""
-    model: nn.Module = _predictor(task, folder, device).model
+    predictor = _predictor(task, folder, device)
+    model: nn.Module = predictor.models[0] if task in PAIR_TASKS else predictor.model
     return model
 
 

@@ -10,43 +10,44 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..model.sequence_to_sequence import DecoderState, SequenceToSequence
+from .incremental_model import DecoderState, IncrementalModel
 
 
 @dataclass
 class EnsembleState:
-    """What decoding carries from step to step: each model's own state."""
+    """What decoding carries from step to step: the state of each model."""
 
     states: list[DecoderState]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """As :meth:`core.model.sequence_to_sequence.DecoderState.select`, in every state."""
+        """Selects rows and sentences in every state, as ``DecoderState.select`` does."""
         for state in self.states:
             state.select(rows, sentences)
 
 
 class Ensemble:
-    """The mean of several models of one vocabulary, to search with as with one model.
+    """The mean of several models of one vocabulary, used in a search like one model.
 
         p(y_t | y_<t, x) = (1 / M) sum_m p_m(y_t | y_<t, x)
 
-    Their sizes may differ, their vocabularies may not: what is checked here is that these are
-    equally large and have the same special tokens.
+    The sizes of the models may differ, their vocabularies may not. Checked here is that these have
+    the same sizes and special tokens.
 
     Args:
-        models: M models, each in evaluation mode, or dropout falsifies the result.
+        models: M models, at least one.
 
     Raises:
         ConfigError: no model, or vocabularies that differ; the message names the model and both.
     """
 
-    def __init__(self, models: Sequence[SequenceToSequence]) -> None:
+    def __init__(self, models: Sequence[IncrementalModel]) -> None:
         if not models:
             raise ConfigError("an ensemble needs at least one model")
         self.models = list(models)
         self.special = models[0].special
+        self.vocab_size = models[0].vocab_size
         # The longest sequence that all of them have positions for.
-        self.max_len = min(model.config.max_len for model in models)
+        self.max_len = min(model.max_len for model in models)
         first = _vocabulary(models[0])
         for number, model in enumerate(self.models[1:], start=2):
             if _vocabulary(model) != first:
@@ -56,13 +57,14 @@ class Ensemble:
                 )
 
     def start(self, src: Tensor) -> EnsembleState:
-        """Encodes ``src`` ``[S, B]`` by every model, with one row a sentence."""
+        """Encodes ``src`` ``[S, B]`` with every model, with one row for each sentence."""
         return EnsembleState([model.start(src) for model in self.models])
 
     def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
-        """The logarithm ``[R, V]`` of the mean probability of the words after ``tokens`` ``[R]``.
+        """Returns the logarithm ``[R, V]`` of the mean probability of each token after ``tokens``
+        ``[R]``.
 
-        The state moves on by one position.
+        The state advances by one position.
         """
         log_probs = torch.stack(
             [
@@ -73,7 +75,6 @@ class Ensemble:
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
 
 
-def _vocabulary(model: SequenceToSequence) -> str:
-    """What can be known of a model's vocabulary without its words."""
-    src, tgt = len(model.src_embedding.weight), len(model.tgt_embedding.weight)
-    return f"{src} source and {tgt} target words with {model.special}"
+def _vocabulary(model: IncrementalModel) -> str:
+    """Describes the vocabularies of ``model`` without their tokens."""
+    return f"{model.src_vocab_size} source and {model.vocab_size} target words with {model.special}"

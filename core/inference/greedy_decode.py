@@ -7,24 +7,31 @@ from torch import Tensor
 
 from ..decoding.greedy_search import greedy_search
 from ..model.sequence_to_sequence import SequenceToSequence
+from .incremental_model import IncrementalModel
 
 
 def greedy_decode(
     model: SequenceToSequence, src: Tensor, *, max_lengths: Tensor | None = None
 ) -> list[list[int]]:
-    """The most probable token at every step, for a batch ``src`` ``[S, B]``.
+    """Returns the most probable token at every step, for a batch ``src`` ``[S, B]``.
+
+    It takes a snapshot of ``model`` (:class:`IncrementalModel`), which is worth keeping where there
+    are many batches. Dropout is not applied.
 
     Args:
-        model: in evaluation mode, or dropout falsifies the result.
-        max_lengths: ``[B]``; without it an output may be twice as long as its source, plus ten.
+        max_lengths: ``[B]``; by default an output may be twice as long as its source, plus ten.
 
     Returns:
         The output ids of each sentence, without special tokens.
     """
+    prepared = IncrementalModel(model)
+    if max_lengths is None:
+        max_lengths = 2 * (src != model.special.pad).sum(dim=0) + 10
     with torch.inference_mode():
-        state = model.start(src)
-        if max_lengths is None:
-            max_lengths = 2 * (src != model.special.pad).sum(dim=0) + 10
-        limit = torch.clamp(max_lengths, max=model.config.max_len - 1)
-        found = greedy_search(model.step, state, max_lengths=limit, special=model.special)
+        found = greedy_search(
+            prepared.step,
+            prepared.start(src),
+            max_lengths=torch.clamp(max_lengths, max=prepared.max_len - 1),
+            special=prepared.special,
+        )
     return [hypothesis.tokens for hypothesis in found]

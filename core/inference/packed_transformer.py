@@ -11,6 +11,7 @@ There is no dropout here, and no gradient.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import cast
 
 import torch
@@ -55,12 +56,12 @@ class PackedDecoder:
         ]
         self._norm = _packed_norm(decoder.norm)
 
-    def remember(self, memory: Tensor, is_pad: Tensor | None) -> list[LayerCache]:
+    def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> list[LayerCache]:
         """A cache for every layer, with the keys and values of ``memory`` ``[S, B, D]`` in it.
 
         ``is_pad`` ``[B, S]`` says which of it is padding.
         """
-        return [LayerCache(layer.remember(memory, is_pad)) for layer in self._layers]
+        return [LayerCache(layer.init_cache(memory, is_pad)) for layer in self._layers]
 
     def __call__(
         self,
@@ -95,7 +96,7 @@ class _PackedFeedForward:
         self._inner = make(layer.linear1.weight, layer.linear1.bias)
         self._outer = make(layer.linear2.weight, layer.linear2.bias)
         self._is_relu = layer.activation is F.relu
-        self._activation = layer.activation
+        self._activation = deepcopy(layer.activation)  # a function stays the same function
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
         inner = self._inner(x, relu=self._is_relu)
@@ -139,7 +140,7 @@ class _PackedDecoderLayer:
         self._memory_out = make(cross.out_proj.weight, cross.out_proj.bias)
         self._feed_forward = _PackedFeedForward(layer, make)
 
-    def remember(self, memory: Tensor, is_pad: Tensor | None) -> KeyValueCache:
+    def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> KeyValueCache:
         """The keys and values of ``memory`` ``[S, B, D]``.
 
         Those of padding, ``[B, S]``, are zero: a memory of nothing else gives zeros, as it does in
@@ -224,6 +225,7 @@ def _packed_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
     """``norm`` without the module around it, which for a single row takes half of the time."""
     if norm is None:
         return lambda x: x
+    norm = deepcopy(norm)
     if not isinstance(norm, nn.LayerNorm):
         return norm
     shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps

@@ -13,7 +13,6 @@ from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.couplet.rules import RULES, check
 from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.ensembles import max_len
 from transformer_suite.tasks.seq2seq.pairs import measure_pairs
 
 
@@ -24,8 +23,8 @@ def evaluate(
     pairs = dataset.read(split)
     answers = writer.answer_scored([first for first, _ in pairs], **options)
     measured = measure_pairs(
-        writer.model,
-        dataset.encoded(split, max_len=max_len(writer.model)),
+        writer.models,
+        dataset.encoded(split, max_len=writer.models.max_len),
         batch_tokens=writer.config.train.batch_tokens,
         device=writer.device,
     )

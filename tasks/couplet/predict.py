@@ -14,6 +14,7 @@ from transformer_suite.core.config import check
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.couplet.config import CoupletConfig
@@ -28,7 +29,7 @@ from transformer_suite.tasks.couplet.rules import (
 from transformer_suite.tasks.couplet.rules import check as check_rules
 from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders, read_config
 from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
-from transformer_suite.tasks.seq2seq.ensembles import Model, check_alike, max_len, model_of
+from transformer_suite.tasks.seq2seq.ensembles import TrainedModels, check_alike
 from transformer_suite.tasks.seq2seq.generation import generate_texts
 from transformer_suite.tasks.seq2seq.n_best import Output
 from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
@@ -70,9 +71,13 @@ class CoupletWriter:
     """A trained model, ready to answer: ``CoupletWriter.load().answer(["晚风摇树树还挺"])``."""
 
     def __init__(
-        self, model: Model, codec: TextCodec, config: CoupletConfig, device: torch.device
+        self,
+        models: Sequence[SequenceToSequence],
+        codec: TextCodec,
+        config: CoupletConfig,
+        device: torch.device,
     ) -> None:
-        self.model = model
+        self.models = TrainedModels(models)
         self.codec = codec
         self.config = config
         self.device = device
@@ -91,9 +96,8 @@ class CoupletWriter:
         paths = model_folders("couplet", folder)
         each = [_load(path, chosen) for path in paths]
         check_alike(paths, [{"vocabulary": codec.vocabulary} for _, codec, _ in each])
-        model = model_of([model for model, _, _ in each])
         _, codec, config = each[0]
-        return cls(model, codec, config, chosen)
+        return cls([model for model, _, _ in each], codec, config, chosen)
 
     def answer(self, lines: Sequence[str], **options: Any) -> list[str]:
         """The second lines for ``lines``, in their order; an empty line stays empty.
@@ -139,12 +143,12 @@ class CoupletWriter:
         ((output, *_),) = self._generate([pieces], prefix, options)
         vocabularies = self.codec.vocabulary, self.codec.vocabulary
         return [
-            attention(self.model, self._ids(piece), found.tokens, vocabularies, self.device)
+            attention(self.models, self._ids(piece), found.tokens, vocabularies, self.device)
             for piece, found in zip(pieces, output.hypotheses, strict=True)
         ]
 
     def _pieces(self, first: Sequence[str]) -> list[list[str]]:
-        return _cut(first, max_len(self.model) - 1)
+        return _cut(first, self.models.max_len - 1)
 
     def _ids(self, characters: Sequence[str]) -> list[int]:
         return self.codec.vocabulary.encode(characters)
@@ -170,8 +174,9 @@ class CoupletWriter:
                 [pieces[i] for i in indices], self._table, [beginnings[i] for i in indices]
             )
 
+        int8 = bool(options.get("int8", self.config.generation.int8))
         return generate_texts(
-            self.model,
+            self.models.step_model(int8=int8),
             [[self._ids(piece) for piece in line] for line in lines],
             self.config.generation,
             device=self.device,
@@ -222,7 +227,7 @@ class CoupletWriter:
         ``options`` are those of :func:`tasks.seq2seq.scoring.score_texts`.
         """
         return score_texts(
-            self.model, self.codec, self.codec, firsts, seconds, device=self.device, **options
+            self.models, self.codec, self.codec, firsts, seconds, device=self.device, **options
         )
 
     @cached_property

@@ -27,12 +27,11 @@ def prepare(
         corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )
     model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
-    writer = CoupletWriter(model, dataset.codec, config, device)
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
 
     def validate() -> dict[str, float]:
-        measured = measure_pairs(model, val_pairs, batch_tokens=batch_tokens, device=device)
+        measured = measure_pairs([model], val_pairs, batch_tokens=batch_tokens, device=device)
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
@@ -40,7 +39,10 @@ def prepare(
         }
 
     def test() -> dict[str, Any]:
-        return evaluate(writer, dataset, "test") if (corpus / "test").is_dir() else {}
+        if not (corpus / "test").is_dir():
+            return {}
+        writer = CoupletWriter([model], dataset.codec, config, device)
+        return evaluate(writer, dataset, "test")
 
     return Prepared(
         model=model,

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import BOS_ID, EOS, Vocabulary
-from transformer_suite.tasks.seq2seq.ensembles import Model
 from transformer_suite.tasks.seq2seq.pairs import source_tensor
 
 
@@ -48,13 +47,13 @@ class Attention:
 
 
 def attention(
-    model: Model,
+    models: Sequence[SequenceToSequence],
     source: Sequence[int],
     target: Sequence[int],
     vocabularies: tuple[Vocabulary, Vocabulary],
     device: torch.device,
 ) -> Attention:
-    """What ``model`` attends to between the ids of a source and those of its output.
+    """What the model attends to between the ids of a source and those of its output.
 
     Args:
         source, target: without special tokens.
@@ -63,11 +62,11 @@ def attention(
     Raises:
         ConfigError: the model is an ensemble, of which each has its own attention.
     """
-    if isinstance(model, Ensemble):
+    if len(models) != 1:
         raise ConfigError("attention is one model's own: load the ensemble's models one by one")
     src = source_tensor([source])
     tgt = pad_sequence([[BOS_ID, *target]])
-    weights = model.attention_weights(src.to(device), tgt.to(device))
+    weights = models[0].attention_weights(src.to(device), tgt.to(device))
     encoder, decoder, cross = (layers[:, 0].float().cpu().numpy() for layers in weights)
     words = [
         [vocabulary.itos[i] for i in ids.flatten().tolist()]

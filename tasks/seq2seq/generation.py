@@ -24,10 +24,9 @@ from transformer_suite.core.decoding.greedy_search import greedy_search
 from transformer_suite.core.decoding.sampling import sample_search
 from transformer_suite.core.decoding.search import Constraint, Hypothesis
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.packed_linear import Int8Linear, PackedLinear
+from transformer_suite.core.inference.incremental_model import StepModel
 from transformer_suite.core.parallel import at_most, map_on_cores
 from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.tasks.seq2seq.ensembles import Model, max_len, models_of, vocab_size
 from transformer_suite.tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
 from transformer_suite.tasks.seq2seq.pairs import source_tensor
 
@@ -57,7 +56,7 @@ class _Piece:
 
 
 def generate_texts(
-    model: Model,
+    model: StepModel,
     texts: Sequence[Sequence[Sequence[int]]],
     config: GenerationConfig,
     *,
@@ -78,6 +77,7 @@ def generate_texts(
     these were drawn, or found to be diverse, they are combined by rank.
 
     Args:
+        model: made with 8-bit weights if ``int8`` is among the options.
         texts: each a list of pieces, which are source ids.
         batch_tokens: the most source tokens that are worked on at a time.
         max_lengths: the most tokens of each piece's output, all texts' pieces in a row; without
@@ -137,7 +137,7 @@ def generate_texts(
 
 
 def generate(
-    model: Model,
+    model: StepModel,
     sources: Sequence[Sequence[int]],
     options: GenerationConfig,
     *,
@@ -163,20 +163,13 @@ def generate(
         max_workers: the most batches that are searched side by side on a CPU; as many as torch may
             use threads if nothing is said.
         on_batch: told how many sentences have just been finished.
-
-    Raises:
-        ConfigError: ``options.int8`` on another device than a CPU.
     """
-    if options.int8 and device.type != "cpu":
-        raise ConfigError(f"generation.int8 is for a CPU, and the model is on {device}")
-    for one in models_of(model):
-        one.linear = Int8Linear if options.int8 else PackedLinear
     if max_lengths is None:
         max_lengths = [options.longest_output(len(source)) for source in sources]
     chances = range(len(sources)) if chances is None else chances
     copies = options.n_best if options.sample else 1
     # The last position that the model knows is taken by the token that predicts <eos>.
-    limit = max_len(model) - 1
+    limit = model.max_len - 1
     lengths = [(len(source) + 1,) for source in sources]
 
     def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
@@ -209,7 +202,7 @@ def generate(
 
 
 def search(
-    model: Model,
+    model: StepModel,
     src: Tensor,
     options: GenerationConfig,
     max_lengths: Tensor,
@@ -250,8 +243,8 @@ def search(
         return beam_search(model.step, state, n_best=options.n_best, **rules)
 
 
-def _check_length(prefix: Sequence[int], options: GenerationConfig, model: Model) -> None:
-    limits = [max_len(model) - 1, options.max_length or max_len(model)]
+def _check_length(prefix: Sequence[int], options: GenerationConfig, model: StepModel) -> None:
+    limits = [model.max_len - 1, options.max_length or model.max_len]
     if len(prefix) > min(limits):
         raise ConfigError(
             f"the prefix has {len(prefix)} tokens, and an output may have {min(limits)}"
@@ -259,10 +252,10 @@ def _check_length(prefix: Sequence[int], options: GenerationConfig, model: Model
 
 
 def _rules(
-    pieces: Sequence[_Piece], constraint: Constraint | None, model: Model, device: torch.device
+    pieces: Sequence[_Piece], constraint: Constraint | None, model: StepModel, device: torch.device
 ) -> list[Constraint]:
     """What the outputs of a batch of ``pieces`` must keep, their form aside."""
-    words = vocab_size(model)
+    words = model.vocab_size
     rules: list[Constraint] = []
     prefixes = [piece.prefix for piece in pieces]
     if any(prefixes):
@@ -274,10 +267,10 @@ def _rules(
 
 
 def _rules_of_options(
-    options: GenerationConfig, source_lengths: Sequence[int], model: Model, device: torch.device
+    options: GenerationConfig, source_lengths: Sequence[int], model: StepModel, device: torch.device
 ) -> list[Constraint]:
     """The rules that ``options`` asks for, for a batch of sources of these lengths."""
-    words = vocab_size(model)
+    words = model.vocab_size
     rules: list[Constraint] = []
     if options.min_length_ratio:
         shortest = torch.tensor([options.shortest_output(n) for n in source_lengths], device=device)

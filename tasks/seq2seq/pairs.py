@@ -16,7 +16,7 @@ from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
 from transformer_suite.data.examples import Examples, Pair
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from transformer_suite.tasks.seq2seq.ensembles import Model, logits_of
+from transformer_suite.tasks.seq2seq.ensembles import mean_logits
 
 
 class PairData:
@@ -119,7 +119,7 @@ def pair_loss(
 
 
 def measure_pairs(
-    model: Model,
+    models: Sequence[SequenceToSequence],
     pairs: Sequence[Pair],
     *,
     batch_tokens: int,
@@ -127,14 +127,14 @@ def measure_pairs(
 ) -> dict[str, float]:
     """The mean loss (nats a token, no smoothing) and the token accuracy, the true past given.
 
-    ``<eos>`` counts as a token. ``model`` is in evaluation mode, and can take every pair.
+    ``<eos>`` counts as a token. The models are in evaluation mode, and can take every pair.
     """
     lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
     loss, right, count = 0.0, 0, 0
     with torch.inference_mode():
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
-            logits, following = logits_of(model)(src, tgt[:-1]), tgt[1:]
+            logits, following = mean_logits(models, src, tgt[:-1]), tgt[1:]
             loss += label_smoothed_cross_entropy(logits, following, pad_id=PAD_ID).item()
             is_word = following != PAD_ID
             right += int(((logits.argmax(dim=-1) == following) & is_word).sum())

@@ -14,7 +14,7 @@ from transformer_suite.core.parallel import map_on_cores
 from transformer_suite.data.batching import bucket_by_length
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import EOS, UNK_ID
-from transformer_suite.tasks.seq2seq.ensembles import Model, max_len
+from transformer_suite.tasks.seq2seq.ensembles import TrainedModels
 from transformer_suite.tasks.seq2seq.generation import DEFAULT_BATCH_TOKENS
 from transformer_suite.tasks.seq2seq.pairs import source_tensor
 
@@ -69,7 +69,7 @@ class PairScore:
 
 
 def score_texts(
-    model: Model,
+    models: TrainedModels,
     source: TextCodec,
     target: TextCodec,
     sources: Sequence[str],
@@ -100,14 +100,14 @@ def score_texts(
     # One more on each side: both end in <eos>, which a decoder that begins with <bos> foretells.
     lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in pairs]
     log_probs = [[-math.inf] * length for _, length in lengths]
-    fitting = [i for i, sides in enumerate(lengths) if max(sides) <= max_len(model)]
+    fitting = [i for i, sides in enumerate(lengths) if max(sides) <= models.max_len]
     buckets = bucket_by_length([lengths[i] for i in fitting], batch_tokens=batch_tokens, seed=None)
     # The longest first, so that the last ones to be worked on are soon done.
     batches = [[fitting[i] for i in bucket] for bucket in reversed(buckets)]
 
     def score_batch(batch: Sequence[int]) -> list[list[float]]:
         src, tgt = (source_tensor(side) for side in zip(*(pairs[i] for i in batch), strict=True))
-        return score(model, src.to(device), tgt.to(device)).tokens.t().tolist()
+        return score(models, src.to(device), tgt.to(device)).tokens.t().tolist()
 
     workers = None if device.type == "cpu" else 1
     for batch, found in zip(

@@ -10,7 +10,6 @@ import sacrebleu
 
 from transformer_suite.core.errors import UserError
 from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.ensembles import max_len
 from transformer_suite.tasks.seq2seq.pairs import measure_pairs
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
 
@@ -34,8 +33,8 @@ def evaluate(
     sources, references = dataset.read(split)
     translations = translator.translate(sources, **options)
     measured = measure_pairs(
-        translator.model,
-        dataset.encoded(split, max_len=max_len(translator.model)),
+        translator.models,
+        dataset.encoded(split, max_len=translator.models.max_len),
         batch_tokens=translator.config.train.batch_tokens,
         device=translator.device,
     )

@@ -62,7 +62,7 @@ def _specification(translator: Translator) -> TransformerSpec:
     """The weights of the model under CTranslate2's names."""
     from ctranslate2.specs import TransformerSpec, common_spec
 
-    model, config = translator.model, translator.config.model
+    model, config = translator.models[0], translator.config.model
     assert isinstance(model, TranslationModel), "one folder is one model"
     activations = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
     spec = TransformerSpec.from_config(

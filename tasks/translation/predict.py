@@ -12,12 +12,13 @@ import torch
 from transformer_suite.core.config import check
 from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
 from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders, read_config
 from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
-from transformer_suite.tasks.seq2seq.ensembles import Model, check_alike, max_len, model_of
+from transformer_suite.tasks.seq2seq.ensembles import TrainedModels, check_alike
 from transformer_suite.tasks.seq2seq.generation import generate_texts
 from transformer_suite.tasks.seq2seq.n_best import Output
 from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
@@ -56,13 +57,13 @@ class Translator:
 
     def __init__(
         self,
-        model: Model,
+        models: Sequence[SequenceToSequence],
         source: TextCodec,
         target: TextCodec,
         config: TranslationConfig,
         device: torch.device,
     ) -> None:
-        self.model = model
+        self.models = TrainedModels(models)
         self.source = source
         self.target = target
         self.config = config
@@ -82,11 +83,10 @@ class Translator:
         paths = model_folders("translation", folder)
         each = [_load(path, chosen) for path in paths]
         check_alike(paths, [_facts(source, target, config) for _, source, target, config in each])
-        model = model_of([model for model, *_ in each])
         _, source, target, config = each[0]
         max_tokens = min(config.data.max_tokens for *_, config in each)
         config = replace(config, data=replace(config.data, max_tokens=max_tokens))
-        return cls(model, source, target, config, chosen)
+        return cls([model for model, *_ in each], source, target, config, chosen)
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """The translations of ``texts``, in their order; an empty text stays empty.
@@ -135,7 +135,7 @@ class Translator:
         ((output, *_),) = self._generate([pieces], prefix, options)
         vocabularies = self.source.vocabulary, self.target.vocabulary
         return [
-            attention(self.model, piece, found.tokens, vocabularies, self.device)
+            attention(self.models, piece, found.tokens, vocabularies, self.device)
             for piece, found in zip(pieces, output.hypotheses, strict=True)
         ]
 
@@ -147,13 +147,13 @@ class Translator:
         ``options`` are those of :func:`tasks.seq2seq.scoring.score_texts`.
         """
         return score_texts(
-            self.model, self.source, self.target, sources, targets, device=self.device, **options
+            self.models, self.source, self.target, sources, targets, device=self.device, **options
         )
 
     @property
     def max_source_tokens(self) -> int:
         """The most source tokens that are translated in one piece."""
-        return min(self.config.data.max_tokens, max_len(self.model) - 1)
+        return min(self.config.data.max_tokens, self.models.max_len - 1)
 
     def _pieces(self, text: str) -> list[list[int]]:
         return encoded_pieces(text, self.source.encode, self.max_source_tokens)
@@ -161,8 +161,9 @@ class Translator:
     def _generate(
         self, texts: Sequence[list[list[int]]], prefix: str | None, options: Mapping[str, Any]
     ) -> list[list[Output]]:
+        int8 = bool(options.get("int8", self.config.generation.int8))
         return generate_texts(
-            self.model,
+            self.models.step_model(int8=int8),
             texts,
             self.config.generation,
             device=self.device,

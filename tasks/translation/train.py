@@ -36,14 +36,18 @@ def prepare(
         config.model,
         share_embeddings=config.data.share_vocabulary,
     ).to(device)
-    translator = Translator(model, dataset.source, dataset.target, config, device)
+
+    def translator() -> Translator:
+        """A new one each time, because it keeps a snapshot of the weights."""
+        return Translator([model], dataset.source, dataset.target, config, device)
+
     val_sources, val_targets = dataset.read("val")
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
 
     def validate() -> dict[str, float]:
-        measured = measure_pairs(model, val_pairs, batch_tokens=batch_tokens, device=device)
-        translations = translator.translate(val_sources, **GREEDY)
+        measured = measure_pairs([model], val_pairs, batch_tokens=batch_tokens, device=device)
+        translations = translator().translate(val_sources, **GREEDY)
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
@@ -52,7 +56,7 @@ def prepare(
 
     def test() -> dict[str, Any]:
         split = dataset.test_split()
-        return {} if split is None else evaluate(translator, dataset, split)
+        return {} if split is None else evaluate(translator(), dataset, split)
 
     return Prepared(
         model=model,

@@ -22,7 +22,7 @@ def untrained(words: str, *, max_len: int = 64, seed: int = 1) -> CoupletWriter:
     torch.manual_seed(seed)
     model = CoupletModel(len(codec.vocabulary), config.model)
     spread(model)
-    return CoupletWriter(model.eval(), codec, config, CPU)
+    return CoupletWriter([model.eval()], codec, config, CPU)
 
 
 WRITERS = [untrained(LEVELS + OBLIQUES + MARKS, seed=seed) for seed in range(3)]

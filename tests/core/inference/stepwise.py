@@ -1,13 +1,10 @@
 """A decoder fed one position at a time, with the state that decoding has."""
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 from torch import Tensor
 
+from transformer_suite.core.inference.incremental_model import DecoderState, added_mask
 from transformer_suite.core.inference.key_value_cache import Lineage
 from transformer_suite.core.inference.packed_transformer import PackedDecoder
-from transformer_suite.core.model.sequence_to_sequence import DecoderState, _as_added
 from transformer_suite.core.model.transformer import MyTransformerDecoder
 
 
@@ -20,9 +17,8 @@ class Stepwise:
         memory = memory.detach()
         self.decoder = PackedDecoder(decoder)
         self.state = DecoderState(
-            packed=cast(Any, SimpleNamespace(decoder=self.decoder)),
-            caches=self.decoder.remember(memory, is_pad),
-            memory_mask=None if is_pad is None else _as_added(is_pad, memory),
+            caches=self.decoder.init_cache(memory, is_pad),
+            memory_mask=None if is_pad is None else added_mask(is_pad, memory),
             lineage=Lineage(memory),
             sentences=memory.shape[1],
         )

@@ -21,6 +21,7 @@ from tests.core.small_models import (
 )
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.special_ids import SpecialIds
@@ -34,7 +35,7 @@ source_lengths = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 @law
 @given(seed=seeds, lengths=source_lengths)
 def test_one_model_twice_is_the_model(search, seed: int, lengths: list[int]) -> None:  # type: ignore[no-untyped-def]
-    model = chatty(seed, True)
+    model = IncrementalModel(chatty(seed, True))
     twice = Ensemble([model, model])
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 3 for n in lengths])
@@ -65,7 +66,7 @@ class UncachedEnsemble:
 def test_three_models_are_their_mean_in_every_search(search, seed: int, lengths: list[int]) -> None:  # type: ignore[no-untyped-def]
     """Rows move and sentences leave alike in all of them."""
     models = [chatty(seed + i, i != 1) for i in range(3)]
-    ensemble = Ensemble(models)
+    ensemble = Ensemble([IncrementalModel(model) for model in models])
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 3 for n in lengths])
     with torch.inference_mode():
@@ -74,7 +75,7 @@ def test_three_models_are_their_mean_in_every_search(search, seed: int, lengths:
 
 
 def test_probabilities_are_averaged_not_logits() -> None:
-    models = [chatty(1, True), chatty(2, True)]
+    models = [IncrementalModel(chatty(seed, True)) for seed in (1, 2)]
     ensemble = Ensemble(models)
     src, begin = column(4, SRC_WORDS), torch.tensor([BOS])
     with torch.inference_mode():
@@ -92,11 +93,15 @@ def test_models_of_different_sizes_go_together() -> None:
         d_model=12, nhead=3, num_encoder_layers=2, num_decoder_layers=1, max_len=MAX_LEN
     )
     large = SequenceToSequence(SRC_WORDS, TGT_WORDS, config, share_embeddings=False).eval()
-    ensemble = Ensemble([large, small])
+    ensemble = Ensemble([IncrementalModel(large), IncrementalModel(small)])
     assert ensemble.max_len == 9
     with torch.inference_mode():
         (found,) = greedily(ensemble.step, ensemble.start(column(4, SRC_WORDS)), torch.tensor([5]))
     assert len(found[0].tokens) <= 5
+
+
+def ensemble_of(*models: SequenceToSequence) -> Ensemble:
+    return Ensemble([IncrementalModel(model) for model in models])
 
 
 def test_other_vocabularies_are_refused_by_their_sizes() -> None:
@@ -104,12 +109,12 @@ def test_other_vocabularies_are_refused_by_their_sizes() -> None:
     model = model_of(1)
     more_words = SequenceToSequence(SRC_WORDS, TGT_WORDS + 1, config, share_embeddings=False)
     with pytest.raises(ConfigError, match=r"11 source and 13 .* number 3 has 11 source and 14"):
-        Ensemble([model, model, more_words])
+        ensemble_of(model, model, more_words)
     more_words = SequenceToSequence(SRC_WORDS + 1, TGT_WORDS, config, share_embeddings=False)
     with pytest.raises(ConfigError, match=r"11 source .* number 2 has 12 source"):
-        Ensemble([model, more_words])
+        ensemble_of(model, more_words)
     with pytest.raises(ConfigError, match=r"eos=3.* number 2 has .*eos=2"):
-        Ensemble([model, model_of(1, special=SpecialIds(unk=3, pad=0, bos=1, eos=2))])
+        ensemble_of(model, model_of(1, special=SpecialIds(unk=3, pad=0, bos=1, eos=2)))
 
 
 def test_an_ensemble_of_none_is_refused() -> None:

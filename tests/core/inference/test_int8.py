@@ -1,12 +1,14 @@
 """Weights of eight bits: near the real ones, and quietly made."""
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_suite.core.inference.packed_linear import Int8Linear, PackedLinear
+from transformer_suite.core.inference.incremental_model import IncrementalModel
+from transformer_suite.core.inference.packed_linear import Int8Linear
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
@@ -40,22 +42,40 @@ def test_a_row_of_zeros_stays_one() -> None:
     assert torch.equal(Int8Linear(torch.zeros(3, 8), None)(torch.randn(2, 8)), torch.zeros(2, 3))
 
 
-def test_a_model_changes_from_the_one_to_the_other_and_back() -> None:
-    torch.manual_seed(3)
-    config = TransformerConfig(d_model=16, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
-    model = SequenceToSequence(30, 30, config, share_embeddings=True).eval().requires_grad_(False)
+def test_a_model_of_eight_bits_is_near_the_float_model() -> None:
+    model = small_model()
     src = torch.randint(4, 30, (6, 3))
-
-    def logits() -> torch.Tensor:
-        with torch.inference_mode():
-            return model.step(torch.full((3,), 2), model.start(src)).clone()
-
-    exact = logits()
-    model.linear = Int8Linear
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rounded = logits()
+        rounded = first_logits(IncrementalModel(model, int8=True), src)
+    exact = first_logits(IncrementalModel(model), src)
     assert not torch.equal(rounded, exact)
     torch.testing.assert_close(rounded, exact, atol=0.1, rtol=0.1)
-    model.linear = PackedLinear
-    assert torch.equal(logits(), exact)
+
+
+def test_int8_and_float_calls_at_the_same_time_do_not_disturb_one_another() -> None:
+    """The kind of linear layer was an attribute of the shared model, set at the start of a call.
+
+    A float search then ran with 8-bit weights if an int8 search began in another thread.
+    """
+    model, src = small_model(), torch.randint(4, 30, (6, 3))
+    models = {int8: IncrementalModel(model, int8=int8) for int8 in (False, True)}
+    expected = {int8: first_logits(models[int8], src) for int8 in models}
+
+    def call(number: int) -> bool:
+        int8 = number % 2 == 0
+        return torch.equal(first_logits(models[int8], src), expected[int8])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(call, range(200)))
+
+
+def small_model() -> SequenceToSequence:
+    torch.manual_seed(3)
+    config = TransformerConfig(d_model=16, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
+    return SequenceToSequence(30, 30, config, share_embeddings=True).eval()
+
+
+def first_logits(model: IncrementalModel, src: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        return model.step(torch.full((src.shape[1],), 2), model.start(src)).clone()

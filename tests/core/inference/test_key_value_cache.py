@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.core.model.attention_cases import copied
 from tests.core.model.parity import INF, assert_near, random_mask
 from tests.core.small_models import SRC_WORDS, TGT_WORDS, column, model_of, together
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.inference.key_value_cache import KeyValueCache, Lineage
 from transformer_suite.core.inference.packed_transformer import attend_cached
 from transformer_suite.core.model.attention import MyMultiheadAttention
@@ -248,7 +249,7 @@ def test_tokens_that_are_not_one_a_row_are_refused(tokens: int, beams: int) -> N
     """As many again would be taken for beams that see each other, in silence."""
     if tokens == 3 * beams:
         return
-    model = model_of(1)
+    model = IncrementalModel(model_of(1))
     src = together([column(4, SRC_WORDS), column(2, SRC_WORDS), column(5, SRC_WORDS)])
     state = model.start(src)
     model.step(torch.full((3,), 4), state)

@@ -9,6 +9,7 @@ from tests.core.inference.stepwise import Stepwise
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
 from transformer_suite.core.inference import packed_linear
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.inference.packed_transformer import PackedEncoder
 from transformer_suite.core.model.masks import generate_square_subsequent_mask
 from transformer_suite.core.model.transformer import MyTransformer
@@ -107,10 +108,11 @@ def test_steps_in_every_precision_with_and_without_onednn(
     tgt = torch.randint(4, TGT_WORDS, (4, 3)).repeat_interleave(2, dim=1)
     tgt[1:] = torch.randint(4, TGT_WORDS, (3, 6))
     with torch.inference_mode():
-        state = model.start(src)
-        steps = [model.step(tgt[0, ::2], state).repeat_interleave(2, dim=0)]
+        stepwise = IncrementalModel(model)
+        state = stepwise.start(src)
+        steps = [stepwise.step(tgt[0, ::2], state).repeat_interleave(2, dim=0)]
         state.select(torch.arange(3).repeat_interleave(2))
-        steps += [model.step(tokens, state) for tokens in tgt[1:]]
+        steps += [stepwise.step(tokens, state) for tokens in tgt[1:]]
         whole = model(src.repeat_interleave(2, dim=1), tgt)
     assert steps[-1].dtype == dtype
     assert_near(torch.stack(steps), whole, atol)
@@ -121,5 +123,6 @@ def test_a_batch_of_nothing_is_no_mistake(shape: tuple[int, int]) -> None:
     model, src = model_of(1), torch.empty(shape, dtype=torch.long)
     tokens = torch.full(shape[1:], 4)
     with torch.inference_mode():
-        logits = model.step(tokens, model.start(src))
+        stepwise = IncrementalModel(model)
+        logits = stepwise.step(tokens, stepwise.start(src))
         assert_near(logits, model(src, tokens.unsqueeze(0))[0], 1e-5)

@@ -28,17 +28,15 @@ from transformer_suite.core.decoding.greedy_search import greedy_search
 from transformer_suite.core.decoding.sampling import sample_search
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.inference.incremental_model import IncrementalModel, StepModel
 from transformer_suite.core.inference.scoring import score
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
 law = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 pairs_of_lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
 
 
-def outputs_of(
-    model: SequenceToSequence | Ensemble, src: Tensor, limits: Tensor
-) -> list[tuple[int, Hypothesis]]:
+def outputs_of(model: StepModel, src: Tensor, limits: Tensor) -> list[tuple[int, Hypothesis]]:
     """What every search finds, each with its sentence."""
     with torch.inference_mode():
         found = [
@@ -70,9 +68,9 @@ def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> 
     model = chatty(seed, True)
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 2 for n in lengths])
-    found = outputs_of(model, src, limits)
+    found = outputs_of(IncrementalModel(model), src, limits)
     targets = [as_target(one, int(limits[b])) for b, one in found]
-    scored = score(model, src[:, [b for b, _ in found]], together(targets))
+    scored = score([model], src[:, [b for b, _ in found]], together(targets))
     for i, (_, one) in enumerate(found):
         assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
 
@@ -80,12 +78,13 @@ def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> 
 @law
 @given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
 def test_an_ensemble_scores_what_it_searches(seed: int, lengths: list[int]) -> None:
-    ensemble = Ensemble([chatty(seed + i, i != 1) for i in range(3)])
+    models = [chatty(seed + i, i != 1) for i in range(3)]
+    ensemble = Ensemble([IncrementalModel(model) for model in models])
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 2 for n in lengths])
     found = outputs_of(ensemble, src, limits)
     targets = [as_target(one, int(limits[b])) for b, one in found]
-    scored = score(ensemble, src[:, [b for b, _ in found]], together(targets))
+    scored = score(models, src[:, [b for b, _ in found]], together(targets))
     for i, (_, one) in enumerate(found):
         assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
 
@@ -101,7 +100,7 @@ def test_an_ensembles_probability_is_the_mean_before_words_are_ruled_out() -> No
     share = mean[:, 0, rated].sum(dim=1)
     share[1] += mean[1, 0, UNK]
     expected = (mean[[0, 1, 2], 0, tgt[:, 0]] / share).log()
-    assert_near(score(Ensemble(models), src, tgt).tokens[:, 0], expected, 1e-4)
+    assert_near(score(models, src, tgt).tokens[:, 0], expected, 1e-4)
 
 
 @law
@@ -112,9 +111,9 @@ def test_a_pair_has_the_same_score_alone_and_in_a_batch(
     model = chatty(seed, norm_first)
     sources = [column(s, SRC_WORDS) for s, _ in lengths]
     targets = [column(t, TGT_WORDS) for _, t in lengths]
-    both = score(model, together(sources, extra=1), together(targets, extra=2))
+    both = score([model], together(sources, extra=1), together(targets, extra=2))
     for b, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
-        alone = score(model, src, tgt)
+        alone = score([model], src, tgt)
         assert_near(both.tokens[: len(tgt), [b]], alone.tokens, 1e-4)
         assert (both.tokens[len(tgt) :, b] == 0.0).all()
         assert_near(both.sentences[[b]], alone.sentences, 1e-4)
@@ -127,7 +126,7 @@ def test_the_probabilities_of_all_that_can_come_sum_to_one() -> None:
     src = column(4, SRC_WORDS)
     can_come = [EOS, *range(4, TGT_WORDS)]
     tgt = torch.tensor([[6] * len(can_come), can_come])
-    scored = score(model, src.expand(-1, len(can_come)), tgt)
+    scored = score([model], src.expand(-1, len(can_come)), tgt)
     assert scored.tokens[1].exp().sum().item() == pytest.approx(1.0, abs=1e-5)
     with torch.inference_mode():
         logits = model(src, torch.tensor([[BOS], [6]]))[1, 0, can_come]
@@ -139,7 +138,7 @@ def test_an_unknown_word_is_rated_among_the_words_and_itself() -> None:
     src, tgt = column(4, SRC_WORDS), torch.tensor([[UNK], [6]])
     with torch.inference_mode():
         logits = model(src, torch.tensor([[BOS], [UNK]]))[:, 0]
-    scored = score(model, src, tgt).tokens[:, 0]
+    scored = score([model], src, tgt).tokens[:, 0]
     rated = [UNK, EOS, *range(4, TGT_WORDS)]
     assert scored[0].item() == pytest.approx(
         float(logits[0, rated].log_softmax(dim=0)[0]), abs=1e-4
@@ -148,27 +147,27 @@ def test_an_unknown_word_is_rated_among_the_words_and_itself() -> None:
     assert scored[1].item() == pytest.approx(
         float(logits[1, rated].log_softmax(dim=0)[0]), abs=1e-4
     )
-    assert math.isfinite(float(score(model, src, tgt).sentences))
+    assert math.isfinite(float(score([model], src, tgt).sentences))
 
 
 def test_a_target_from_bos_on_is_refused() -> None:
     """As training has it; its first token would be rated as a word."""
     with pytest.raises(ValueError, match="after <bos>"):
-        score(model_of(1), column(3, SRC_WORDS), torch.tensor([[BOS], [5], [EOS]]))
+        score([model_of(1)], column(3, SRC_WORDS), torch.tensor([[BOS], [5], [EOS]]))
 
 
 def test_what_does_not_fit_is_refused_by_its_size() -> None:
     model = model_of(1)
     with pytest.raises(ValueError, match=r"batch 2 .* batch 3"):
-        score(model, torch.full((5, 3), 4), torch.full((4, 2), 4))
+        score([model], torch.full((5, 3), 4), torch.full((4, 2), 4))
     with pytest.raises(ValueError, match=rf"{MAX_LEN + 1} .* {MAX_LEN}"):
-        score(model, column(3, SRC_WORDS), column(MAX_LEN + 1, TGT_WORDS))
+        score([model], column(3, SRC_WORDS), column(MAX_LEN + 1, TGT_WORDS))
 
 
 def test_an_empty_output_is_rated_by_its_end() -> None:
     model = chatty(2, True)
     src = together([column(3, SRC_WORDS), column(5, SRC_WORDS)])
-    scored = score(model, src, torch.tensor([[EOS, 7], [PAD, EOS]]))
-    alone = score(model, src[:3, :1], torch.tensor([[EOS]]))
+    scored = score([model], src, torch.tensor([[EOS, 7], [PAD, EOS]]))
+    alone = score([model], src[:3, :1], torch.tensor([[EOS]]))
     assert_near(scored.sentences[:1], alone.sentences, 1e-4)
     assert scored.tokens.shape == (2, 2)

@@ -26,6 +26,7 @@ from transformer_suite.core.decoding.beam_search import beam_search
 from transformer_suite.core.decoding.greedy_search import greedy_search
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.inference.greedy_decode import greedy_decode
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.special_ids import SpecialIds
@@ -197,9 +198,10 @@ def test_a_step_gives_the_logits_of_the_whole(
     src = together([column(n, SRC_WORDS) for n in lengths])
     tgt = torch.randint(0, TGT_WORDS, (target, len(lengths)))
     with torch.inference_mode():
-        whole, state = model(src, tgt), model.start(src)
+        stepwise, whole = IncrementalModel(model), model(src, tgt)
+        state = stepwise.start(src)
         for t in range(target):
-            assert_near(model.step(tgt[t], state), whole[t], 1e-4)
+            assert_near(stepwise.step(tgt[t], state), whole[t], 1e-4)
     assert state.length == target
 
 
@@ -214,17 +216,18 @@ def test_selected_rows_go_on_as_their_histories(
     stay = sorted(data.draw(st.sets(st.integers(0, 3), min_size=1)))
     tgt = torch.randint(4, TGT_WORDS, (2, 4))
     with torch.inference_mode():
-        state = model.start(src)
+        stepwise = IncrementalModel(model)
+        state = stepwise.start(src)
         for tokens in tgt:
-            model.step(tokens, state)
+            stepwise.step(tokens, state)
         state.select(torch.arange(4).repeat_interleave(3))
         tgt = torch.cat([tgt.repeat_interleave(3, dim=1), torch.randint(4, TGT_WORDS, (1, 12))])
-        model.step(tgt[-1], state)
+        stepwise.step(tgt[-1], state)
         # Of each sentence that stays, three of its own rows in any order, some of them twice.
         rows = torch.tensor([3 * b + data.draw(st.integers(0, 2)) for b in stay for _ in range(3)])
         state.select(rows, torch.tensor(stay))
         tgt = torch.cat([tgt[:, rows], torch.randint(4, TGT_WORDS, (1, len(rows)))])
-        stepped = model.step(tgt[-1], state)
+        stepped = stepwise.step(tgt[-1], state)
         whole = model(src[:, stay].repeat_interleave(3, dim=1), tgt)
     assert_near(stepped, whole[-1], 1e-4)
 
@@ -238,8 +241,9 @@ def search(
     """Beam search, or greedy search for no beams, with limits that differ between sentences."""
     lengths = (src != PAD).sum(dim=0)
     options = {"max_lengths": torch.clamp(lengths + 3, max=MAX_LEN - 1)}
-    state = model.start(src) if cached else Uncached(model, src)
-    step = model.step if cached else Uncached.step
+    prepared = IncrementalModel(model)
+    state = prepared.start(src) if cached else Uncached(model, src)
+    step = prepared.step if cached else Uncached.step
     if beam_size == 0:
         return [[one] for one in greedy_search(step, state, **options)]
     return beam_search(step, state, beam_size=beam_size, length_penalty=0.6, **options)
@@ -294,7 +298,8 @@ def test_greedy_decode_is_greedy_search() -> None:
     src = together([column(n, SRC_WORDS) for n in (4, 1, 6)])
     with torch.inference_mode():
         limits = torch.tensor([5, 0, 3])
-        found = greedy_search(model.step, model.start(src), max_lengths=limits)
+        prepared = IncrementalModel(model)
+        found = greedy_search(prepared.step, prepared.start(src), max_lengths=limits)
     assert greedy_decode(model, src, max_lengths=limits) == [one.tokens for one in found]
 
 

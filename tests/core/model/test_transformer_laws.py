@@ -220,7 +220,7 @@ def test_finished_sentences_can_leave_the_batch(
 def test_every_layer_needs_its_cache(count: int) -> None:
     """Without one it would forget its past, in silence."""
     decoder = PackedDecoder(model_of(1, True).decoder)
-    (cache, _) = decoder.remember(torch.randn(5, 3, 8), None)
+    (cache, _) = decoder.init_cache(torch.randn(5, 3, 8), None)
     caches = [LayerCache(cache.memory) for _ in range(count)]
     with pytest.raises(ValueError, match=f"{count} caches for 2 decoder layers"):
         decoder(torch.randn(3, 8), caches, None, None)

@@ -22,6 +22,7 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     weights_of,
 )
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
 from transformer_suite.core.training import compilation
 from transformer_suite.core.training.compilation import CompiledLayers
@@ -73,7 +74,8 @@ def test_validation_and_decoding_run_the_model_itself(calls: list[str]) -> None:
         assert ran > 0
     assert torch.equal(model(ids, ids), before)
     assert len(calls) == ran
-    model.step(ids[0], model.start(ids))
+    prepared = IncrementalModel(model)
+    prepared.step(ids[0], prepared.start(ids))
     assert len(calls) == ran
 
 

@@ -9,7 +9,6 @@ import torch
 
 from tests.tasks.tiny_networks import CPU, network
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.ensemble import Ensemble
 from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.seq2seq.attention_maps import attention
@@ -22,7 +21,7 @@ SOURCE, TARGET = (Vocabulary([*SPECIALS, *letters]) for letters in ("abcdefghijk
 
 def test_the_weights_are_the_models_and_the_words_are_named() -> None:
     model = network()
-    found = attention(model, [4, 5, 6], [8, 9], (SOURCE, TARGET), CPU)
+    found = attention([model], [4, 5, 6], [8, 9], (SOURCE, TARGET), CPU)
     assert found.source == ["a", "b", "c", "<eos>"]
     assert found.target == ["<bos>", "E", "F"]
     assert found.written == ["E", "F", "<eos>"]
@@ -40,7 +39,7 @@ def test_the_weights_are_the_models_and_the_words_are_named() -> None:
 def test_each_model_of_an_ensemble_has_its_own() -> None:
     model = network()
     with pytest.raises(ConfigError, match="load the ensemble's models one by one"):
-        attention(Ensemble([model, model]), [4], [5], (SOURCE, SOURCE), CPU)
+        attention([model, model], [4], [5], (SOURCE, SOURCE), CPU)
 
 
 def test_a_translation_is_shown_piece_by_piece(tiny_models: Models) -> None:

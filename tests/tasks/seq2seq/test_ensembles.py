@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ import torch
 from tests.tasks.tiny_networks import CPU, network, spread
 from transformer_suite.core.errors import CheckpointError, ConfigError
 from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.storage.checkpoint import save_weights
 from transformer_suite.data.tokenizers import Whitespace
 from transformer_suite.data.vocabulary import Vocabulary
 from transformer_suite.tasks.couplet import evaluate as couplet_evaluate
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.seq2seq.ensembles import logits_of, model_of
+from transformer_suite.tasks.seq2seq.ensembles import TrainedModels, mean_logits
 from transformer_suite.tasks.seq2seq.pairs import measure_pairs
 from transformer_suite.tasks.translation import evaluate
 from transformer_suite.tasks.translation.config import TranslationConfig
@@ -62,10 +64,10 @@ def test_the_logits_are_the_mean_probabilities_logarithms() -> None:
     with torch.no_grad():
         second.generator.bias += torch.arange(20.0) / 3
         src, tgt = torch.tensor([[5, 6], [7, 1]]), torch.tensor([[2, 2], [8, 9], [9, 1]])
-        found = logits_of(Ensemble([first, second]))(src, tgt)
+        found = mean_logits([first, second], src, tgt)
         expected = (first(src, tgt).softmax(dim=-1) + second(src, tgt).softmax(dim=-1)) / 2
     assert torch.allclose(found.exp(), expected, atol=1e-6)
-    assert logits_of(first) is first
+    assert torch.equal(mean_logits([first], src, tgt), first(src, tgt))
 
 
 def test_the_loss_of_a_model_twice_is_its_own() -> None:
@@ -73,17 +75,27 @@ def test_the_loss_of_a_model_twice_is_its_own() -> None:
     pairs = [([5, 6], [7, 8, 9]), ([4], [4])]
     one, two = (
         measure_pairs(each, pairs, batch_tokens=50, device=CPU)
-        for each in (model, Ensemble([model, model]))
+        for each in ([model], [model, model])
     )
     assert one == pytest.approx(two)
 
 
 def test_one_model_is_no_ensemble_and_none_is_refused() -> None:
     model = network()
-    assert model_of([model]) is model
-    assert isinstance(model_of([model, model]), Ensemble)
+    assert isinstance(TrainedModels([model]).step_model(), IncrementalModel)
+    models = TrainedModels([model, model])
+    assert isinstance(models.step_model(), Ensemble)
+    assert [*models] == [model, model]
     with pytest.raises(ConfigError, match="at least one model"):
-        model_of([])
+        TrainedModels([])
+
+
+def test_snapshots_are_made_once_for_float_and_once_for_int8() -> None:
+    models = TrainedModels([network()])
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda n: models.step_model(int8=n % 2 == 0), range(40)))
+    assert len({id(one) for one in made[::2]}) == len({id(one) for one in made[1::2]}) == 1
+    assert made[0] is not made[1]
 
 
 # Translators

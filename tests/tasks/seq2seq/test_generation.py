@@ -11,6 +11,7 @@ from torch import Tensor
 from tests.tasks.tiny_networks import CPU, network
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.decoding.search import Constraint, Hypothesis
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.tasks.seq2seq.generation import generate
 
 # More lengths than fit into a batch, in no order.
@@ -35,16 +36,18 @@ def tokens(found: Sequence[Sequence[Hypothesis]]) -> list[list[list[int]]]:
 def test_the_batches_do_not_matter(options: GenerationConfig) -> None:
     model = network()
     alone = [
-        generate(model, [source], options, device=CPU, chances=[number])[0]
+        generate(IncrementalModel(model), [source], options, device=CPU, chances=[number])[0]
         for number, source in enumerate(SOURCES)
     ]
     assert len({str(one) for one in tokens(alone)}) > len(SOURCES) // 2  # not all the same
     for batch_tokens in (1, 20, 10_000):
-        found = generate(model, SOURCES, options, device=CPU, batch_tokens=batch_tokens)
+        found = generate(
+            IncrementalModel(model), SOURCES, options, device=CPU, batch_tokens=batch_tokens
+        )
         assert tokens(found) == tokens(alone)
         for one, other in zip(found, alone, strict=True):
             assert math.isclose(one[0].score, other[0].score, rel_tol=1e-4)
-    assert generate(model, [], options, device=CPU) == []
+    assert generate(IncrementalModel(model), [], options, device=CPU) == []
 
 
 @every_search
@@ -53,9 +56,11 @@ def test_outputs_end_at_their_own_limits(options: GenerationConfig) -> None:
     with torch.no_grad():
         model.generator.bias[3] = -100.0  # <eos> never comes by itself
     limits = [i % 7 for i in range(len(SOURCES))]
-    found = generate(model, SOURCES, options, device=CPU, max_lengths=limits, batch_tokens=50)
+    found = generate(
+        IncrementalModel(model), SOURCES, options, device=CPU, max_lengths=limits, batch_tokens=50
+    )
     assert [len(hypotheses[0].tokens) for hypotheses in found] == limits
-    found = generate(model, SOURCES, options, device=CPU)
+    found = generate(IncrementalModel(model), SOURCES, options, device=CPU)
     assert [len(h[0].tokens) for h in found] == [len(source) + 3 for source in SOURCES]
 
 
@@ -64,7 +69,7 @@ def test_no_output_is_longer_than_the_model() -> None:
     with torch.no_grad():
         model.generator.bias[3] = -100.0
     options = GenerationConfig(beam_size=1, max_length_extra=100)
-    assert len(generate(model, [[5, 6]], options, device=CPU)[0][0].tokens) == 11
+    assert len(generate(IncrementalModel(model), [[5, 6]], options, device=CPU)[0][0].tokens) == 11
 
 
 def test_a_source_is_never_cut() -> None:
@@ -74,15 +79,22 @@ def test_a_source_is_never_cut() -> None:
     with torch.no_grad():
         one, other = (model.encode(torch.tensor([[*[5] * 10, w, 3]]).t()).states for w in (6, 7))
     assert not torch.equal(one[0], other[0])
-    generate(model, [[5] * 11], options, device=CPU)
+    generate(IncrementalModel(model), [[5] * 11], options, device=CPU)
     with pytest.raises(ValueError, match="12"):
-        generate(model, [[5] * 12], options, device=CPU)
+        generate(IncrementalModel(model), [[5] * 12], options, device=CPU)
 
 
 def test_progress_is_told_in_sources() -> None:
     counts: list[int] = []
     options = GenerationConfig(beam_size=1)
-    generate(network(), SOURCES, options, device=CPU, batch_tokens=30, on_batch=counts.append)
+    generate(
+        IncrementalModel(network()),
+        SOURCES,
+        options,
+        device=CPU,
+        batch_tokens=30,
+        on_batch=counts.append,
+    )
     assert len(counts) > 1
     assert sum(counts) == len(SOURCES)
 
@@ -101,7 +113,7 @@ def test_each_batch_has_the_constraint_of_its_own_sources(options: GenerationCon
         return forbid
 
     found = generate(
-        network(),
+        IncrementalModel(network()),
         SOURCES,
         options,
         device=CPU,

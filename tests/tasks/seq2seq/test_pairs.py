@@ -102,7 +102,7 @@ def test_what_is_measured_equals_a_loop_over_the_tokens(batch_tokens: int) -> No
         *((source, [guess]) for (source, _), guess in zip(PAIRS, guesses, strict=True)),
     ]
     loss, right, count = by_hand(pairs)
-    measured = measure_pairs(model, pairs, batch_tokens=batch_tokens, device=CPU)
+    measured = measure_pairs([model], pairs, batch_tokens=batch_tokens, device=CPU)
     assert right > 0
     assert measured["accuracy"] == right / count
     assert math.isclose(measured["loss"], loss / count, rel_tol=1e-5)
@@ -111,7 +111,7 @@ def test_what_is_measured_equals_a_loop_over_the_tokens(batch_tokens: int) -> No
 def test_the_training_loss_is_the_sum_that_is_measured() -> None:
     model = network()
     total, count = pair_loss(model, 0.0)(as_tensors(PAIRS))
-    measured = measure_pairs(model, PAIRS, batch_tokens=1000, device=CPU)
+    measured = measure_pairs([model], PAIRS, batch_tokens=1000, device=CPU)
     assert count == sum(len(target) + 1 for _, target in PAIRS)
     assert math.isclose(total.item() / count, measured["loss"], rel_tol=1e-5)
 

@@ -16,6 +16,7 @@ from transformer_suite.core.decoding.sampling import sample_search
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.tasks.seq2seq.generation import GREEDY, generate, generate_texts
@@ -32,7 +33,7 @@ SAMPLING = CONFIG.replaced(sample=True, seed=7, temperature=3.0)
 
 
 def searched(config: GenerationConfig, texts: Any = TEXTS, **options: Any) -> list[list[Output]]:
-    return generate_texts(network(WORDS), texts, config, device=CPU, **options)
+    return generate_texts(IncrementalModel(network(WORDS)), texts, config, device=CPU, **options)
 
 
 def tokens(found: Sequence[Sequence[Output]]) -> list[list[list[int]]]:
@@ -56,38 +57,50 @@ def restless() -> SequenceToSequence:
 
 def test_beams_are_the_cores() -> None:
     model, source = network(WORDS), [4, 5, 6]
+    prepared = IncrementalModel(model)
     limits = torch.tensor([6])
     with torch.inference_mode():
         common: Any = {"beam_size": 4, "max_lengths": limits, "length_penalty": 0.5}
-        plain = beam_search(model.step, model.start(source_tensor([source])), **common)
+        plain = beam_search(prepared.step, prepared.start(source_tensor([source])), **common)
         diverse = diverse_beam_search(
-            model.step, model.start(source_tensor([source])), groups=4, diversity=2.0, **common
+            prepared.step,
+            prepared.start(source_tensor([source])),
+            groups=4,
+            diversity=2.0,
+            **common,
         )
     config = CONFIG.replaced(length_penalty=0.5)
     for n_best in (1, 4):
-        (found,) = generate(model, [source], config.replaced(n_best=n_best), device=CPU)
+        (found,) = generate(
+            IncrementalModel(model), [source], config.replaced(n_best=n_best), device=CPU
+        )
         assert pairs(found) == pairs(plain[0][:n_best])
     assert len(plain[0]) == 4
-    (found,) = generate(model, [source], config.replaced(diversity=2.0), device=CPU)
+    (found,) = generate(
+        IncrementalModel(model), [source], config.replaced(diversity=2.0), device=CPU
+    )
     assert pairs(found) == pairs(diverse[0])
     assert pairs(plain[0]) != pairs(diverse[0])
 
 
 def test_draws_are_the_cores() -> None:
     model, options = network(WORDS), {"temperature": 0.7, "top_k": 9, "top_p": 0.9, "seed": 8}
+    prepared = IncrementalModel(model)
     sources = [[4, 5, 6], [7, 8, 9]]
     with torch.inference_mode():
         (first,), (second,) = (
             sample_search(
-                model.step,
-                model.start(source_tensor([source])),
+                prepared.step,
+                prepared.start(source_tensor([source])),
                 max_lengths=torch.tensor([6]),
                 sentence_numbers=torch.tensor([number]),
                 **options,  # type: ignore[arg-type]
             )
             for source, number in zip(sources, (40, 50), strict=True)
         )
-    found = generate(model, sources, SAMPLING.replaced(**options), device=CPU, chances=[40, 50])
+    found = generate(
+        IncrementalModel(model), sources, SAMPLING.replaced(**options), device=CPU, chances=[40, 50]
+    )
     assert [pairs(one) for one in found] == [pairs([first]), pairs([second])]
 
 
@@ -157,7 +170,7 @@ def test_an_output_has_no_more_and_no_fewer_tokens_than_it_may() -> None:
     model, sources = restless(), [[4] * n for n in (1, 2, 7)]
 
     def lengths(**options: Any) -> list[int]:
-        found = generate(model, sources, CONFIG.replaced(**options), device=CPU)
+        found = generate(IncrementalModel(model), sources, CONFIG.replaced(**options), device=CPU)
         return [len(hypotheses[0].tokens) for hypotheses in found]
 
     assert lengths() == [4, 5, 10]
@@ -178,8 +191,10 @@ def test_no_ngram_comes_twice(size: int) -> None:
         return [tuple(output[i : i + size]) for i in range(len(output) - size + 1)]
 
     model, options = restless(), CONFIG.replaced(max_length_extra=12)
-    (free,) = generate(model, [[4, 5]], options, device=CPU)
-    (kept,) = generate(model, [[4, 5]], options.replaced(no_repeat_ngram=size), device=CPU)
+    (free,) = generate(IncrementalModel(model), [[4, 5]], options, device=CPU)
+    (kept,) = generate(
+        IncrementalModel(model), [[4, 5]], options.replaced(no_repeat_ngram=size), device=CPU
+    )
     assert len(set(ngrams(free[0].tokens))) < len(ngrams(free[0].tokens))
     for hypothesis in kept:
         assert len(set(ngrams(hypothesis.tokens))) == len(ngrams(hypothesis.tokens))
@@ -211,9 +226,9 @@ def test_a_prefix_that_is_too_long_is_refused() -> None:
     with pytest.raises(ConfigError, match="prefix has 3 tokens, and an output may have 2"):
         searched(CONFIG, prefix=[13, 14, 15], max_length=2)
     model = network(WORDS, max_len=4)
-    generate_texts(model, [[[4]]], CONFIG, device=CPU, prefix=[13] * 3)
+    generate_texts(IncrementalModel(model), [[[4]]], CONFIG, device=CPU, prefix=[13] * 3)
     with pytest.raises(ConfigError, match="prefix has 4 tokens, and an output may have 3"):
-        generate_texts(model, [[[4]]], CONFIG, device=CPU, prefix=[13] * 4)
+        generate_texts(IncrementalModel(model), [[[4]]], CONFIG, device=CPU, prefix=[13] * 4)
 
 
 @pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(beam_size=1), SAMPLING])
@@ -286,7 +301,7 @@ def test_rules_of_nothing_are_refused() -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(diversity=0.5), SAMPLING])
 def test_a_model_twice_is_the_model(config: GenerationConfig) -> None:
-    model = network(WORDS)
+    model = IncrementalModel(network(WORDS))
     options: Any = {"n_best": 3, "prefix": [13], "no_repeat_ngram": 2, "min_length_ratio": 0.5}
     # The outputs of two equal pieces are as good in either order: noise alone would rank them.
     texts = [*TEXTS[:-1], [[7, 8], [8, 7]]]
@@ -306,5 +321,7 @@ def test_the_shortest_model_limits_an_ensemble() -> None:
     for model in models:
         with torch.no_grad():
             model.eval().generator.bias[EOS] = -100.0
-    (found,) = generate(Ensemble(models), [[4] * 8], CONFIG, device=CPU)
+    (found,) = generate(
+        Ensemble([IncrementalModel(model) for model in models]), [[4] * 8], CONFIG, device=CPU
+    )
     assert len(found[0].tokens) == 8

@@ -39,7 +39,7 @@ def untrained(folder: Path, max_len: int = 512, **options: Any) -> Translator:
         share_embeddings=config.data.share_vocabulary,
     )
     spread(model)
-    return Translator(model.eval(), source, target, config, CPU)
+    return Translator([model.eval()], source, target, config, CPU)
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def untrained_once(folder: Path, tokenizer: str, limit: int) -> Translator:
 def test_five_thousand_words_go_through_a_real_model(folder: Path) -> None:
     translator = untrained(folder, max_len=31)
     with torch.no_grad():
-        translator.model.generator.bias[EOS_ID] = -100.0  # so that each piece can be counted
+        translator.models[0].generator.bias[EOS_ID] = -100.0  # so that each piece can be counted
     counts: list[int] = []
     (found,) = translator.translate_scored(
         [" ".join(WORDS * (5000 // len(WORDS)))],
@@ -230,7 +230,7 @@ def test_every_tokeniser_translates(tokenizer: str, share: bool, tmp_path: Path)
     size = 45 if tokenizer == "sentencepiece" else None
     translator = untrained(tmp_path, tokenizer=tokenizer, vocab_size=size, share_vocabulary=share)
     with torch.no_grad():
-        translator.model.generator.bias[EOS_ID] = -100.0  # so that there is something to see
+        translator.models[0].generator.bias[EOS_ID] = -100.0  # so that there is something to see
     texts = translator.translate([TEXTS[0], "", "völlig 新しい words"], beam_size=2)
     assert texts[1] == ""
     assert texts[0]

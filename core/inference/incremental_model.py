@@ -1,0 +1,173 @@
+"""A model prepared for decoding one token at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from ..decoding.search import SearchState
+from ..errors import ConfigError
+from ..model.masks import padding_mask
+from ..model.sequence_to_sequence import SequenceToSequence
+from ..special_ids import SpecialIds
+from .key_value_cache import LayerCache, Lineage
+from .packed_linear import Int8Linear, PackedLinear
+from .packed_transformer import PackedDecoder, PackedEncoder
+
+
+class StepModel(Protocol):
+    """What a search needs of a model: :class:`IncrementalModel` and ``Ensemble`` have it."""
+
+    @property
+    def special(self) -> SpecialIds:
+        """The ids of the special tokens."""
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the size of the target vocabulary."""
+
+    @property
+    def max_len(self) -> int:
+        """The longest sequence, source or target, that the model has positions for."""
+
+    def start(self, src: Tensor) -> SearchState:
+        """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence."""
+
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
+        """Returns the logits ``[R, V]`` that follow ``tokens`` ``[R]`` and advances the state."""
+
+
+@dataclass
+class DecoderState:
+    """What decoding carries from step to step, for B sentences with N rows (beams) each.
+
+    The memory is stored as its keys and values in ``caches``. ``length`` counts the steps so far.
+    """
+
+    caches: list[LayerCache]
+    memory_mask: Tensor | None  # [B, 1, 1, S], None without padding
+    lineage: Lineage
+    sentences: int
+    length: int = 0
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """Keeps the given sentences (of B) and the given rows (of B*N, may repeat).
+
+        Without ``sentences`` all sentences stay. ``rows`` has the same number of rows for each
+        sentence, sentence after sentence. Sentences that keep their places are not copied.
+        """
+        if sentences is not None:
+            self.sentences = len(sentences)
+            places = torch.arange(len(sentences), device=sentences.device)
+            places = places[sentences != places]
+            for cache in self.caches:
+                cache.keep(len(sentences), places, sentences[places])
+            if self.memory_mask is not None:
+                self.memory_mask = self.memory_mask.index_select(0, sentences)
+        self.lineage.select(rows, self.sentences)
+
+
+class IncrementalModel:
+    """A model prepared for decoding: a snapshot of its weights, packed.
+
+    The snapshot never changes. A model whose weights, modules, type or device have changed needs a
+    new ``IncrementalModel``. One object serves several threads, because each search has its own
+    state. Dropout is never applied, and no gradient is recorded.
+
+    Args:
+        model: the trained model.
+        int8: compute linear layers with 8-bit integers, which is faster and a little less exact.
+
+    Raises:
+        ConfigError: ``int8`` for a model that is not on a CPU.
+    """
+
+    def __init__(self, model: SequenceToSequence, *, int8: bool = False) -> None:
+        table = model.positional_encoding.table
+        if int8 and table.device.type != "cpu":
+            raise ConfigError(f"generation.int8 is for a CPU, and the model is on {table.device}")
+        make = Int8Linear if int8 else PackedLinear
+        self.special = model.special
+        self.vocab_size, self.src_vocab_size = (
+            len(each.weight) for each in (model.tgt_embedding, model.src_embedding)
+        )
+        self.max_len = len(table)
+        with torch.no_grad():
+            self._positions = table.clone()
+            # Scaled here once (section 3.4) instead of in every step.
+            scale = math.sqrt(model.tgt_embedding.emb_size)
+            self._tgt_table = model.tgt_embedding.weight * scale
+            is_shared = model.src_embedding.weight is model.tgt_embedding.weight
+            self._src_table = self._tgt_table if is_shared else model.src_embedding.weight * scale
+            self._encoder = PackedEncoder(model.transformer.encoder, make)
+            self._decoder = PackedDecoder(model.transformer.decoder, make)
+            self._generator = make(model.generator.weight, model.generator.bias)
+
+    def start(self, src: Tensor) -> DecoderState:
+        """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence.
+
+        Raises:
+            ValueError: more positions than the model has.
+        """
+        self._check_length(len(src))
+        with _plain_arithmetic(src.device):
+            is_pad = padding_mask(src, self.special.pad)
+            mask = is_pad if is_pad.any() else None
+            x = embedding(src, self._src_table) + self._positions[: len(src)]
+            memory = self._encoder(x, mask)
+            return DecoderState(
+                caches=self._decoder.init_cache(memory, mask),
+                memory_mask=None if mask is None else added_mask(mask, memory),
+                lineage=Lineage(memory),
+                sentences=memory.shape[1],
+            )
+
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Returns the logits ``[R, V]`` that follow ``tokens`` ``[R]``, the newest of each row.
+
+        The state advances by one position.
+
+        Raises:
+            ValueError: the number of tokens is not the number of the state's rows (the message
+                names both), or there are no positions left.
+        """
+        rows = state.sentences * state.lineage.beams
+        if len(tokens) != rows:
+            raise ValueError(f"{len(tokens)} tokens for a state of {rows} rows")
+        self._check_length(state.length + 1)
+        with _plain_arithmetic(tokens.device):
+            state.lineage.append()
+            x = embedding(tokens, self._tgt_table) + self._positions[state.length]
+            x = self._decoder(x, state.caches, state.lineage.mask(), state.memory_mask)
+            state.length += 1
+            return self._generator(x)
+
+    def _check_length(self, length: int) -> None:
+        if length > self.max_len:
+            raise ValueError(
+                f"position {length} is beyond the longest sequence of the model, {self.max_len}"
+            )
+
+
+@contextmanager
+def _plain_arithmetic(device: torch.device) -> Iterator[None]:
+    """Turns gradients and autocast off: the packed kernels know neither."""
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+def added_mask(is_pad: Tensor, like: Tensor) -> Tensor:
+    """Returns the padding ``[B, S]`` as a mask ``[B, 1, 1, S]`` to add to attention scores.
+
+    A sentence of nothing but padding is left open, because the softmax of minus infinity alone is
+    NaN. Its keys and values are zero.
+    """
+    is_blocked = is_pad & ~is_pad.all(dim=1, keepdim=True)
+    return like.new_zeros(is_pad.shape).masked_fill_(is_blocked, -torch.inf)[:, None, None]
