@@ -10,14 +10,15 @@ of its own; ratios are medians over the batches. The model is that of ``benchmar
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
 import click
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.rivals import Rival
@@ -32,7 +33,6 @@ from benchmarks.training import (
 )
 from transformer_suite.core.model import attention as attention_module
 from transformer_suite.core.model import dropout as dropout_module
-from transformer_suite.core.model import linear as linear_module
 from transformer_suite.core.training import run as run_module
 from transformer_suite.core.training.loss import label_smoothed_cross_entropy
 from transformer_suite.core.training.memory import keep_freed_memory
@@ -42,9 +42,14 @@ from transformer_suite.tasks.seq2seq import pairs as pairs_module
 Part = Callable[[], AbstractContextManager[object]]
 
 
-def mask_of_torch(x: Tensor, p: float) -> tuple[Tensor, float]:
-    """A random number for every element."""
-    return torch.empty_like(x).bernoulli_(1.0 - p), 1.0 / (1.0 - p)
+@contextmanager
+def dropout_of_torch() -> Iterator[None]:
+    """PyTorch's dropout: one random number for every element."""
+    with (
+        patch.object(dropout_module, "dropout", F.dropout),
+        patch.object(attention_module, "dropout", F.dropout),
+    ):
+        yield
 
 
 def loss_of_all_logits(
@@ -57,7 +62,7 @@ def loss_of_all_logits(
     r_drop: float,
 ) -> Tensor:
     """The output layer, and then the loss."""
-    logits = linear_module.linear(hidden, weight, bias)
+    logits = F.linear(hidden, weight, bias)
     return label_smoothed_cross_entropy(logits, targets, label_smoothing=label_smoothing)
 
 
@@ -70,15 +75,7 @@ PARTS: dict[str, Part] = {
     "a part of the batch for each core (all operations split instead)": lambda: patch.object(
         run_module, "number_of_parts", lambda batch: 1
     ),
-    "the products of oneDNN": lambda: patch.object(linear_module, "HAS_ONEDNN", False),
-    "sixteen random bits for an element (a random number instead)": lambda: patch.object(
-        dropout_module, "_kept", mask_of_torch
-    ),
-    "attention with a gradient of its own (autograd's instead)": lambda: patch.object(
-        attention_module,
-        "_has_own_gradient",
-        lambda projection, blocked: False,
-    ),
+    "sixteen random bits for an element (a random number instead)": dropout_of_torch,
     "loss and gradient in one pass, in chunks": lambda: patch.object(
         pairs_module, "linear_cross_entropy", loss_of_all_logits
     ),

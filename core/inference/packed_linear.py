@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..model.linear import HAS_ONEDNN
-
+HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 HAS_FBGEMM = "fbgemm" in torch.backends.quantized.supported_engines
 
 

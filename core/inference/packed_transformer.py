@@ -18,8 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..model.attention import MyMultiheadAttention, attend
-from ..model.heads import merge_heads, scaled_scores, split_heads
+from ..model.attention import (
+    MyMultiheadAttention,
+    attend,
+    merge_heads,
+    scaled_scores,
+    split_heads,
+)
 from ..model.transformer import (
     MyTransformerDecoder,
     MyTransformerDecoderLayer,

@@ -4,37 +4,48 @@
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O                             (section 3.2.2)
     head_i             = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
-Parameters carry the names and the layout of ``torch.nn.MultiheadAttention``: a state dict of the
-one loads into the other, and the outputs are equal.
+Parameters have the names, the layout and the order of ``torch.nn.MultiheadAttention``: state dicts
+are interchangeable, and with the same weights the outputs are equal.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
-from .attention_dropout import AttentionWithDropout
 from .dropout import check_probability, dropout
-from .heads import heads_of, merge_heads, scaled_scores
-from .linear import Linear, linear
 from .masks import combine_masks
+from .torch_options import check_torch_options
 
 
 class MyMultiheadAttention(nn.Module):
-    """Multi-head attention over sequence-first inputs.
+    """Multi-head attention over sequence-first inputs (section 3.2.2).
 
     Args:
         embed_dim: D, the width of queries, keys, values and outputs.
         num_heads: H; must divide ``embed_dim``.
-        dropout: probability of dropping an attention weight, in training only.
+        dropout: the probability of dropping an attention weight, in training only.
         bias: whether the four projections have biases.
+        torch_options: other options of ``torch.nn.MultiheadAttention``, at their defaults only.
+
+    Raises:
+        ValueError: a size, a probability or an option that this class does not support.
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        **torch_options: object,
     ) -> None:
         super().__init__()
+        check_torch_options(torch_options)
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         check_probability(dropout)
@@ -47,11 +58,11 @@ class MyMultiheadAttention(nn.Module):
             self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
         else:
             self.register_parameter("in_proj_bias", None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias)
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier-uniform projections and zero biases, as in ``torch.nn.MultiheadAttention``."""
+        """Draws Xavier-uniform projections and zeroes the biases, as ``torch.nn`` does."""
         nn.init.xavier_uniform_(self.in_proj_weight)
         if self.in_proj_bias is not None:
             nn.init.zeros_(self.in_proj_bias)
@@ -62,13 +73,14 @@ class MyMultiheadAttention(nn.Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        *,
         key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
         need_weights: bool = True,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
+        **torch_options: object,
     ) -> tuple[Tensor, Tensor | None]:
-        """See :func:`multi_head_attention_forward`, which this calls with its own parameters."""
+        """Calls :func:`multi_head_attention_forward` with the parameters of this module."""
+        check_torch_options(torch_options)
         return multi_head_attention_forward(
             query,
             key,
@@ -104,72 +116,94 @@ def multi_head_attention_forward(
     need_weights: bool = True,
     average_attn_weights: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """Multi-head attention as one function of its inputs and parameters.
+    """Computes multi-head attention as a function of its inputs and parameters.
 
-    A query whose every key is blocked attends to nothing: its heads are zero, in value and in
-    gradient (what is left of its output is the output projection's bias).
+    A query whose every key is blocked attends to nothing: its heads and their gradients are zero,
+    and its output is the bias of the output projection.
 
     Args:
         query: ``[T, B, D]``. key, value: ``[S, B, D]``.
         in_proj_weight: ``[3D, D]``, the projections of query, key and value stacked.
+        in_proj_bias: ``[3D]`` or None. out_proj_weight: ``[D, D]``. out_proj_bias: ``[D]`` or None.
         key_padding_mask: ``[B, S]``; boolean (True blocks) or float (added).
         attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
-        need_weights: return the attention weights; without them a fused kernel is used.
-        average_attn_weights: return the mean over heads instead of each head's weights.
+        need_weights: whether to return the attention weights.
+        average_attn_weights: whether to return their mean over the heads.
 
     Returns:
-        The output ``[T, B, D]``, and the weights ``[B, T, S]`` (averaged), ``[B, H, T, S]`` (not
-        averaged) or None (not asked for).
+        The output ``[T, B, D]``, and the weights: ``[B, T, S]`` if averaged, ``[B, H, T, S]`` if
+        not averaged, None if not requested.
 
     Raises:
-        ValueError: an input or mask of the wrong size; the message names the sizes.
+        ValueError: an input, a parameter or a mask of the wrong size; the message names the sizes.
     """
-    _check_inputs(query, key, value, in_proj_weight)
-    dropout_p = dropout_p if training else 0.0
-    projections = _project(query, key, value, in_proj_weight, in_proj_bias)
-    blocked = combine_masks(
+    _check_inputs(query, key, value, in_proj_weight.shape[-1])
+    _check_parameters(in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias)
+    mask = combine_masks(
         attn_mask,
         key_padding_mask,
         batch_size=query.shape[1],
         num_heads=num_heads,
-        target_length=len(query),
-        source_length=len(key),
+        target_length=query.shape[0],
+        source_length=key.shape[0],
     )
+    projected = _project(query, key, value, in_proj_weight, in_proj_bias)
+    q, k, v = (split_heads(x, num_heads) for x in projected)
+    dropout_p = dropout_p if training else 0.0
     weights = None
     if need_weights:
-        q, k, v = heads_of(projections, num_heads)
-        heads, weights = _attend_with_weights(q, k, v, blocked, dropout_p)
-        merged = merge_heads(heads)
-    elif dropout_p > 0.0 and _has_own_gradient(projections[0], blocked):
-        masks = (None, None) if blocked is None else _as_added(blocked, projections[0].dtype)
-        merged = AttentionWithDropout.apply(num_heads, dropout_p, *masks, *projections)
+        heads, weights = _attend_with_weights(q, k, v, mask, dropout_p)
+        if average_attn_weights:
+            weights = weights.mean(dim=1)
     else:
-        q, k, v = heads_of(projections, num_heads)
-        merged = merge_heads(attend(q, k, v, blocked, dropout_p))
-    if weights is not None and average_attn_weights:
-        weights = weights.mean(dim=1)
-    return linear(merged, out_proj_weight, out_proj_bias), weights
+        heads = attend(q, k, v, mask, dropout_p)
+    return F.linear(merge_heads(heads), out_proj_weight, out_proj_bias), weights
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float) -> Tensor:
-    """Equation 1 by the quickest way: ``[B, H, T, K]``; keys and values are ``[B, H, S, K]``."""
-    if dropout_p > 0.0 and q.device.type == "cpu":
-        # There the fused kernel has no dropout, and what stands in for it is slow.
-        return _attend_with_weights(q, k, v, blocked, dropout_p)[0]
-    if blocked is not None:
-        # The kernel's boolean masks have the opposite polarity: True lets pass.
-        blocked = ~blocked if blocked.dtype == torch.bool else blocked.to(q.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=blocked, dropout_p=dropout_p)
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Returns ``[S, B, D]`` as ``[B, H, S, K]``, a view."""
+    length, batch_size, width = x.shape
+    return x.view(length, batch_size, num_heads, width // num_heads).permute(1, 2, 0, 3)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Returns ``[B, H, T, K]`` as ``[T, B, D]``, the inverse of :func:`split_heads`."""
+    batch_size, num_heads, length, head_dim = x.shape
+    return x.permute(2, 0, 1, 3).reshape(length, batch_size, num_heads * head_dim)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float) -> Tensor:
+    """Computes equation 1, with PyTorch's fused kernel where that is possible.
+
+    On a CPU the fused kernel has neither dropout nor second or forward-mode derivatives. There it
+    serves inference only, and training computes the equation step by step.
+
+    Args:
+        q: ``[B, H, T, K]``. k, v: ``[B, H, S, K]``.
+        mask: broadcasts to ``[B, H, T, S]``; boolean (True blocks) or float (added).
+
+    Returns:
+        The heads ``[B, H, T, K]``.
+    """
+    if q.device.type == "cpu" and (dropout_p > 0.0 or any(map(_is_differentiated, (q, k, v)))):
+        return _attend_with_weights(q, k, v, mask, dropout_p)[0]
+    if mask is not None:
+        # The kernel's boolean masks have the opposite meaning: True lets pass.
+        mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
 
 
 def _attend_with_weights(
-    q: Tensor, k: Tensor, v: Tensor, blocked: Tensor | None, dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Equation 1 spelt out: the heads ``[B, H, T, K]`` and their weights ``[B, H, T, S]``."""
+    """Computes equation 1 step by step: the heads ``[B, H, T, K]``, the weights ``[B, H, T, S]``.
+
+    Dropout applies to the weights (section 5.4), and the returned weights show it, as in PyTorch.
+    """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
     is_row_blocked = None
-    if blocked is not None:
-        added, is_row_blocked = _as_added(blocked, scores.dtype)
+    if mask is not None:
+        added, is_row_blocked = _as_added(mask, scores.dtype)
         scores = scores + added
     weights = scores.softmax(dim=-1)
     if is_row_blocked is not None:
@@ -179,51 +213,59 @@ def _attend_with_weights(
     return heads.view(q.shape), weights
 
 
-def _as_added(blocked: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """A mask as what is added to the scores, and which rows are blocked everywhere, if any are.
+def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
+    """Computes Q K^T / sqrt(d_k): ``[N, T, K]`` and ``[N, S, K]`` -> ``[N, T, S]``."""
+    scale = 1.0 / math.sqrt(q.shape[2])
+    return torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)
 
-    Such a row has no softmax: it is to be computed as if open, and then zeroed.
+
+def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Returns the float mask to add to the scores, and which rows are blocked everywhere.
+
+    A row of ``-inf`` has no softmax. Such rows are left open here; the caller zeroes their weights.
+    The second result is None if there are none.
     """
-    if blocked.dtype == torch.bool:
-        zeros = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
-        added = zeros.masked_fill_(blocked, -torch.inf)
+    if mask.dtype == torch.bool:
+        zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+        added = zeros.masked_fill(mask, -torch.inf)
     else:
-        # Cast first: a mask's lowest float32 is -inf in half precision, and then it blocks.
-        added = blocked.to(dtype)
+        # Cast first: the lowest float32 number becomes -inf in half precision.
+        added = mask.to(dtype)
     is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
-    if not is_row_blocked.any():
+    # A graph must serve other masks too, so the values of this one cannot decide what is in it.
+    is_recorded = torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]
+    if not is_recorded and not is_row_blocked.any():
         return added, None
     return added.masked_fill(is_row_blocked, 0.0), is_row_blocked
 
 
-def _has_own_gradient(projection: Tensor, blocked: Tensor | None) -> bool:
-    """Whether this is a case that :class:`AttentionWithDropout` is for."""
-    return (
-        projection.device.type == "cpu"
-        and projection.dtype in (torch.float32, torch.float64)
-        and not (blocked is not None and blocked.requires_grad)
-        and not torch.compiler.is_compiling()
-    )
+def _is_differentiated(x: Tensor) -> bool:
+    """Returns whether autograd, in reverse or in forward mode, follows ``x``."""
+    return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None
 
 
 def _project(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
 ) -> list[Tensor]:
-    """Queries, keys and values, in as few matrix products as possible, as :func:`heads_of` takes
-    them."""
-    embed_dim = query.shape[-1]
+    """Projects query, key and value in as few matrix products as possible."""
     if query is key and key is value:
-        return [linear(query, weight, bias)]
-    inputs, sizes = [query, key, value], [embed_dim] * 3
+        return list(F.linear(query, weight, bias).chunk(3, dim=-1))
+    embed_dim = query.shape[-1]
     if key is value:
-        inputs, sizes = [query, key], [embed_dim, 2 * embed_dim]
-    biases = [None] * len(sizes) if bias is None else bias.split(sizes)
-    parts = zip(inputs, weight.split(sizes), biases, strict=True)
-    return [linear(x, w, b) for x, w, b in parts]
+        sizes = [embed_dim, 2 * embed_dim]
+        (w_q, w_kv), (b_q, b_kv) = weight.split(sizes), _split_bias(bias, sizes)
+        return [F.linear(query, w_q, b_q), *F.linear(key, w_kv, b_kv).chunk(2, dim=-1)]
+    sizes = [embed_dim] * 3
+    biases = _split_bias(bias, sizes)
+    inputs = zip((query, key, value), weight.split(sizes), biases, strict=True)
+    return [F.linear(x, w, b) for x, w, b in inputs]
 
 
-def _check_inputs(query: Tensor, key: Tensor, value: Tensor, in_proj_weight: Tensor) -> None:
-    embed_dim = in_proj_weight.shape[1]
+def _split_bias(bias: Tensor | None, sizes: list[int]) -> tuple[Tensor | None, ...]:
+    return (None,) * len(sizes) if bias is None else bias.split(sizes)
+
+
+def _check_inputs(query: Tensor, key: Tensor, value: Tensor, embed_dim: int) -> None:
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.dim() != 3 or x.shape[2] != embed_dim:
             raise ValueError(
@@ -235,3 +277,17 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor, in_proj_weight: Ten
         )
     if query.shape[1] != key.shape[1]:
         raise ValueError(f"query has batch {query.shape[1]} but key has batch {key.shape[1]}")
+
+
+def _check_parameters(
+    in_weight: Tensor, in_bias: Tensor | None, out_weight: Tensor, out_bias: Tensor | None
+) -> None:
+    width = in_weight.shape[-1]
+    for name, parameter, shape in (
+        ("in_proj_weight", in_weight, [3 * width, width]),
+        ("in_proj_bias", in_bias, [3 * width]),
+        ("out_proj_weight", out_weight, [width, width]),
+        ("out_proj_bias", out_bias, [width]),
+    ):
+        if parameter is not None and list(parameter.shape) != shape:
+            raise ValueError(f"{name} must be {shape}, not {list(parameter.shape)}")

@@ -1,9 +1,9 @@
-"""Dropout (Srivastava et al. 2014), cheap on a CPU.
+"""Dropout (Srivastava et al. 2014), fast on a CPU.
 
-``torch.nn.functional.dropout`` draws one random number an element, which on a CPU costs more than
-the matrix products around it. Sixteen random bits an element decide just as well: one 64-bit draw
-serves four elements. Inside :func:`own_chance` they come from NumPy's SFC64, which is a third as
-much work as PyTorch's Mersenne Twister.
+``torch.nn.functional.dropout`` draws one random number for every element. On a CPU this takes
+longer than the matrix products around it. Sixteen random bits for each element are enough: one
+64-bit number serves four elements. NumPy's SFC64 generator, used inside :func:`private_rng`, makes
+these numbers three times as fast as PyTorch's Mersenne Twister.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ _LEVELS = 1 << 16
 _LOWEST = -(1 << 15)
 
 
-class _Chance(threading.local):
-    """Where this thread's random numbers come from; None for PyTorch's own generator."""
+class _ThreadRng(threading.local):
+    """The generator that dropout uses in this thread; None for PyTorch's default generator."""
 
     generator: np.random.Generator | None = None
 
 
-_chance = _Chance()
+_rng = _ThreadRng()
 
 
 @contextmanager
-def own_chance(seed: int) -> Iterator[None]:
-    """Inside the block, this thread's dropout on a CPU has its own stream of random numbers."""
-    own = np.random.Generator(np.random.SFC64(seed))
-    before, _chance.generator = _chance.generator, own
+def private_rng(seed: int) -> Iterator[None]:
+    """Gives dropout on a CPU, in this thread and inside the block, a generator of its own."""
+    previous, _rng.generator = _rng.generator, np.random.Generator(np.random.SFC64(seed))
     try:
         yield
     finally:
-        _chance.generator = before
+        _rng.generator = previous
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """``x`` with each element zeroed with probability ``p``, and the others scaled by 1 / (1 - p).
+    """Zeroes each element of ``x`` with probability ``p`` and scales the others by 1 / (1 - p).
 
-    On a CPU ``p`` is rounded to a multiple of 2^-16 and the scale is that of the rounded
-    probability, so the expectation is exact.
+    On a CPU ``p`` is rounded to a multiple of 2^-16. The scale is that of the rounded probability,
+    so the expectation is exact.
 
     Raises:
         ValueError: ``p`` is not at least 0 and below 1.
@@ -55,47 +54,32 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    if x.dtype in (torch.float32, torch.float64):
-        return x.mul(mask_and_scale(x, p))
-    # The scale is applied apart from the mask: 1 / (1 - p) would not survive bfloat16's rounding.
-    kept, scale = _kept(x, p)
-    return x.mul(kept).mul_(scale)
-
-
-def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
-    """``residual + dropout(x, p)``, in one pass over them on a CPU."""
-    check_probability(p)
-    if p == 0.0 or x.device.type != "cpu" or x.dtype != residual.dtype:
-        return residual + dropout(x, p)
-    kept, scale = _kept(x, p)
-    return torch.addcmul(residual, x, kept, value=scale)
-
-
-def mask_and_scale(x: Tensor, p: float) -> Tensor:
-    """What dropout multiplies the elements of ``x`` by, on a CPU: 0, or the scale."""
-    kept, scale = _kept(x, p)
-    return kept.mul_(scale)
-
-
-def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
-    """Ones and zeros in the shape of ``x``, and what to multiply the elements by that are kept."""
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
-    bits = _draws((x.numel() + 3) // 4).view(torch.int16)[: x.numel()].view(x.shape)
-    kept = torch.ge(bits, _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
-    return kept, _LEVELS / (_LEVELS - dropped)
+    scale = _LEVELS / (_LEVELS - dropped)
+    # Written as floats at once: a boolean mask and its conversion take several times as long.
+    kept = torch.ge(_random_int16(x), _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
+    if x.dtype in (torch.float32, torch.float64):
+        return x * kept.mul_(scale)
+    # bfloat16 cannot represent the scale exactly, so it is applied after the mask.
+    return x * kept * scale
 
 
-def _draws(count: int) -> Tensor:
-    """So many random numbers of 64 bits."""
+def _random_int16(x: Tensor) -> Tensor:
+    """Returns uniform random 16-bit integers in the shape of ``x``."""
+    return _random_int64((x.numel() + 3) // 4).view(torch.int16)[: x.numel()].view(x.shape)
+
+
+def _random_int64(count: int) -> Tensor:
+    """Returns ``count`` uniform random 64-bit integers."""
     lowest, highest = -(1 << 63), (1 << 63) - 1
-    if _chance.generator is None:
+    if _rng.generator is None:
         return torch.empty(count, dtype=torch.int64).random_(lowest, None)
-    draws = _chance.generator.integers(lowest, highest, count, dtype=np.int64, endpoint=True)
-    return torch.from_numpy(draws)
+    numbers = _rng.generator.integers(lowest, highest, count, dtype=np.int64, endpoint=True)
+    return torch.from_numpy(numbers)
 
 
 def check_probability(p: float) -> None:
-    """Refuses, as a ValueError, a ``p`` that is not at least 0 and below 1."""
+    """Raises a ValueError unless ``p`` is at least 0 and below 1."""
     if not 0.0 <= p < 1.0:
         raise ValueError(f"a dropout probability is at least 0 and below 1, not {p}")
 
@@ -109,11 +93,8 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
+        """Returns a tensor of the shape of ``x``."""
         return dropout(x, self.p) if self.training else x
-
-    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """``residual`` plus this layer's output for ``x``."""
-        return add_dropout(residual, x, self.p) if self.training else residual + x
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import Dropout
+from .torch_options import check_torch_options
 
 
 class TokenEmbedding(nn.Module):
-    """A table of token vectors, multiplied by sqrt(d_model) as section 3.4 has it.
+    """A table of token vectors, multiplied by sqrt(d_model) (section 3.4).
 
-    Entries start as N(0, 1/d_model): after the scaling they have the size of the positional
-    encoding, and the table can serve as the output layer too (Press and Wolf 2017).
+    Entries are drawn from N(0, 1/d_model). Scaled, they are about as large as the positional
+    encoding, and the table can also be the weight of the output layer (Press and Wolf 2017).
     """
 
     def __init__(self, vocab_size: int, emb_size: int) -> None:
@@ -34,50 +35,54 @@ class TokenEmbedding(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Adds the sinusoids of section 3.5, then drops out (section 5.4).
+    """Adds the sinusoids of section 3.5, then applies dropout (section 5.4).
 
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 
     Args:
-        emb_size: D, even or odd.
-        dropout: of the sum.
-        max_len: the longest sequence that can come.
+        d_model: D, even or odd.
+        dropout: the probability of dropping an element of the sum, in training only.
+        max_len: the length of the longest sequence.
+        other_options: refused; the message for ``maxlen`` says to write ``max_len``.
     """
 
     table: Tensor  # [max_len, 1, D]
 
-    def __init__(self, emb_size: int, dropout: float = 0.0, max_len: int = 5000) -> None:
+    def __init__(
+        self, d_model: int, dropout: float = 0.0, max_len: int = 5000, **other_options: object
+    ) -> None:
         super().__init__()
+        check_torch_options(other_options)
         self.dropout = Dropout(dropout)
         position = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
         frequency = torch.exp(
-            torch.arange(0, emb_size, 2, dtype=torch.float64) * (-math.log(10000.0) / emb_size)
+            torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model)
         )
-        table = torch.zeros(max_len, emb_size, dtype=torch.float64)
+        table = torch.zeros(max_len, d_model, dtype=torch.float64)
         table[:, 0::2] = torch.sin(position * frequency)
-        table[:, 1::2] = torch.cos(position * frequency[: emb_size // 2])
-        # A constant of the formula, not something learnt: no part of the saved weights.
+        table[:, 1::2] = torch.cos(position * frequency[: d_model // 2])
+        # A constant of the formula: not learned, and not part of the saved weights.
         self.register_buffer("table", table.float().unsqueeze(1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[S, B, D]`` -> ``[S, B, D]``.
 
         Raises:
-            ValueError: an ``x`` of another rank or width, or longer than ``max_len``.
+            ValueError: ``x`` has the wrong rank or width, or is longer than ``max_len``.
         """
-        emb_size = self.table.shape[2]
-        # Checked, because the sum below would broadcast many a wrong shape in silence.
-        if x.dim() != 3 or x.shape[2] != emb_size:
-            raise ValueError(f"x must be [S, B, D] with D = {emb_size}, not {list(x.shape)}")
+        d_model = self.table.shape[2]
+        # Without this check, the sum below would broadcast a wrong shape silently.
+        if x.dim() != 3 or x.shape[2] != d_model:
+            raise ValueError(f"x must be [S, B, D] with D = {d_model}, not {list(x.shape)}")
         self._check_positions(0, len(x))
         return self.dropout(x + self.table[: len(x)])
 
     def at(self, position: int) -> Tensor:
-        """The vector ``[1, D]`` of one position, for decoding step by step.
+        """Returns the vector ``[1, D]`` of one position, for decoding step by step.
 
         Raises:
-            ValueError: a position outside 0 to ``max_len`` - 1.
+            ValueError: the position is not within 0 and ``max_len`` - 1.
         """
         self._check_positions(position, position + 1)
         return self.table[position]
@@ -87,6 +92,5 @@ class PositionalEncoding(nn.Module):
             raise ValueError(f"positions are counted from 0, not {start}")
         if end > len(self.table):
             raise ValueError(
-                f"position {end} is beyond the longest sequence this encoding was made for, "
-                f"{len(self.table)}"
+                f"position {end} is beyond the longest sequence of this encoding, {len(self.table)}"
             )

@@ -1,10 +1,10 @@
-"""Masks: who may look at whom.
+"""Masks: which positions may attend to which (Vaswani et al. 2017, sections 3.1 and 3.2.3).
 
-Three masks exist (Vaswani et al. 2017, sections 3.1 and 3.2.3), in PyTorch's conventions:
+There are three masks, in PyTorch's conventions:
 
-* ``attn_mask`` ``[T, S]`` or ``[B*H, T, S]``: which query position may see which key position;
-* ``key_padding_mask`` ``[B, S]``: which keys are only padding;
-* the causal mask, an ``attn_mask`` that hides the future from a decoder.
+* ``attn_mask`` ``[T, S]`` or ``[B*H, T, S]``: which query may attend to which key;
+* ``key_padding_mask`` ``[B, S]``: which keys are padding;
+* the causal mask, an ``attn_mask`` that hides later positions from a decoder.
 
 True blocks in a boolean mask; a float mask is added to the attention scores.
 """
@@ -16,12 +16,13 @@ from torch import Tensor
 
 
 def generate_square_subsequent_mask(
-    size: int, *, device: torch.device | str | None = None, dtype: torch.dtype = torch.float32
+    size: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """The causal mask ``[size, size]``: position t sees positions 0..t and nothing after them.
+    """Returns the causal mask ``[size, size]``: position t attends to positions 0 to t only.
 
     Like PyTorch's function of this name: 0 where attention is allowed and ``-inf`` where it is
-    blocked. With ``dtype=torch.bool`` the same mask is boolean, True where blocked.
+    blocked, in ``dtype`` (None for the default type). With ``dtype=torch.bool`` the same mask is
+    boolean, True where blocked.
     """
     is_future = torch.ones(size, size, dtype=torch.bool, device=device).triu(diagonal=1)
     if dtype == torch.bool:
@@ -30,16 +31,16 @@ def generate_square_subsequent_mask(
 
 
 def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
-    """``[B, S]``, True where ``tokens`` ``[S, B]`` is padding."""
+    """Returns ``[B, S]``, True where ``tokens`` ``[S, B]`` is padding."""
     return (tokens == pad_id).transpose(0, 1)
 
 
 def create_mask(src: Tensor, tgt: Tensor, pad_id: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The four masks of a training step from ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
+    """Makes the four masks of a training step for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
 
     Returns:
-        ``src_mask`` ``[S, S]`` that blocks nothing, ``tgt_mask`` ``[T, T]`` that blocks the future,
-        ``src_is_pad`` ``[B, S]`` and ``tgt_is_pad`` ``[B, T]``; all boolean.
+        ``src_mask`` ``[S, S]``, which blocks nothing; ``tgt_mask`` ``[T, T]``, the causal mask;
+        ``src_is_pad`` ``[B, S]`` and ``tgt_is_pad`` ``[B, T]``. All are boolean.
     """
     src_mask = torch.zeros(len(src), len(src), dtype=torch.bool, device=src.device)
     tgt_mask = generate_square_subsequent_mask(len(tgt), device=tgt.device, dtype=torch.bool)
@@ -55,9 +56,9 @@ def combine_masks(
     target_length: int,
     source_length: int,
 ) -> Tensor | None:
-    """One mask that broadcasts to ``[B, H, T, S]`` and blocks what either mask blocks.
+    """Returns one mask that broadcasts to ``[B, H, T, S]`` and blocks what either mask blocks.
 
-    Boolean masks stay boolean; as soon as one of the two is float, the result is float.
+    The result is boolean if all given masks are, else float. It is None if there is no mask.
 
     Raises:
         ValueError: a mask of the wrong size or kind; the message names both sizes.

@@ -1,9 +1,13 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017, section 3).
 
-Parameters carry the names and layout of ``torch.nn.Transformer``: state dicts are interchangeable,
-and with the same weights the outputs are equal. ``norm_first=False`` is the paper's order
-(post-norm, section 3.1: LayerNorm(x + Sublayer(x))), ``norm_first=True`` normalises each sublayer's
-input instead (pre-norm; Xiong et al. 2020), which trains without care for the warm-up.
+Parameters have the names, the layout and the order of ``torch.nn.Transformer``: state dicts and
+optimizer states are interchangeable, and with the same weights the outputs are equal.
+``norm_first=False`` is the paper's order (post-norm, section 3.1: LayerNorm(x + Sublayer(x))).
+``norm_first=True`` normalizes the input of each sublayer instead (pre-norm; Xiong et al. 2020),
+which depends less on the learning-rate warmup.
+
+``**torch_options`` are the other options of the class of that name in ``torch.nn``. They are
+accepted at their defaults. For another value the ValueError says what to write instead.
 """
 
 from __future__ import annotations
@@ -11,52 +15,31 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import MyMultiheadAttention
 from .dropout import Dropout
-from .linear import Linear
+from .masks import generate_square_subsequent_mask
+from .torch_options import check_torch_options
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
-
-
-class FeedForward(nn.Module):
-    """Base of the layers: the position-wise network FFN(x) = W2 act(W1 x + b1) + b2 (section 3.3).
-
-    Not a layer of its own, so that ``linear1`` and ``linear2`` keep their names in the state dict.
-    """
-
-    def __init__(self, d_model: int, dim_feedforward: int, dropout: float, activation: str) -> None:
-        super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, not {activation!r}")
-        self.activation = ACTIVATIONS[activation]
-        self.linear1 = Linear(d_model, dim_feedforward)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model)
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """``[S, B, D]`` -> ``[S, B, D]``, each position by itself."""
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-    def _check_width(self, name: str, x: Tensor) -> None:
-        d_model = self.linear1.in_features
-        if x.dim() != 3 or x.shape[2] != d_model:
-            raise ValueError(
-                f"{name} must be [length, B, D] with D = {d_model}, not {list(x.shape)}"
-            )
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
 
 
-class MyTransformerEncoderLayer(FeedForward):
+class MyTransformerEncoderLayer(nn.Module):
     """Self-attention and a feed-forward network, each with a residual connection (section 3.1).
 
     Args:
         d_model: D. nhead: H. dim_feedforward: F.
         dropout: of attention weights, of the feed-forward's inner layer and of both sublayers'
             outputs (section 5.4).
-        activation: "relu" (the paper's) or "gelu".
+        activation: "relu" (the paper's), "gelu" or a function.
         norm_first: pre-norm instead of the paper's post-norm.
+
+    Raises:
+        ValueError: a size, a probability or an option that this class does not support.
     """
 
     def __init__(
@@ -65,17 +48,24 @@ class MyTransformerEncoderLayer(FeedForward):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str = "relu",
+        activation: str | Activation = "relu",
         layer_norm_eps: float = 1e-5,
+        *,
         norm_first: bool = False,
+        **torch_options: object,
     ) -> None:
-        super().__init__(d_model, dim_feedforward, dropout, activation)
-        self.norm_first = norm_first
+        super().__init__()
+        check_torch_options(torch_options)
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.linear1 = nn.Linear(d_model, dim_feedforward)
+        self.dropout = Dropout(dropout)
+        self.linear2 = nn.Linear(dim_feedforward, d_model)
+        self.norm_first = norm_first
         self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
+        self.activation = _activation(activation)
 
     def forward(
         self,
@@ -83,35 +73,37 @@ class MyTransformerEncoderLayer(FeedForward):
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]`` (else ValueError)."""
-        self._check_width("src", src)
+        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``.
 
-        def add_attention(residual: Tensor, x: Tensor) -> Tensor:
-            out, _ = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=src_mask,
-                key_padding_mask=src_key_padding_mask,
-                need_weights=False,
-            )
-            return self.dropout1.added_to(residual, out)
-
-        def add_feed_forward(residual: Tensor, x: Tensor) -> Tensor:
-            return self.dropout2.added_to(residual, self.feed_forward(x))
-
+        Raises:
+            ValueError: an input or a mask of the wrong size; the message names the sizes.
+        """
+        _check_width("src", src, self.norm1)
         x = src
         if self.norm_first:
-            x = add_attention(x, self.norm1(x))
-            return add_feed_forward(x, self.norm2(x))
-        x = self.norm1(add_attention(x, x))
-        return self.norm2(add_feed_forward(x, x))
+            x = x + self._self_attention_block(self.norm1(x), src_mask, src_key_padding_mask)
+            return x + self._feed_forward_block(self.norm2(x))
+        x = self.norm1(x + self._self_attention_block(x, src_mask, src_key_padding_mask))
+        return self.norm2(x + self._feed_forward_block(x))
+
+    def _self_attention_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+    ) -> Tensor:
+        """Every position attends to all positions (section 3.2.3)."""
+        out, _ = self.self_attn(
+            x, x, x, key_padding_mask=key_padding_mask, attn_mask=attn_mask, need_weights=False
+        )
+        return self.dropout1(out)
+
+    def _feed_forward_block(self, x: Tensor) -> Tensor:
+        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-class MyTransformerDecoderLayer(FeedForward):
+class MyTransformerDecoderLayer(nn.Module):
     """Masked self-attention, attention over the memory, feed-forward (section 3.1, "Decoder").
 
-    Arguments as in :class:`MyTransformerEncoderLayer`.
+    Arguments and errors as in :class:`MyTransformerEncoderLayer`.
     """
 
     def __init__(
@@ -120,20 +112,27 @@ class MyTransformerDecoderLayer(FeedForward):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str = "relu",
+        activation: str | Activation = "relu",
         layer_norm_eps: float = 1e-5,
+        *,
         norm_first: bool = False,
+        **torch_options: object,
     ) -> None:
-        super().__init__(d_model, dim_feedforward, dropout, activation)
-        self.norm_first = norm_first
+        super().__init__()
+        check_torch_options(torch_options)
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
         self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.linear1 = nn.Linear(d_model, dim_feedforward)
+        self.dropout = Dropout(dropout)
+        self.linear2 = nn.Linear(dim_feedforward, d_model)
+        self.norm_first = norm_first
         self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.dropout3 = Dropout(dropout)
+        self.activation = _activation(activation)
 
     def forward(
         self,
@@ -144,43 +143,54 @@ class MyTransformerDecoderLayer(FeedForward):
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]`` (else ValueError)."""
-        self._check_width("tgt", tgt)
-        self._check_width("memory", memory)
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
 
-        def add_self_attention(residual: Tensor, x: Tensor) -> Tensor:
-            out, _ = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=tgt_mask,
-                key_padding_mask=tgt_key_padding_mask,
-                need_weights=False,
-            )
-            return self.dropout1.added_to(residual, out)
-
-        def add_memory_attention(residual: Tensor, x: Tensor) -> Tensor:
-            out, _ = self.multihead_attn(
-                x,
-                memory,
-                memory,
-                attn_mask=memory_mask,
-                key_padding_mask=memory_key_padding_mask,
-                need_weights=False,
-            )
-            return self.dropout2.added_to(residual, out)
-
-        def add_feed_forward(residual: Tensor, x: Tensor) -> Tensor:
-            return self.dropout3.added_to(residual, self.feed_forward(x))
-
+        Raises:
+            ValueError: an input or a mask of the wrong size; the message names the sizes.
+        """
+        _check_width("tgt", tgt, self.norm1)
+        _check_width("memory", memory, self.norm1)
+        self_masks = (tgt_mask, tgt_key_padding_mask)
+        memory_masks = (memory_mask, memory_key_padding_mask)
         x = tgt
         if self.norm_first:
-            x = add_self_attention(x, self.norm1(x))
-            x = add_memory_attention(x, self.norm2(x))
-            return add_feed_forward(x, self.norm3(x))
-        x = self.norm1(add_self_attention(x, x))
-        x = self.norm2(add_memory_attention(x, x))
-        return self.norm3(add_feed_forward(x, x))
+            x = x + self._self_attention_block(self.norm1(x), *self_masks)
+            x = x + self._memory_block(self.norm2(x), memory, *memory_masks)
+            return x + self._feed_forward_block(self.norm3(x))
+        x = self.norm1(x + self._self_attention_block(x, *self_masks))
+        x = self.norm2(x + self._memory_block(x, memory, *memory_masks))
+        return self.norm3(x + self._feed_forward_block(x))
+
+    def _self_attention_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+    ) -> Tensor:
+        """Every position attends to the positions that the mask leaves open (section 3.2.3)."""
+        out, _ = self.self_attn(
+            x, x, x, key_padding_mask=key_padding_mask, attn_mask=attn_mask, need_weights=False
+        )
+        return self.dropout1(out)
+
+    def _memory_block(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+    ) -> Tensor:
+        """Encoder-decoder attention (section 3.2.3); ``torch.nn`` calls it ``_mha_block``."""
+        out, _ = self.multihead_attn(
+            x,
+            memory,
+            memory,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            need_weights=False,
+        )
+        return self.dropout2(out)
+
+    def _feed_forward_block(self, x: Tensor) -> Tensor:
+        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class MyTransformerEncoder(nn.Module):
@@ -191,8 +201,10 @@ class MyTransformerEncoder(nn.Module):
         encoder_layer: MyTransformerEncoderLayer,
         num_layers: int,
         norm: nn.Module | None = None,
+        **torch_options: object,
     ) -> None:
         super().__init__()
+        check_torch_options(torch_options)
         self.layers = _clones(encoder_layer, num_layers)
         self.norm = norm
 
@@ -248,8 +260,8 @@ class MyTransformerDecoder(nn.Module):
 class MyTransformer(nn.Module):
     """Encoder and decoder (figure 1, without embeddings and output layer).
 
-    Defaults are the paper's base model (table 3). Like ``torch.nn.Transformer``, both stacks end in
-    a LayerNorm, post-norm too.
+    The defaults are the paper's base model (table 3). As in ``torch.nn.Transformer``, both stacks
+    end in a LayerNorm, with post-norm too.
     """
 
     def __init__(
@@ -260,26 +272,28 @@ class MyTransformer(nn.Module):
         num_decoder_layers: int = 6,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str = "relu",
+        activation: str | Activation = "relu",
+        *,
         layer_norm_eps: float = 1e-5,
         norm_first: bool = False,
+        **torch_options: object,
     ) -> None:
         super().__init__()
+        check_torch_options(torch_options)
         self.d_model = d_model
         self.nhead = nhead
-        sizes = (d_model, nhead, dim_feedforward)
-        of_layer = (*sizes, dropout, activation, layer_norm_eps, norm_first)
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
         self.encoder = MyTransformerEncoder(
-            MyTransformerEncoderLayer(*of_layer),
+            MyTransformerEncoderLayer(*sizes, norm_first=norm_first),
             num_encoder_layers,
             nn.LayerNorm(d_model, eps=layer_norm_eps),
         )
         self.decoder = MyTransformerDecoder(
-            MyTransformerDecoderLayer(*of_layer),
+            MyTransformerDecoderLayer(*sizes, norm_first=norm_first),
             num_decoder_layers,
             nn.LayerNorm(d_model, eps=layer_norm_eps),
         )
-        initialise_matrices(self)
+        initialize_matrices(self)
 
     def forward(
         self,
@@ -291,12 +305,14 @@ class MyTransformer(nn.Module):
         src_key_padding_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        **torch_options: object,
     ) -> Tensor:
         """``src`` ``[S, B, D]`` and ``tgt`` ``[T, B, D]`` -> ``[T, B, D]``.
 
         Raises:
             ValueError: inputs whose batches or widths differ; the message names the sizes.
         """
+        check_torch_options(torch_options)
         if src.dim() != 3 or tgt.dim() != 3 or src.shape[1:] != tgt.shape[1:]:
             raise ValueError(
                 "src [S, B, D] and tgt [T, B, D] must agree in B and D, "
@@ -312,12 +328,34 @@ class MyTransformer(nn.Module):
             memory_key_padding_mask=memory_key_padding_mask,
         )
 
+    @staticmethod
+    def generate_square_subsequent_mask(
+        size: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """Returns :func:`~.masks.generate_square_subsequent_mask`, as ``torch.nn`` has it here."""
+        return generate_square_subsequent_mask(size, device=device, dtype=dtype)
 
-def initialise_matrices(module: nn.Module) -> None:
+
+def initialize_matrices(module: nn.Module) -> None:
     """Xavier-uniform (Glorot and Bengio 2010) for every parameter of two or more dimensions."""
     for parameter in module.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_uniform_(parameter)
+
+
+def _activation(activation: str | Activation) -> Activation:
+    """Returns the function of that name, or the function itself."""
+    if callable(activation):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, not {activation!r}")
+    return ACTIVATIONS[activation]
+
+
+def _check_width(name: str, x: Tensor, norm: nn.LayerNorm) -> None:
+    (d_model,) = norm.normalized_shape
+    if x.dim() != 3 or x.shape[2] != d_model:
+        raise ValueError(f"{name} must be [length, B, D] with D = {d_model}, not {list(x.shape)}")
 
 
 def _clones(layer: nn.Module, count: int) -> nn.ModuleList:

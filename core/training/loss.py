@@ -18,8 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..model.linear import linear
-
 _CHUNK_ROWS = 256  # even: the two rows of a pair are never parted
 
 
@@ -97,13 +95,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             w_by_columns = w.t().contiguous().t() if device == "cpu" else w
             for start in range(0, len(x), _CHUNK_ROWS):
                 rows = slice(start, start + _CHUNK_ROWS)
-                logits = linear(x[rows], w_by_columns, b)
+                logits = F.linear(x[rows], w_by_columns, b)
                 part, grad = _chunk(logits, targets[rows], label_smoothing, r_drop)
                 loss += part
                 if grad_b is not None:
                     grad_b += grad.sum(dim=0)
                 grad = grad.to(dtype)
-                grad_x[rows] = linear(grad, w.t())
+                grad_x[rows] = F.linear(grad, w.t())
                 if dtype == torch.float32:
                     grad_w.addmm_(grad.t(), x[rows])
                 else:

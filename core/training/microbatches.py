@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ..model.dropout import own_chance
+from ..model.dropout import private_rng
 from ..parallel import map_on_cores
 
 Batch = tuple[Tensor, ...]
@@ -58,7 +58,7 @@ def add_gradients(
     def compute(number: int) -> tuple[Tensor, int, Sequence[Tensor | None]]:
         # Every so many examples: neighbours are of about the same length.
         part = tuple(x[..., number::parts].contiguous() for x in batch)
-        with own_chance(seeds[number]):
+        with private_rng(seeds[number]):
             total, count = loss(part)
             gradients = torch.autograd.grad(total, parameters, allow_unused=True)
         return total.detach(), count, gradients

@@ -10,7 +10,7 @@ from transformer_suite.core.model.masks import padding_mask
 from transformer_suite.core.model.transformer import (
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
-    initialise_matrices,
+    initialize_matrices,
 )
 from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
 
@@ -48,7 +48,7 @@ class ClassificationModel(nn.Module):
             Dropout(config.dropout),
             nn.Linear(config.d_model, num_classes),
         )
-        initialise_matrices(self)
+        initialize_matrices(self)
         self.embedding = TokenEmbedding(vocab_size, config.d_model)
         self.positional_encoding = PositionalEncoding(
             config.d_model, dropout=config.dropout, max_len=config.max_len

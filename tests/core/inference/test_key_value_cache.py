@@ -13,8 +13,7 @@ from tests.core.small_models import SRC_WORDS, TGT_WORDS, column, model_of, toge
 from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.inference.key_value_cache import KeyValueCache, Lineage
 from transformer_suite.core.inference.packed_transformer import attend_cached
-from transformer_suite.core.model.attention import MyMultiheadAttention
-from transformer_suite.core.model.heads import merge_heads, split_heads
+from transformer_suite.core.model.attention import MyMultiheadAttention, merge_heads, split_heads
 
 law = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

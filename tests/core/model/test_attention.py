@@ -13,9 +13,10 @@ from tests.core.model.parity import assert_near, gradients
 from transformer_suite.core.model.attention import (
     MyMultiheadAttention,
     attend,
+    merge_heads,
     multi_head_attention_forward,
+    split_heads,
 )
-from transformer_suite.core.model.heads import merge_heads, split_heads
 
 SIZES = [  # T, S, B, H, K: pairwise different, so that swapped axes cannot pass
     (7, 5, 3, 2, 4),

@@ -95,7 +95,7 @@ def test_every_layer_has_its_own_weights_in_order() -> None:
 
 def test_nobody_pays_for_weights_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after the request every attention runs on the fused kernel."""
-    model, (src, tgt) = model_of(1), batch()
+    model, (src, tgt) = model_of(1).requires_grad_(False), batch()
     before = model(src, tgt)
     calls: list[str] = []
 

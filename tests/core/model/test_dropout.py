@@ -1,7 +1,7 @@
 """Dropout: how often, where, by how much, and with which gradient.
 
-Where chance is measured the seed is fixed, and the bound is five standard deviations of the
-binomial distribution, sqrt(p (1 - p) / n) each: a correct mask passes it all but once in a million.
+Tests of frequencies have a fixed seed and a bound of five standard deviations of the binomial
+distribution, sqrt(p (1 - p) / n): a correct mask fails once in a million seeds.
 """
 
 import itertools
@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from transformer_suite.core.model import dropout as dropout_module
-from transformer_suite.core.model.dropout import Dropout, add_dropout, dropout, own_chance
+from transformer_suite.core.model.dropout import Dropout, dropout, private_rng
 
-LANES = 4  # elements that one 64-bit draw decides
+LANES = 4  # elements that one 64-bit number serves
 
 
-@pytest.fixture(params=["PyTorch's random numbers", "own_chance"])
-def any_chance(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.param == "own_chance":
-        with own_chance(7):
+@pytest.fixture(params=["PyTorch's random numbers", "private_rng"])
+def any_rng(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "private_rng":
+        with private_rng(7):
             yield
     else:
         yield
@@ -29,7 +29,7 @@ def bound(p: float, count: int) -> float:
     return 5 * (p * (1 - p) / count) ** 0.5
 
 
-@pytest.mark.usefixtures("any_chance")
+@pytest.mark.usefixtures("any_rng")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.15, 0.5, 0.9])
 def test_share_of_dropped_elements_in_all_and_in_each_lane(p: float, dtype: torch.dtype) -> None:
@@ -41,7 +41,7 @@ def test_share_of_dropped_elements_in_all_and_in_each_lane(p: float, dtype: torc
         assert abs(of_lane.mean() - p) < bound(p, len(of_lane)), lane
 
 
-@pytest.mark.usefixtures("any_chance")
+@pytest.mark.usefixtures("any_rng")
 def test_elements_of_one_draw_are_independent() -> None:
     """Two lanes drop together with probability p^2, no matter which two; and so do neighbours."""
     torch.manual_seed(2)
@@ -58,7 +58,7 @@ def test_elements_of_one_draw_are_independent() -> None:
 def test_the_expectation_is_exact(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With each of the 2^16 possible draws taken once, the outputs sum to the inputs."""
     every_draw = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
-    monkeypatch.setattr(dropout_module, "_draws", lambda count: every_draw.view(torch.int64))
+    monkeypatch.setattr(dropout_module, "_random_int64", lambda count: every_draw.view(torch.int64))
     out = dropout(torch.ones(1 << 16, dtype=torch.float64), p)
     assert out.sum().item() == pytest.approx(1 << 16, rel=1e-12)
     assert out.eq(0).double().mean().item() == pytest.approx(p, abs=2**-16)
@@ -149,24 +149,3 @@ def test_what_is_no_probability_is_refused(p: float) -> None:
         Dropout(p)
     with pytest.raises(ValueError, match=f"not {p}"):
         dropout(torch.ones(3), p)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_adding_drops_what_dropout_drops(dtype: torch.dtype) -> None:
-    """In value and in both gradients: the sum of the residual and of what dropout leaves."""
-    x, residual = (torch.randn(64, 32, dtype=dtype, requires_grad=True) for _ in range(2))
-    upstream = torch.randn(64, 32, dtype=dtype)
-    results = []
-    for function in (lambda: residual + dropout(x, 0.3), lambda: add_dropout(residual, x, 0.3)):
-        torch.manual_seed(5)
-        out = function()
-        results.append((out.detach(), *torch.autograd.grad(out, (residual, x), upstream)))
-    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-6
-    for plain, fused in zip(*results, strict=True):
-        torch.testing.assert_close(fused, plain, atol=tolerance, rtol=tolerance)
-
-
-def test_adding_without_dropout_is_a_sum() -> None:
-    x, residual = torch.randn(3, 4), torch.randn(3, 4)
-    assert torch.equal(add_dropout(residual, x, 0.0), residual + x)
-    assert torch.equal(Dropout(0.5).eval().added_to(residual, x), residual + x)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from tests.core.model.parity import assert_near, gradients, random_mask, shake
 from transformer_suite.core.model import attention as attention_module
-from transformer_suite.core.model import attention_dropout as attention_dropout_module
 from transformer_suite.core.model import dropout as dropout_module
 from transformer_suite.core.model.transformer import (
     MyTransformer,
@@ -240,16 +239,7 @@ def test_dropout_acts_where_torch_has_it(norm_first: bool, monkeypatch: pytest.M
     monkeypatch.setattr(F, "scaled_dot_product_attention", scaled_fused)
     monkeypatch.setattr(nn.functional, "dropout", scaled)
     monkeypatch.setattr(dropout_module, "dropout", scaled)
-    monkeypatch.setattr(
-        dropout_module,
-        "add_dropout",
-        lambda residual, x, p: residual + scaled(x, p),
-    )
-    monkeypatch.setattr(
-        attention_dropout_module,
-        "mask_and_scale",
-        lambda x, p: torch.full_like(x, 1.0 - p),
-    )
+    monkeypatch.setattr(attention_module, "dropout", scaled)
     out = ours.train()(*inputs)
     assert_near(out, theirs.train()(*inputs), 1e-5)
     assert (out - without).abs().max() > 1e-2

@@ -18,7 +18,7 @@ from tests.core.training.tiny_runs import (
     weights_of,
     without_times,
 )
-from transformer_suite.core.model.dropout import dropout, own_chance
+from transformer_suite.core.model.dropout import dropout, private_rng
 from transformer_suite.core.training import microbatches as batch_parts
 from transformer_suite.core.training.microbatches import Batch, add_gradients, number_of_parts
 
@@ -105,13 +105,13 @@ def test_an_error_in_one_part_is_that_of_the_batch() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_own_chance_is_its_own_and_ends() -> None:
+def test_private_rng_is_its_own_and_ends() -> None:
     x = torch.ones(1000)
     torch.manual_seed(1)
     before = torch.get_rng_state()
     draws = []
     for seed in (7, 7, 8):
-        with own_chance(seed):
+        with private_rng(seed):
             draws.append(dropout(x, 0.5))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(draws[0], draws[1])
