@@ -275,11 +275,12 @@ def train(
                 task, preset=preset or "default", config_file=config_file, assignments=assignments
             )
         corpus = corpus_for(task, data)
-        use_threads(threads)
         from transformer_suite.core.device import choose_device
         from transformer_suite.tasks.runs import run
         from transformer_suite.tasks.runs.checkpoint_folder import headline
+        from transformer_suite.tasks.runs.process import configure_process
 
+        configure_process(threads=threads, resumed=out if resume else None)
         metrics = run.train(
             task,
             config,

@@ -1,21 +1,29 @@
-"""Where a model computes, and in which precision."""
+"""The device that a model runs on, the number of threads, and the precision."""
 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .errors import UserError
 
+_LOAD_FILE = Path("/proc/loadavg")
+_QUOTA_FILES = (
+    Path("/sys/fs/cgroup/cpu.max"),  # cgroup v2: "max 100000" or "150000 100000"
+    Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),  # cgroup v1: "-1" or "150000"
+)
+_V1_PERIOD_FILE = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+
 
 def choose_device(name: str) -> torch.device:
-    """The device called "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
+    """Returns the device "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
     Raises:
-        UserError: no such device here.
+        UserError: there is no such device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -24,19 +32,19 @@ def choose_device(name: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise UserError(f"--device must be auto, cpu, cuda or cuda:N, not {name!r}")
+        raise UserError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
-            f"--device {name}: this machine has {torch.cuda.device_count()} usable GPUs; use cpu"
+            f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; use cpu"
         )
     return device
 
 
 def device_of_rank(name: str, local_rank: int) -> str:
-    """The device that one of a machine's several processes takes, as :func:`choose_device` has it.
+    """Returns the device of one of several processes on a machine, for :func:`choose_device`.
 
-    Each has a GPU of its own for "auto", where there are any, and for "cuda"; "cpu" and "cuda:N"
-    are the same for all.
+    With "auto" (where there are GPUs) and with "cuda", each process gets a GPU of its own; "cpu"
+    and "cuda:N" are the same for all.
 
     Raises:
         UserError: there are more processes than GPUs.
@@ -48,14 +56,43 @@ def device_of_rank(name: str, local_rank: int) -> str:
     count = torch.cuda.device_count()
     if local_rank >= count:
         raise UserError(
-            f"--device {name}: {local_rank + 1} or more processes, but {count} usable GPUs on this "
-            "machine; start one process a GPU, or use cpu"
+            f"device {name}: {local_rank + 1} or more processes, but {count} usable GPUs on this "
+            "machine; start one process per GPU, or use cpu"
         )
     return f"cuda:{local_rank}"
 
 
+def use_threads(count: int | None = None) -> int:
+    """Sets the number of threads that torch computes with, and returns it.
+
+    Args:
+        count: None: as many as there are free cores (:func:`free_cores`), unless the environment
+            variable ``OMP_NUM_THREADS`` decides.
+    """
+    if count is None and "OMP_NUM_THREADS" not in os.environ:
+        count = min(free_cores(), torch.get_num_threads())
+    if count is not None:
+        torch.set_num_threads(count)
+    return torch.get_num_threads()
+
+
+def free_cores() -> int:
+    """Returns the number of processor cores that this process can have for itself; at least 1.
+
+    These are the cores that it may use (affinity, limits of its cgroup), less those that other
+    processes keep busy. With more threads than free cores, the threads wait for one another in
+    every operation: on a busy machine that is many times slower than one thread.
+    """
+    cores = os.cpu_count() or 1
+    allowed = min(_affinity(cores), _quota(cores))
+    return max(1, min(allowed, cores - _busy_cores()))
+
+
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """The precision of a forward pass: "auto" is bf16 on a GPU that has it and fp32 elsewhere."""
+    """Returns the context of a forward pass in ``precision``: "auto", "bf16" or "fp32".
+
+    "auto" is bf16 on a GPU that supports it, and fp32 elsewhere.
+    """
     if precision == "auto":
         is_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
     else:
@@ -63,15 +100,49 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
     if not is_bf16:
         return nullcontext()
     if device.type == "cpu":
-        _bound_kernel_caches()
+        _limit_kernel_caches()
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def _bound_kernel_caches() -> None:
-    """Keeps few of the bf16 kernels that oneDNN makes, one for every shape of every product.
+def _affinity(cores: int) -> int:
+    """The number of cores that the scheduler may run this process on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return cores
 
-    By default it keeps the last thousand, at megabytes each: over an epoch of batches of all shapes
-    they grow to gigabytes. Read by oneDNN and PyTorch when they make their first kernel.
+
+def _quota(cores: int) -> int:
+    """The number of whole cores that the cgroup of this process (a container, a job) may use."""
+    for path in _QUOTA_FILES:
+        with suppress(OSError, ValueError):
+            quota, *period = path.read_text().split()
+            microseconds = int(period[0] if period else _V1_PERIOD_FILE.read_text())
+            if quota not in ("max", "-1"):
+                return max(1, int(quota) // microseconds)
+    return cores
+
+
+def _busy_cores() -> int:
+    """The number of cores that other processes use, now and in the last minute.
+
+    The load of the last minute alone would count a run of our own that has just ended; the
+    processes that run now may be gone in a moment. The smaller number of the two is taken.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        fields = _LOAD_FILE.read_text().split()  # "0.71 0.80 0.62 3/416 22108"
+        running = int(fields[3].partition("/")[0]) - 1  # without this process
+        return max(0, min(round(float(fields[0])), running))
+    with suppress(OSError, AttributeError):  # not on Linux, or not on Unix
+        return round(os.getloadavg()[0])
+    return 0
+
+
+def _limit_kernel_caches() -> None:
+    """Makes oneDNN keep few of its bf16 kernels: it compiles one for every shape of a product.
+
+    By default it keeps a thousand, of megabytes each. An epoch has batches of all shapes, so the
+    cache grows to gigabytes. oneDNN and PyTorch read these variables when they make their first
+    kernel.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "32")

@@ -15,10 +15,10 @@ LOG_INTERVAL_SECONDS = 30.0
 _is_silent = False
 
 
-def say(line: str) -> None:
-    """One line for the person watching, on stderr, above any progress bar.
+def log(line: str) -> None:
+    """Writes one line to stderr, above any progress bar.
 
-    Work goes on where nobody can be told: the log may be on a full disk, or its reader gone.
+    A line that cannot be written (a full disk, a closed pipe) is dropped: the work continues.
     """
     if _is_silent:
         return
@@ -29,7 +29,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing is said or shown meanwhile: another process does that for this one too."""
+    """Logs and shows nothing while the context lasts: another process logs for this one."""
     global _is_silent
     before, _is_silent = _is_silent, True
     try:
@@ -39,13 +39,13 @@ def silence() -> Iterator[None]:
 
 
 class Progress:
-    """Counts towards ``total`` units of work; use as a context manager.
+    """The progress of a long task, as a context manager.
 
     Args:
-        total: None where the end is not known.
-        label: what is being done.
-        unit: what is being counted.
-        done: where the count starts, for work that is taken up again.
+        total: the number of units; None if it is unknown.
+        label: the name of the task.
+        unit: the name of a unit.
+        done: the units done before, for a task that is resumed.
     """
 
     def __init__(self, total: int | None, label: str, *, unit: str = "it", done: int = 0) -> None:
@@ -73,7 +73,7 @@ class Progress:
             self._bar.close()
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """``count`` more units are done; ``note`` is shown beside the bar or in the line."""
+        """Adds ``count`` units; ``note`` is shown beside the bar or in the line."""
         self._done += count
         if self._bar is not None:
             if note:
@@ -81,7 +81,7 @@ class Progress:
             self._bar.update(count)
         elif time.monotonic() - self._logged >= LOG_INTERVAL_SECONDS:
             self._logged = time.monotonic()
-            say(self._line(note))
+            log(self._line(note))
 
     def _line(self, note: str) -> str:
         elapsed = time.monotonic() - self._started

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
 from transformer_suite.core.storage.files import atomic_write
 from transformer_suite.data.corpora import data_folder
@@ -58,13 +58,13 @@ def cached(
         try:
             return _read_entry(path)
         except CheckpointError as error:
-            say(f"{error}; it is computed again")
+            log(f"{error}; it is computed again")
     tensors = compute()
     try:
         save_tensors(path, tensors)
         _remove_old_entries(path)
     except UserError as error:
-        say(f"{error}; the prepared data cannot be cached for the next run")
+        log(f"{error}; the prepared data cannot be cached for the next run")
     return tensors
 
 

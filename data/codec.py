@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_suite.core.config import check, check_choice
 from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.data.tokenizers import (
     TOKENIZER_NAMES,
     Characters,
@@ -91,7 +91,7 @@ class TextCodec:
             tokenizer = get_tokenizer(config.tokenizer, model_file=model_file)
             vocabulary = sentencepiece_vocabulary(model_file)
             if len(vocabulary) < config.vocab_size:
-                say(
+                log(
                     f"the training texts have {len(vocabulary):,} subwords, fewer than "
                     f"data.vocab_size = {config.vocab_size:,}: the vocabulary has "
                     f"{len(vocabulary):,} tokens"

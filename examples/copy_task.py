@@ -13,6 +13,7 @@ import sys
 import torch
 from torch import Tensor
 
+from transformer_suite.core.device import use_threads
 from transformer_suite.core.inference.greedy_decode import greedy_decode
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
@@ -98,6 +99,7 @@ def exact_copies(model: SequenceToSequence) -> int:
 
 def main() -> None:
     """Trains until every copy is exact."""
+    use_threads()
     torch.manual_seed(1)
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)

@@ -1,64 +1,66 @@
-"""One writer a folder: a lock that the operating system takes back however its holder ends."""
+"""A lock that keeps a second writer out of a folder."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # only Unix has it
-    fcntl = None  # type: ignore[assignment]
+from filelock import FileLock, Timeout
 
 from ..errors import UserError
-from ..progress import say
-from .files import reason_of
+from ..progress import log
+from .files import read_text, reason_of, write_text
+
+# The errors of file systems that have no locks; some network file systems are among them.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
 def only_writer(folder: Path, lock: Path) -> Iterator[None]:
-    """Lets nobody else who asks write in ``folder`` as long as the context lasts.
+    """Keeps every other caller with the same ``lock`` out while the context lasts.
 
-    It is the open file ``lock`` that is locked (``flock``), not its being there: the lock ends with
-    the process, by ``kill -9`` too, and what the file says is of interest only while it is held.
-    Where there are no such locks, on some network file systems, that is said on stderr, and the
-    work goes on without one.
+    The operating system holds the lock on the open file ``lock``, so the lock ends with the
+    process, even by ``kill -9``. The file itself stays. A second file beside it names the process
+    that holds the lock, for the error message.
+
+    On a file system without locks, the context logs a warning and continues without one.
+
+    Args:
+        folder: the folder to protect, for the messages.
 
     Raises:
-        UserError: somebody else holds it, or ``lock`` cannot be written.
+        UserError: another process holds the lock, or ``lock`` cannot be written.
     """
+    holder = lock.with_name(f"{lock.name}.holder")
+    file_lock = FileLock(lock)
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        file_lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(
+            f"{folder}: another run is writing in this folder (process {_read_holder(holder)}); "
+            "wait for its end, or choose another folder"
+        ) from error
     except OSError as error:
-        raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
-    try:
-        _acquire(handle, folder)
-        try:
-            os.ftruncate(handle, 0)
-            os.write(handle, f"{os.getpid()} on {socket.gethostname()}".encode())
-        except OSError as error:
+        if error.errno not in _NO_LOCKS:
             raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
+        log(
+            f"{folder}: cannot be locked ({reason_of(error)}): "
+            "make sure that no other run writes in it"
+        )
+    try:
+        write_text(holder, f"{os.getpid()} on {socket.gethostname()}")
         yield
     finally:
-        os.close(handle)
+        file_lock.release()
 
 
-def _acquire(handle: int, folder: Path) -> None:
-    reason = "this system has no flock"
-    if fcntl is not None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            holder = os.pread(handle, 200, 0).decode(errors="replace") or "unknown"
-            raise UserError(
-                f"{folder}: another run is writing in this folder (process {holder}); "
-                "wait for its end, or name another --out"
-            ) from error
-        except OSError as error:
-            reason = reason_of(error)
-    say(f"{folder}: cannot be locked ({reason}): see that no other run writes in it")
+def _read_holder(path: Path) -> str:
+    try:
+        return read_text(path, errors="replace")[:200] or "unknown"
+    except UserError:  # the other process has the lock and has not written its name yet
+        return "unknown"

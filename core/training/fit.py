@@ -21,12 +21,11 @@ from torch import nn
 
 from ..distributed.process_group import ProcessGroup
 from ..errors import Interrupted, UserError
-from ..progress import Progress, say
+from ..progress import Progress, log
 from ..storage.checkpoint import WEIGHTS_FILE, load_weights
 from . import schedule, tensorboard
 from .compilation import CompiledLayers, check_compiler
 from .config import TrainConfig
-from .memory import keep_freed_memory
 from .microbatches import Batch, LossFunction
 from .run import Run
 from .state import Metrics, TrainingState
@@ -92,8 +91,6 @@ def fit(
         CheckpointError: ``resume`` without a usable state.
     """
     group = group or ProcessGroup()
-    if device.type == "cpu":
-        keep_freed_memory()
     run = Run(model, config, folder, device, metric, group)
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
@@ -200,9 +197,7 @@ def _schedule_of(run: Run, batches: int) -> schedule.Schedule:
 
 
 def _interrupted(run: Run) -> Interrupted:
-    return Interrupted(
-        f"stopped at step {run.state.step}; --resume, with the same folders, goes on from there"
-    )
+    return Interrupted(f"stopped at step {run.state.step}")
 
 
 @contextmanager
@@ -225,7 +220,7 @@ def _stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
             return
         # The signal may have come in the middle of another line on stderr.
         with suppress(RuntimeError):
-            say(line)
+            log(line)
 
     try:
         for wanted in (signal.SIGINT, signal.SIGTERM):

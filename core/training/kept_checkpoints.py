@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..progress import say
+from ..progress import log
 from ..storage.checkpoint import (
     WEIGHTS_FILE,
     average_weights,
@@ -82,7 +82,7 @@ class KeptWeights:
             copy_into(self._model, average, self._folder)
             self._model.eval()
             value = validate()[self._metric]
-            say(
+            log(
                 f"average of epochs {', '.join(map(str, epochs))}: {self._metric} {value:.4g} "
                 f"(best epoch: {state.best:.4g})"
             )

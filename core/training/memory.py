@@ -1,8 +1,8 @@
-"""The memory that one step frees, kept for the next.
+"""Freed memory, kept by the process for the next training step.
 
-A step allocates and frees the same hundreds of megabytes as the one before it. The C library gives
-much of that back to the system each time, which then clears every page anew before it may be used
-again (see ``benchmarks/README.md`` for what that costs).
+A step allocates and frees the same hundreds of megabytes as the step before. The C library returns
+much of that memory to the system, which must clear every page before the next step can use it
+(``benchmarks/README.md`` has the cost).
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 import ctypes
 import os
 
-# Numbers from glibc's malloc.h.
+# Numbers of glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _KEPT = 1 << 30
 _GROWTH = 64 << 20
-_OLDER_LIMIT = 32 << 20  # older versions take no larger threshold for blocks of their own
+_OLDER_LIMIT = 32 << 20  # the largest threshold for mmap that older versions accept
 
 
 def keep_freed_memory() -> bool:
-    """From now on this process keeps up to a gigabyte of what it frees, to use it again.
+    """Makes this process keep up to a gigabyte of freed memory, for good.
 
-    Returns whether it does: only glibc can, and where the user has settings of their own for it
-    (variables that begin with ``MALLOC_``, or ``GLIBC_TUNABLES``), those hold.
+    For programs that own their process; a library must not change its caller's ``malloc``.
+
+    Returns:
+        Whether it does. Only glibc can, and settings of the user (environment variables that begin
+        with ``MALLOC_``, or ``GLIBC_TUNABLES``) have priority.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return False
@@ -29,7 +32,7 @@ def keep_freed_memory() -> bool:
         set_option = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library
         return False
-    # The first one first: whoever sets another fixes it where it is, at a small size.
+    # This order: setting any other option first would fix the mmap threshold at its small size.
     return (
         any(set_option(_MMAP_THRESHOLD, size) == 1 for size in (_KEPT, _OLDER_LIMIT))
         and set_option(_TRIM_THRESHOLD, _KEPT) == 1

@@ -19,7 +19,7 @@ from ..device import autocast
 from ..distributed.gradient_sum import GradientSum
 from ..distributed.process_group import ProcessGroup
 from ..errors import CheckpointError, ConfigError, UserError
-from ..progress import say
+from ..progress import log
 from ..special_ids import SpecialIds
 from ..storage.checkpoint import check_fits, copy_into, load_tensors, model_tensors, save_tensors
 from .config import TrainConfig
@@ -202,7 +202,7 @@ class Run:
         row = state.epoch_row(metrics)
         state.history.append(row)
         shown = ", ".join(f"{name} {number:.4g}" for name, number in metrics.items())
-        say(
+        log(
             f"epoch {state.epoch}: train_loss {row['train_loss']:.4f}, {shown}, "
             f"{row['tokens_per_second']:,.0f} tokens/s, {state.seconds:.0f} s"
         )
@@ -303,8 +303,8 @@ class Run:
             old, new = saved[name], getattr(self.config, name)
             if old != new:
                 raise ConfigError(
-                    f"{path}: the run to resume has train.{name}={old}, which cannot become {new} "
-                    f"on the way; resume it with --set train.{name}={old}"
+                    f"{path}: the run to resume has train.{name}={old}, which cannot change to "
+                    f"{new}; resume it with train.{name}={old}"
                 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor, tensor
 
 from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import write_text
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
 from transformer_suite.data.cache import cached, cached_files
@@ -224,7 +224,7 @@ class TextData:
         lengths = examples.lengths
         cut = int((lengths > self._longest).sum())
         if cut:
-            say(f"{cut} of {len(examples)} training texts are cut at {self._longest} tokens")
+            log(f"{cut} of {len(examples)} training texts are cut at {self._longest} tokens")
         self._pad_to = 0
         if wanted == "same":
             self._pad_to = min(self._longest, int(lengths.max()))

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import CodecConfig, TextCodec
 from transformer_suite.data.encoding import encode_parallel
@@ -146,7 +146,7 @@ def even_pairs(lengths: Sequence[Sequence[int]], path: Path) -> list[int]:
     even = [i for i, (first, second) in enumerate(lengths) if first == second]
     if len(even) < len(lengths):
         uneven = next(i for i, (first, second) in enumerate(lengths) if first != second)
-        say(
+        log(
             f"{path}: {len(lengths) - len(even)} of {len(lengths)} couplets have lines of "
             f"different length (the first is line {uneven + 1}) and are left out"
         )

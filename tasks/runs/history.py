@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import atomic_write, reason_of
 from transformer_suite.core.training.history import HISTORY_FILE
 
@@ -185,7 +185,7 @@ def _drawable(names: Sequence[str], fonts: Sequence[str]) -> list[str]:
     for number, name in enumerate(names, start=1):
         missing = [character for character in name if ord(character) not in known]
         if missing:
-            say(f"run {number} is {name}: no font here has {missing[0]!r}")
+            log(f"run {number} is {name}: no font here has {missing[0]!r}")
         is_good = not missing and name not in drawable
         drawable.append(name if is_good else f"run {number}")
     return drawable

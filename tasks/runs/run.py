@@ -13,8 +13,8 @@ from torch import nn
 
 from transformer_suite.core.config import to_mapping
 from transformer_suite.core.distributed.process_group import ProcessGroup
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
-from transformer_suite.core.progress import say
+from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
+from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import remove_partial_files, write_json
 from transformer_suite.core.storage.lock import only_writer
 from transformer_suite.core.training.config import TrainConfig
@@ -164,19 +164,23 @@ class _TaskRun:
             write_config(self.out, self.task, self.config)
             write_json(self.out / METRICS_FILE, origin)
 
-        state = fit(
-            prepared.model,
-            data=prepared.data,
-            loss=prepared.loss,
-            validate=prepared.validate,
-            metric=prepared.metric,
-            config=self.config.train,
-            folder=self.out,
-            device=self.device,
-            resume=self.group.broadcast(self._has_state),
-            on_begin=on_begin,
-            group=self.group,
-        )
+        try:
+            state = fit(
+                prepared.model,
+                data=prepared.data,
+                loss=prepared.loss,
+                validate=prepared.validate,
+                metric=prepared.metric,
+                config=self.config.train,
+                folder=self.out,
+                device=self.device,
+                resume=self.group.broadcast(self._has_state),
+                on_begin=on_begin,
+                group=self.group,
+            )
+        except Interrupted as stop:
+            message = f"{stop}; --resume, with the same folders, continues the run"
+            raise Interrupted(message) from stop
         if not self.group.is_main:
             return {}
         metrics = origin | _metrics(prepared, state, parameters)
@@ -210,7 +214,7 @@ class _TaskRun:
         size, device = self.group.size, self.device
         place = str(device) if size == 1 else f"{size} x {device.type}"
         seed = self.config.train.seed
-        say(f"{self.task}: {parameters:,} parameters on {place}, seed {seed}, into {self.out}")
+        log(f"{self.task}: {parameters:,} parameters on {place}, seed {seed}, into {self.out}")
 
     def _has_state(self) -> bool:
         """Whether there is a state to resume; a run stopped before its first save has none."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
 from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
@@ -70,7 +70,7 @@ def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]
     if not short:
         raise CorpusError(path, f"no pair here has at most {max_tokens} tokens on either side")
     if len(short) < len(longest):
-        say(
+        log(
             f"{path}: {len(longest) - len(short)} of {len(longest)} pairs have more than "
             f"{max_tokens} tokens on a side and are left out"
         )

@@ -1,12 +1,22 @@
 """Devices and precisions by name."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.core.training.tiny_runs import CPU
-from transformer_suite.core.device import autocast, choose_device, device_of_rank
+from transformer_suite.core import device as device_module
+from transformer_suite.core.device import (
+    autocast,
+    choose_device,
+    device_of_rank,
+    free_cores,
+    use_threads,
+)
 from transformer_suite.core.errors import UserError
 
 
@@ -22,7 +32,7 @@ def test_what_is_no_device(name: str) -> None:
 
 
 def test_a_gpu_that_is_not_there() -> None:
-    with pytest.raises(UserError, match="--device cuda:99: this machine has"):
+    with pytest.raises(UserError, match="device cuda:99: this machine has"):
         choose_device("cuda:99")
 
 
@@ -33,7 +43,7 @@ def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyP
     assert device_of_rank("cuda", 1) == "cuda:1"
     assert [device_of_rank(name, 3) for name in ("cpu", "cuda:0")] == ["cpu", "cuda:0"]
     for name in ("auto", "cuda"):
-        with pytest.raises(UserError, match=f"--device {name}: 3 or more processes, but 2 usable"):
+        with pytest.raises(UserError, match=f"device {name}: 3 or more processes, but 2 usable"):
             device_of_rank(name, 2)
 
 
@@ -59,3 +69,108 @@ def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     # A bound on the kernels that are kept, unless the user has set one.
     assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "32"
     assert os.environ["LRU_CACHE_CAPACITY"] == "77"
+
+
+# Threads
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of eight cores, of which nobody uses any; its files are in a folder."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    (tmp_path / "loadavg").write_text("0.10 0.20 0.30 1/100 4711\n")
+    monkeypatch.setattr(device_module, "_LOAD_FILE", tmp_path / "loadavg")
+    monkeypatch.setattr(device_module, "_QUOTA_FILES", (tmp_path / "max", tmp_path / "quota"))
+    monkeypatch.setattr(device_module, "_V1_PERIOD_FILE", tmp_path / "period")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("load", "cores"),
+    [
+        ("0.10 0.20 0.30 1/100 4711", 8),
+        ("3.10 1.20 0.30 4/100 4711", 5),
+        ("7.90 1.20 0.30 9/100 4711", 1),
+        ("99.0 99.0 99.0 99/100 4711", 1),
+        ("7.90 7.90 7.90 1/100 4711", 8),  # a run that has just ended
+        ("0.10 0.20 0.30 8/100 4711", 8),  # a moment, no load
+        ("nonsense", 8),
+    ],
+)
+def test_cores_that_other_processes_use_are_not_free(
+    machine: Path, load: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the copy task did not end in ten minutes with two threads, and took ten
+    seconds with one: its threads waited for one another in every operation."""
+    (machine / "loadavg").write_text(f"{load}\n")
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert free_cores() == cores
+
+
+def test_affinity_is_a_limit(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by ``taskset``; others may be busy on the other cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 3})
+    assert free_cores() == 2
+    (machine / "loadavg").write_text("6.00 6.00 6.00 7/100 4711\n")
+    assert free_cores() == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"max": "max 100000"}, 8),
+        ({"max": "250000 100000"}, 2),
+        ({"max": "50000 100000"}, 1),
+        ({"quota": "-1", "period": "100000"}, 8),
+        ({"quota": "300000", "period": "100000"}, 3),
+        ({"quota": "300000"}, 8),
+        ({"max": "rubbish"}, 8),
+    ],
+)
+def test_the_cgroup_is_a_limit(machine: Path, files: dict[str, str], cores: int) -> None:
+    """As by ``docker run --cpus``: torch takes as many threads as the machine has cores."""
+    for name, content in files.items():
+        (machine / name).write_text(f"{content}\n")
+    assert free_cores() == cores
+
+
+def test_a_system_without_these_files_uses_its_cores(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine / "loadavg").unlink()
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.2, 0.0, 0.0))
+    assert free_cores() == 6
+    monkeypatch.delattr(os, "getloadavg")
+    assert free_cores() == 8
+
+
+@pytest.mark.parametrize(
+    ("argument", "environment", "threads"),
+    [("None", {}, 1), ("3", {}, 3), ("None", {"OMP_NUM_THREADS": "2"}, 2)],
+)
+def test_threads_are_those_asked_for_or_the_free_cores(
+    argument: str, environment: dict[str, str], threads: int
+) -> None:
+    program = (
+        "import os, torch; from transformer_suite.core import device; "
+        "device.free_cores = lambda: 1; "
+        f"assert device.use_threads({argument}) == torch.get_num_threads(); "
+        "print(torch.get_num_threads())"
+    )
+    own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**own, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) == threads
+
+
+def test_use_threads_returns_their_number() -> None:
+    before = torch.get_num_threads()
+    assert use_threads(before) == before

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transformer_suite.core import progress
-from transformer_suite.core.progress import Progress, say, silence
+from transformer_suite.core.progress import Progress, log, silence
 
 
 class Clock:
@@ -35,7 +35,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work(
     """A training run died of the line about its epoch, when the disk of its log was full."""
     with Path("/dev/full").open("w", buffering=1) as full:
         monkeypatch.setattr(sys, "stderr", full)
-        say("nobody reads this")
+        log("nobody reads this")
         monkeypatch.undo()
         with suppress(OSError):
             full.close()
@@ -47,7 +47,7 @@ class Terminal(io.StringIO):
 
 
 def test_what_is_said_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    say("a line")
+    log("a line")
     assert capsys.readouterr() == ("", "a line\n")
 
 
@@ -89,7 +89,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     with Progress(4, "epoch 1/2", unit="batch", done=1) as bar:
         assert "epoch 1/2:  25%" in terminal.getvalue()
         bar.advance(3, "loss 2.5")
-        say("a line")
+        log("a line")
     shown = terminal.getvalue()
     assert "a line\n" in shown
     *_, last_line, rest = shown.split("\r")
@@ -108,9 +108,9 @@ def test_the_bar_is_closed_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) 
 def test_silence_is_for_the_body_alone(capsys: pytest.CaptureFixture[str]) -> None:
     """One of several processes speaks for all; the others may still show their errors."""
     with silence():
-        say("unheard")
+        log("unheard")
         with silence():
             pass
-        say("unheard")
-    say("heard")
+        log("unheard")
+    log("heard")
     assert capsys.readouterr().err == "heard\n"

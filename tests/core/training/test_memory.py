@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.core.training.tiny_runs import run_fit, tiny_model
 from transformer_suite.core.training.memory import keep_freed_memory
+from transformer_suite.tasks.runs import process
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,3 +64,20 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.delenv(name)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert keep_freed_memory() is False
+
+
+def test_fit_leaves_malloc_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``fit`` used to change ``malloc`` of whichever program called it, for good: a notebook kept a
+    gigabyte that it had freed. Only the ``train`` command owns its process."""
+    opened: list[object] = []
+    load = ctypes.CDLL
+
+    def noted(name: object, *arguments: object) -> object:
+        opened.append(name)
+        return load(name, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ctypes, "CDLL", noted)
+    run_fit(tiny_model(), tmp_path, epochs=1)
+    assert None not in opened
+    process.configure_process(threads=1)
+    assert None in opened

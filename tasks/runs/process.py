@@ -1,0 +1,37 @@
+"""Settings of a process that does nothing but train: its threads and its memory.
+
+They change the whole process for good. So the ``train`` command makes them, and no function of the
+library does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformer_suite.core.device import use_threads
+from transformer_suite.core.training.memory import keep_freed_memory
+from transformer_suite.tasks.runs.checkpoint_folder import read_metrics
+
+
+def configure_process(*, threads: int | None = None, resumed: Path | None = None) -> None:
+    """Sets the number of threads, and keeps freed memory for the next step.
+
+    Args:
+        threads: None: those of the resumed run, else as many as there are free cores. The number of
+            threads decides the order of sums, so a resumed run needs its own to end in the same
+            bits.
+        resumed: the folder of the run that is resumed.
+
+    Raises:
+        CheckpointError: the metrics of the resumed run are damaged.
+    """
+    if threads is None and resumed is not None:
+        threads = _threads_of(resumed)
+    use_threads(threads)
+    keep_freed_memory()
+
+
+def _threads_of(run: Path) -> int | None:
+    """The number of threads that the run in the folder ``run`` was begun with, if it is known."""
+    threads = read_metrics(run).get("threads")
+    return threads if type(threads) is int and 1 <= threads <= 1024 else None
