@@ -16,7 +16,7 @@ TEXT_COLUMNS = ("title", "description")
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(EncoderConfig):
-    """The encoder and how its states become one vector: their sum, their mean, or the last one."""
+    """The encoder, and how its states are pooled: their sum, their mean, or the last one."""
 
     concat_type: str = "avg"
 
@@ -27,14 +27,17 @@ class ClassifierConfig(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationData(CodecConfig):
-    """The corpus: what is read of it, and how the text becomes ids.
+    """The corpus: which text is read, and how it becomes ids.
 
-    ``columns`` are the parts of a row that are read, joined by a space. ``max_sen_len`` is the
-    length training batches are padded to: None, the longest of the batch; "same", the longest of
-    the training split, for every batch; a number, that many tokens, and longer texts are cut there
-    (their count is reported; other splits and prediction take them in pieces). In training every
-    token becomes ``<unk>`` with probability ``token_dropout`` (Iyyer et al. 2015). Without a
-    ``val.csv``, the ``val_share`` of the training rows that ``train.seed`` picks is held out.
+    Attributes:
+        columns: the columns of a row that are read, joined by a space.
+        token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
+            2015).
+        max_sen_len: the length of training batches. None: the longest text of the batch. "same":
+            the longest training text, for every batch. A number: that many tokens; longer training
+            texts are cut and counted, while evaluation and prediction split them into segments.
+        val_share: the share of the training rows that is held out for validation if there is no
+            ``val.csv``; ``train.seed`` selects the rows.
     """
 
     columns: tuple[str, ...] = TEXT_COLUMNS
@@ -46,7 +49,7 @@ class ClassificationData(CodecConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_right = 0 < len(self.columns) == len(set(self.columns))
-        check(is_right, "data.columns", list(self.columns), "one column or more, each once")
+        check(is_right, "data.columns", list(self.columns), "one or more different columns")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
         for name in ("token_dropout", "val_share"):
@@ -67,7 +70,7 @@ class ClassificationConfig:
 
 
 def tiny() -> ClassificationConfig:
-    """Seconds on any machine: for tests and first steps."""
+    """Trains in seconds on any machine: for tests and first steps."""
     return ClassificationConfig(
         model=ClassifierConfig(d_model=32, nhead=4, num_encoder_layers=1, dim_feedforward=64),
         data=ClassificationData(vocab_size=300, val_share=0.1),
@@ -76,7 +79,7 @@ def tiny() -> ClassificationConfig:
 
 
 def laptop() -> ClassificationConfig:
-    """The default, as the model that ships was trained: 20 minutes of one core, in bf16."""
+    """The default: the pretrained model's configuration, 20 minutes on one core in bf16."""
     return ClassificationConfig(
         model=ClassifierConfig(
             d_model=192, nhead=4, num_encoder_layers=2, dim_feedforward=384, dropout=0.2

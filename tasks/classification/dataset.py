@@ -1,12 +1,11 @@
-"""Labelled texts: a folder of ``train.csv``, ``test.csv``, ``classes.txt``, perhaps ``val.csv``."""
+"""Labeled texts: ``train.csv``, ``test.csv``, ``classes.txt`` and optionally ``val.csv``."""
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor, tensor
 
 from transformer_suite.core.errors import CorpusError
@@ -20,51 +19,30 @@ from transformer_suite.data.examples import Examples, IdLists
 from transformer_suite.data.readers import Row, iter_labeled_csv, read_lines
 from transformer_suite.data.tokenizers import seed_dropout
 from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
+from transformer_suite.tasks.classification import cleaning
+from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationData
 from transformer_suite.tasks.runs import hold_out as holdout
 
 CLASSES_FILE = "classes.txt"
-
-# What web scraping left of HTML in the published corpus. Each pattern takes what occurs there and
-# no more, for "#1;", "Q&copy", "<MSFT.O>" and "<3" are text. Entities lost their ampersands:
-_LOST_AMPERSAND = re.compile(
-    r"(?<![&\w])(?<!&amp;)"
-    r"(#0?(?:3[46-9]|1[3-9]\d|2[0-5]\d|8\d{3})|quot|amp|lt|gt|nbsp|rsquo|mdash|eacute);"
-)
-_ENTITY = re.compile(r"&(?:#\d{1,6}|#[xX][0-9a-fA-F]{1,5}|[a-zA-Z][a-zA-Z0-9]{1,30});")
-_TAG = re.compile(
-    r"</?(?:a|b|blockquote|br|center|cite|div|em|font|h[1-6]|hr|i|img|li|meta|nobr|ol|p|small|span"
-    r"|strong|sub|sup|table|td|th|tr|tt|u|ul)(?:\s[^<>]*=[^<>]*)?\s*/?>",
-    re.IGNORECASE,
-)
-_WHITE_SPACE = re.compile(r"\s+")
+_MAX_NAMES = 5  # in a message
 
 Example = tuple[list[int], int]
 
 
-def clean(text: str) -> str:
-    """``text`` without the scars of AG_News: backslashes for line breaks, HTML remains.
-
-    Texts without them pass unchanged, but for runs of white space, which become one space.
-    """
-    text = _LOST_AMPERSAND.sub(r"&\1;", text.replace("\\", " "))
-    for _ in range(2):  # some were escaped twice: &amp;lt;
-        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-    return _WHITE_SPACE.sub(" ", _TAG.sub(" ", text)).strip()
-
-
 class LoadSentenceClassificationDataset:
-    """AG_News, or any corpus in its form.
+    """AG_News, or any corpus in the same format.
 
     Args:
-        folder: see above; ``classes.txt`` has the name of a class a line.
-        config: which columns are read and how they become ids.
-        seed: picks the validation rows where there is no ``val.csv``.
-        codec, classes: of a model that exists already; without them the codec is learnt from the
-            training rows alone and saved in ``save_to``, with the names of the classes.
+        folder: contains the files; ``classes.txt`` has the name of one class per line.
+        config: the columns to read, and how they become ids.
+        seed: selects the validation rows if there is no ``val.csv``.
+        codec, classes: those of an existing model. Without a codec, one is built from the training
+            rows and saved in ``save_to``, together with the names of the classes.
 
     Raises:
-        CorpusError: no such folder, no good ``classes.txt``, or other classes than the model's.
+        CorpusError: no such folder, an invalid ``classes.txt``, or classes that differ from the
+            model's.
     """
 
     def __init__(
@@ -85,33 +63,33 @@ class LoadSentenceClassificationDataset:
         if classes is not None and self.classes != list(classes):
             raise CorpusError(
                 folder / CLASSES_FILE,
-                f"the classes are {', '.join(self.classes)}, the model's are {', '.join(classes)}",
+                f"the classes are {_listed(self.classes)}, the model's are {_listed(classes)}",
             )
         self._seed = seed
         if codec is None:
             if save_to is None:
-                raise ValueError("without a codec, save_to must say where to keep the new one")
+                raise ValueError("without a codec, save_to must name the folder of the new one")
             codec = self._build_codec(save_to)
             write_text(save_to / CLASSES_FILE, "".join(f"{name}\n" for name in self.classes))
         self.codec = codec
 
     def read(self, split: str) -> list[Row]:
-        """The rows of a split: train, val or test.
+        """Returns the rows of a split: train, val or test.
 
         Raises:
-            CorpusError: a file that is missing or not such a CSV.
+            CorpusError: the file is missing or not valid.
         """
         rows = list(self._rows(split))
         return [rows[i] for i in self._part(split, len(rows))]
 
     def text_of(self, row: Row) -> str:
-        """The text of the columns that the configuration selects."""
+        """Returns the cleaned text of the configured columns."""
         return clean(" ".join(getattr(row, column) for column in self.config.columns))
 
     def encoded(self, split: str) -> Examples[Example]:
-        """The rows of a split as ids and class numbers; no row is left out."""
+        """Returns the rows of a split as ids and class numbers; no row is left out."""
         tensors = cached(
-            "labelled",
+            "labeled",
             lambda: self._encode(split),
             files=[self._file(split)],
             settings={
@@ -119,17 +97,19 @@ class LoadSentenceClassificationDataset:
                 "columns": self.config.columns,
                 "classes": len(self.classes),
             },
-            code=[__file__],
+            code=[__file__, cleaning.__file__],
         )
         texts, labels = IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy()
         examples: Examples[Example] = Examples(texts, labels)
         return examples.select(self._part(split, len(examples)))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> TextData:
-        """The training rows in batches."""
+        """Returns the training rows in batches; reports classes with hardly any rows."""
         is_text_needed = self.config.bpe_dropout > 0.0
+        examples = self.encoded("train")
+        self._report_rare_classes(examples)
         return TextData(
-            self.encoded("train"),
+            examples,
             [self.text_of(row) for row in self.read("train")] if is_text_needed else [],
             self.codec,
             self.config,
@@ -152,21 +132,28 @@ class LoadSentenceClassificationDataset:
                 "classes": len(self.classes),
                 "held_out": None if self._has_validation else [config.val_share, self._seed],
             },
-            code=[__file__, holdout.__file__],
+            code=[__file__, cleaning.__file__, holdout.__file__],
         )
         return TextCodec.load(save_to, tokenizer=config.tokenizer)
+
+    def _report_rare_classes(self, examples: Examples[Example]) -> None:
+        counts = np.bincount(examples.columns[-1], minlength=len(self.classes))
+        for number, rows in ((0, "no training row"), (1, "only one training row")):
+            names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
+            if names:
+                say(f"{self._file('train')}: {rows} for {class_count(names, self.classes)}")
 
     @property
     def _has_validation(self) -> bool:
         return (self.folder / "val.csv").is_file()
 
     def _file(self, split: str) -> Path:
-        """The file that a split comes from."""
+        """Returns the file that contains a split."""
         is_held_out = split == "val" and not self._has_validation
         return self.folder / ("train.csv" if is_held_out else f"{split}.csv")
 
     def _part(self, split: str, count: int) -> Sequence[int]:
-        """Which of the ``count`` rows of its file belong to a split."""
+        """Returns which of the ``count`` rows of its file belong to a split."""
         if split not in ("train", "val") or self._has_validation:
             return range(count)
         kept, held = holdout.hold_out(
@@ -178,11 +165,11 @@ class LoadSentenceClassificationDataset:
         return kept if split == "train" else held
 
     def _rows(self, split: str) -> Iterator[Row]:
-        """All rows of the file that a split comes from."""
+        """Yields all rows of the file that contains a split."""
         return iter_labeled_csv(self._file(split), num_classes=len(self.classes))
 
     def _encode(self, split: str) -> dict[str, Tensor]:
-        """The ids and the classes of all those rows."""
+        """Returns the ids and the class numbers of those rows."""
         labels: list[int] = []
 
         def texts() -> Iterator[tuple[str]]:
@@ -195,11 +182,11 @@ class LoadSentenceClassificationDataset:
 
 
 class TextData:
-    """Length-bucketed batches of labelled texts, another mixture every epoch.
+    """Length-bucketed batches of labeled texts, shuffled differently in every epoch.
 
     Args:
-        examples: the texts as ids, with the numbers of their classes.
-        texts: the same texts, if they are cut into other pieces every epoch (BPE-dropout).
+        examples: the texts as ids, with their class numbers.
+        texts: the same texts; needed for BPE-dropout only, which encodes them in every epoch.
     """
 
     def __init__(
@@ -232,7 +219,7 @@ class TextData:
             self._pad_to = self._longest
 
     def plan(self, epoch: int) -> list[Examples[Example]]:
-        """The batches of ``epoch``, each some of its examples."""
+        """Returns the batches of ``epoch``."""
         examples = self._encode(epoch).cut(self._longest)
         lengths = examples.lengths.clip(min=self._pad_to).tolist()
         batches = bucket_by_length(
@@ -241,7 +228,7 @@ class TextData:
         return [examples.select(batch) for batch in batches]
 
     def batch(self, item: Sequence[Example]) -> tuple[Tensor, Tensor]:
-        """``src`` ``[S, B]`` and the class numbers ``[B]``."""
+        """Returns ``src`` ``[S, B]`` and the class numbers ``[B]``."""
         return as_tensors(item, pad_to=self._pad_to)
 
     def _encode(self, epoch: int) -> Examples[Example]:
@@ -254,12 +241,12 @@ class TextData:
 
 
 def encode(codec: TextCodec, text: str, *, dropout: float = 0.0) -> list[int]:
-    """The ids of a cleaned text; one ``<unk>`` for a text in which the tokeniser finds nothing."""
+    """Returns the ids of a cleaned text; one ``<unk>`` for a text without tokens."""
     return codec.encode(text, dropout=dropout) or [UNK_ID]
 
 
 def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor, Tensor]:
-    """``src`` ``[S, B]`` (S at least ``pad_to``) and the class numbers ``[B]``."""
+    """Returns ``src`` ``[S, B]`` (S at least ``pad_to``) and the class numbers ``[B]``."""
     texts = [ids for ids, _ in examples]
     if pad_to:
         texts = [[*ids, *[PAD_ID] * (pad_to - len(ids))] for ids in texts]
@@ -267,20 +254,32 @@ def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor,
 
 
 def read_classes(folder: Path) -> list[str]:
-    """The names of the classes, in the order of their numbers.
+    """Returns the names of the classes, in the order of their numbers.
 
     Raises:
-        CorpusError: fewer than two, an empty or a repeated name.
+        CorpusError: there are fewer than two names; a name is empty, repeated, or holds a tab.
     """
     path = folder / CLASSES_FILE
     names = [line.strip() for line in read_lines(path)]
+    seen: set[str] = set()
     for number, name in enumerate(names, start=1):
         if not name:
             raise CorpusError(path, "empty line: every line names a class", number)
-        if name in names[: number - 1]:
-            raise CorpusError(path, f"the class {name!r} stands twice", number)
+        if name in seen:
+            raise CorpusError(path, f"the class {name[:40]!r} occurs twice", number)
         if "\t" in name:
-            raise CorpusError(path, "a class name cannot hold a tab", number)
+            raise CorpusError(path, "a class name cannot contain a tab", number)
+        seen.add(name)
     if len(names) < 2:
         raise CorpusError(path, f"there must be at least two classes, not {len(names)}")
     return names
+
+
+def class_count(names: Sequence[str], classes: Sequence[str]) -> str:
+    """Returns e.g. ``2 of 4 classes: Sports, World``, for a message."""
+    return f"{len(names)} of {len(classes)} classes: {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(name[:40] for name in names[:_MAX_NAMES])
+    return shown if len(names) <= _MAX_NAMES else f"{shown}, ..."

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
+from transformer_suite.core.progress import say
+from transformer_suite.tasks.classification.dataset import (
+    LoadSentenceClassificationDataset,
+    class_count,
+)
 from transformer_suite.tasks.classification.predict import Classifier
+
+MAX_MATRIX = 100  # classes; the size of the confusion matrix grows with the square
 
 
 def evaluate(
     classifier: Classifier, dataset: LoadSentenceClassificationDataset, split: str, **options: Any
 ) -> dict[str, Any]:
-    """The report on one split; ``options`` are those of :meth:`Classifier.probabilities`."""
+    """Returns the report on one split.
+
+    Classes without any row in the split are reported on stderr. ``options`` are those of
+    :meth:`Classifier.probabilities`.
+    """
     examples = dataset.encoded(split)
-    given = classifier.probabilities([ids for ids, _ in examples], **options).argmax(dim=1)
+    predicted = classifier.probabilities([ids for ids, _ in examples], **options).argmax(dim=1)
     names = dataset.classes
-    report = score([names[i] for i in given.tolist()], [names[i] for _, i in examples], names)
+    report = score([names[i] for i in predicted.tolist()], [names[i] for _, i in examples], names)
+    missing = [name for name, figures in report["classes"].items() if not figures["texts"]]
+    if missing:
+        say(f"{split}: no row has {class_count(missing, names)}")
     return {
         "split": split,
         "texts": len(examples),
@@ -27,9 +41,12 @@ def evaluate(
 
 
 def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
-    """Accuracy, the figures of each class, their plain mean, and who is taken for whom.
+    """Returns the accuracy, the figures of each class, macro F1 and the confusions.
 
-    ``confusion[i][j]`` counts the texts of class i that were given class j.
+    ``macro_f1`` is the mean over the classes that occur in ``truth`` or ``predicted``, as in
+    scikit-learn. ``confusion[i][j]`` counts the texts of class i that were predicted as class j.
+    With more than ``MAX_MATRIX`` classes it is left out, and ``confused`` lists the most frequent
+    mistakes instead.
     """
     from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
@@ -37,6 +54,7 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
     precision, recall, f1, support = precision_recall_fscore_support(
         truth, predicted, labels=names, zero_division=0.0
     )
+    occurring = {*truth, *predicted}
     per_class = {
         name: {
             "precision": float(precision[i]),
@@ -46,11 +64,19 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
         }
         for i, name in enumerate(names)
     }
-    return {
+    report = {
         "accuracy": float(accuracy_score(truth, predicted)),
-        "macro_f1": float(f1.mean()),
+        "macro_f1": float(f1[[name in occurring for name in names]].mean()),
         "classes": per_class,
-        "confusion": confusion_matrix(truth, predicted, labels=names).tolist(),
+    }
+    if len(names) <= MAX_MATRIX:
+        return report | {"confusion": confusion_matrix(truth, predicted, labels=names).tolist()}
+    mistakes = Counter(pair for pair in zip(truth, predicted, strict=True) if pair[0] != pair[1])
+    return report | {
+        "confused": [
+            {"true": true, "predicted": other, "texts": texts}
+            for (true, other), texts in mistakes.most_common(MAX_MATRIX)
+        ]
     }
 
 
@@ -62,14 +88,14 @@ def run(
     device: str = "auto",
     **options: Any,
 ) -> dict[str, Any]:
-    """Measures the model in ``model`` (None: the one that ships) on a split of the corpus ``data``.
+    """Measures a model (None: the pretrained one) on a split of the corpus ``data``.
 
     Args:
         split: test (the default), val or train.
         options: those of :meth:`Classifier.probabilities`.
 
     Raises:
-        CorpusError: among others, the corpus has other classes than the model.
+        CorpusError: the corpus is not valid, or its classes differ from the model's.
     """
     classifier = Classifier.load(model, device=device)
     config = classifier.config
@@ -84,13 +110,19 @@ def run(
 
 
 def as_table(report: Mapping[str, Any]) -> str:
-    """The report for people."""
+    """Returns the report as text."""
     from pandas import DataFrame
 
-    names = list(report["classes"])
     figures = DataFrame.from_dict(report["classes"], orient="index")
     figures[["precision", "recall", "f1"]] *= 100.0
-    confusion = DataFrame(report["confusion"], index=names, columns=names)
+    if "confusion" in report:
+        names = list(report["classes"])
+        title = "confusion (rows: true, columns: predicted)"
+        confusion = DataFrame(report["confusion"], index=names, columns=names).to_string()
+    else:
+        title = "the most frequent mistakes"
+        mistakes = report["confused"]
+        confusion = DataFrame(mistakes).to_string(index=False) if mistakes else "none"
     return "\n".join(
         (
             f"split     {report['split']} ({report['texts']:,} texts)",
@@ -99,7 +131,7 @@ def as_table(report: Mapping[str, Any]) -> str:
             "",
             figures.to_string(float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}),
             "",
-            "confusion (rows: true, columns: given)",
-            confusion.to_string(),
+            title,
+            confusion,
         )
     )

@@ -1,4 +1,4 @@
-"""The classification model: an encoder, pooling over the real words, two linear layers."""
+"""The classification model: an encoder, pooling over real tokens, two linear layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transformer_suite.tasks.classification.config import CONCAT_TYPES, Classifi
 
 
 class ClassificationModel(nn.Module):
-    """Class scores of token ids.
+    """Computes class scores from token ids.
 
     Args:
         vocab_size: V.
@@ -63,7 +63,7 @@ class ClassificationModel(nn.Module):
 
 
 def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
-    """One vector a text from the states of its real positions.
+    """Returns one vector per text, pooled from the states of its real positions.
 
     Args:
         states: ``[S, B, D]``.
@@ -77,12 +77,12 @@ def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
         raise ValueError(
             f"concat_type must be one of {', '.join(CONCAT_TYPES)}, not {concat_type!r}"
         )
-    is_word = ~is_pad.t().unsqueeze(2)
-    words = states.masked_fill(~is_word, 0.0)
+    is_token = ~is_pad.t().unsqueeze(2)
+    tokens = states.masked_fill(~is_token, 0.0)
     if concat_type == "sum":
-        return words.sum(dim=0)
-    count = is_word.sum(dim=0)
+        return tokens.sum(dim=0)
+    count = is_token.sum(dim=0)
     if concat_type == "avg":
-        return words.sum(dim=0) / count.clamp(min=1)
+        return tokens.sum(dim=0) / count.clamp(min=1)
     last = (count - 1).clamp(min=0).expand(1, -1, states.shape[2])
-    return words.gather(0, last.reshape(1, *states.shape[1:])).squeeze(0)
+    return tokens.gather(0, last.reshape(1, *states.shape[1:])).squeeze(0)

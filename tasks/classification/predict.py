@@ -15,8 +15,9 @@ from transformer_suite.core.errors import CheckpointError, CorpusError
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from transformer_suite.data.batching import bucket_by_length, pad_sequence
 from transformer_suite.data.codec import TextCodec
+from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.classification.dataset import clean, encode, read_classes
+from transformer_suite.tasks.classification.dataset import encode, read_classes
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 

@@ -73,10 +73,10 @@ def prepare(
 def text_loss(
     model: ClassificationModel, label_smoothing: float, token_dropout: float, r_drop: float = 0.0
 ) -> LossFunction:
-    """The training loss of ``model``: label-smoothed cross-entropy of the class.
+    """Returns the training loss of ``model``: label-smoothed cross-entropy of the class.
 
-    With ``r_drop``, that of every text read twice, and how far the two readings are apart
-    (:mod:`core.training.loss`). Either reading drops tokens of its own.
+    With ``r_drop`` every text passes the model twice, with different dropout, and the divergence of
+    the two outputs is added (:mod:`core.training.loss`).
     """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
@@ -98,11 +98,11 @@ def text_loss(
 def measure_texts(
     classifier: Classifier, examples: Sequence[Example], *, batch_tokens: int
 ) -> dict[str, float]:
-    """The mean loss (nats a text, no smoothing) and the accuracy."""
+    """Returns the mean loss (nats per text, without smoothing) and the accuracy."""
     labels = torch.tensor([label for _, label in examples])
     texts = [ids for ids, _ in examples]
     probabilities = classifier.probabilities(texts, batch_tokens=batch_tokens)
-    # A class held to be impossible costs as much as float32 can tell from that, not infinity.
+    # A true class of probability 0 costs the largest loss of float32, not infinity.
     log_probs = probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()
     return {
         "val_loss": F.nll_loss(log_probs, labels).item(),
