@@ -49,7 +49,7 @@ class ClassificationData(CodecConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_right = 0 < len(self.columns) == len(set(self.columns))
-        check(is_right, "data.columns", list(self.columns), "one or more different columns")
+        check(is_right, "data.columns", list(self.columns), "one column or more, each once")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
         for name in ("token_dropout", "val_share"):
