@@ -16,9 +16,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-_CHUNK_ROWS = 256  # even: the two rows of a pair are never parted
+_CHUNK_ROWS = 256  # even: a chunk never splits a pair
 
 
 def label_smoothed_cross_entropy(
@@ -46,20 +45,21 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     r_drop: float = 0.0,
 ) -> Tensor:
-    """The summed loss of ``F.linear(hidden, weight, bias)`` without ever holding all its logits.
+    """Returns the summed loss of ``F.linear(hidden, weight, bias)``, computed in chunks of rows.
 
-    The output layer over the vocabulary and its loss are the widest tensors of a training step.
-    Here they exist for a few hundred positions at a time, small enough for the processor's cache;
-    the gradients are taken in the same pass, while the probabilities are at hand.
+    The logits over the vocabulary are the largest tensors of a training step. Here they exist for
+    a few hundred positions at a time, which fit into the cache of the processor. The gradients are
+    computed in the same pass. Derivatives of any order are right; from the second order on (that
+    is, with ``create_graph=True``) all logits are computed at once.
 
     Args:
-        hidden: ``[N, D]``, one row a target. weight: ``[V, D]``. bias: ``[V]`` or None.
-        targets: ``[N]``, with no padding among them.
+        hidden: ``[N, D]``, one row for each target. weight: ``[V, D]``. bias: ``[V]`` or None.
+        targets: ``[N]``, without padding.
         label_smoothing: e above.
-        r_drop: alpha above. Unless it is 0, rows 2i and 2i + 1 are one target read twice.
+        r_drop: alpha above. Unless it is 0, rows 2i and 2i + 1 are two readings of one target.
 
     Raises:
-        ValueError: sizes that do not belong together; the message names them.
+        ValueError: sizes that do not match; the message names them.
     """
     if hidden.shape != (len(targets), weight.shape[1]):
         raise ValueError(
@@ -67,7 +67,8 @@ def linear_cross_entropy(
         )
     if r_drop > 0.0 and len(hidden) % 2:
         raise ValueError(f"R-Drop needs every row twice, not {len(hidden)} rows")
-    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing, r_drop)
+    loss, *_ = _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing, r_drop)
+    return loss
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:
@@ -78,21 +79,20 @@ def symmetric_divergence(logits: Tensor) -> Tensor:
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
+    """The loss, and its gradients by hidden states, weight and bias for the backward pass."""
+
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, label_smoothing, r_drop):  # type: ignore[no-untyped-def]
-        device = hidden.device.type
-        dtype = weight.dtype
-        if torch.is_autocast_enabled(device):
-            dtype = torch.get_autocast_dtype(device)
-        with torch.autocast(device, enabled=False):
+    def forward(hidden, weight, bias, targets, label_smoothing, r_drop):  # type: ignore[no-untyped-def]
+        dtype = _compute_dtype(weight)
+        with torch.autocast(hidden.device.type, enabled=False):
             x, w = hidden.to(dtype), weight.to(dtype)
             b = None if bias is None else bias.to(dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
             grad_x = torch.empty_like(x)
             grad_w = torch.zeros_like(weight, dtype=torch.float32)
             grad_b = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
-            # Of a CPU, every product would turn the matrix over by itself.
-            w_by_columns = w.t().contiguous().t() if device == "cpu" else w
+            # On a CPU, every product would transpose the matrix again.
+            w_by_columns = w.t().contiguous().t() if hidden.device.type == "cpu" else w
             for start in range(0, len(x), _CHUNK_ROWS):
                 rows = slice(start, start + _CHUNK_ROWS)
                 logits = F.linear(x[rows], w_by_columns, b)
@@ -106,17 +106,61 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     grad_w.addmm_(grad.t(), x[rows])
                 else:
                     grad_w += grad.t() @ x[rows]
-        ctx.save_for_backward(grad_x, grad_w, grad_b)
-        ctx.hidden_dtype = hidden.dtype
-        return loss
+        return loss, grad_x, grad_w, grad_b
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_loss):  # type: ignore[no-untyped-def]
-        grad_x, grad_w, grad_b = ctx.saved_tensors
-        grad_x = grad_x.to(ctx.hidden_dtype) * grad_loss
-        grad_b = None if grad_b is None else grad_b * grad_loss
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        hidden, weight, bias, targets, ctx.label_smoothing, ctx.r_drop = inputs
+        gradients = output[1:]
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(x for x in gradients if x is not None))
+        ctx.save_for_backward(hidden, weight, bias, targets, *gradients)
+        ctx.compute_dtype = _compute_dtype(weight)
+
+    @staticmethod
+    def backward(ctx, grad_loss, *_):  # type: ignore[no-untyped-def]
+        hidden, weight, bias, targets, grad_x, grad_w, grad_b = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # create_graph=True: the gradients themselves must be functions of the inputs.
+            grad_x, grad_w, grad_b = _differentiable_gradients(
+                hidden, weight, bias, targets, ctx.label_smoothing, ctx.r_drop, ctx.compute_dtype
+            )
+        grad_b = None if bias is None else grad_b * grad_loss
+        grad_x = grad_x.to(hidden.dtype) * grad_loss
         return grad_x, grad_w * grad_loss, grad_b, None, None, None
+
+
+def _compute_dtype(weight: Tensor) -> torch.dtype:
+    """Returns the type of the matrix products: that of autocast, or that of ``weight``."""
+    device = weight.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return weight.dtype
+
+
+def _differentiable_gradients(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    label_smoothing: float,
+    r_drop: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gradients of the summed loss by hidden, weight and bias, which autograd follows.
+
+    By the logits, the gradient of cross-entropy is the probabilities minus the target distribution.
+    """
+    with torch.autocast(hidden.device.type, enabled=False):
+        x, w = hidden.to(dtype), weight.to(dtype)
+        logits = F.linear(x, w, None if bias is None else bias.to(dtype)).float()
+        log_probs = logits.log_softmax(dim=1)
+        smoothed = F.one_hot(targets, logits.shape[1]) * (1.0 - label_smoothing)
+        grad = log_probs.exp() - smoothed - label_smoothing / logits.shape[1]
+        if r_drop > 0.0:
+            grad = grad + r_drop * _divergence(log_probs)[1]
+        by_type = grad.to(dtype)
+        return by_type @ w, (by_type.t() @ x).float(), grad.sum(dim=0)
 
 
 def _chunk(

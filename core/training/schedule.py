@@ -1,9 +1,15 @@
-"""Learning-rate schedules: functions from the step number (the first step is 1) to the rate."""
+"""Learning-rate schedules: functions from the number of a step to its learning rate.
+
+The first step is 1. ``torch.optim.lr_scheduler.LambdaLR`` counts from 0, so step 0 has the rate of
+step 1. (LambdaLR multiplies: give its optimizer ``lr=1.0``.)
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+
+from torch.optim import Optimizer
 
 Schedule = Callable[[int], float]
 
@@ -13,28 +19,61 @@ class CustomSchedule:
 
         lr(step) = factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
 
-    It rises in a straight line for ``warmup_steps`` steps and then falls with the root of the step.
+    It rises linearly for ``warmup_steps`` steps and then falls with the square root of the step.
+
+    Args:
+        d_model: D.
+        warmup_steps: the step of the highest rate.
+        optimizer: its learning rates are set by :meth:`step`.
+        factor: multiplies every rate.
+
+    Raises:
+        ValueError: a size below 1.
     """
 
-    def __init__(self, d_model: int, warmup_steps: int = 4000, factor: float = 1.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        warmup_steps: int = 4000,
+        optimizer: Optimizer | None = None,
+        *,
+        factor: float = 1.0,
+    ) -> None:
         if d_model < 1 or warmup_steps < 1:
             raise ValueError(
                 f"d_model and warmup_steps are at least 1, not {d_model} and {warmup_steps}"
             )
         self.d_model = d_model
         self.warmup_steps = warmup_steps
+        self.optimizer = optimizer
         self.factor = factor
+        self.steps = 0
+
+    def step(self) -> float:
+        """Sets and returns the rate of the next step. Call it before ``optimizer.step()``.
+
+        Raises:
+            ValueError: no optimizer was given.
+        """
+        if self.optimizer is None:
+            raise ValueError("step() needs CustomSchedule(d_model, optimizer=optimizer)")
+        self.steps += 1
+        rate = self(self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
 
     def __call__(self, step: int) -> float:
-        _check_step(step)
+        """Returns the rate of ``step``."""
+        step = _from_one(step)
         return self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5)
 
 
 def inverse_sqrt(peak: float, warmup_steps: int) -> Schedule:
-    """Equation 3 with its peak named: ``peak`` is reached at ``warmup_steps``."""
+    """Returns equation 3 with the factor that makes ``peak`` the rate at ``warmup_steps``."""
 
     def rate(step: int) -> float:
-        _check_step(step)
+        step = _from_one(step)
         if step < warmup_steps:
             return peak * step / warmup_steps
         return peak * math.sqrt(max(warmup_steps, 1) / step)
@@ -43,13 +82,13 @@ def inverse_sqrt(peak: float, warmup_steps: int) -> Schedule:
 
 
 def cosine(peak: float, warmup_steps: int, total_steps: int) -> Schedule:
-    """A straight rise to ``peak``, then half a cosine to zero at ``total_steps``.
+    """Returns a linear warmup to ``peak``, then half a cosine to zero at ``total_steps``.
 
     Loshchilov and Hutter (2017), without restarts. After ``total_steps`` the rate stays zero.
     """
 
     def rate(step: int) -> float:
-        _check_step(step)
+        step = _from_one(step)
         if step < warmup_steps:
             return peak * step / warmup_steps
         done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
@@ -59,15 +98,17 @@ def cosine(peak: float, warmup_steps: int, total_steps: int) -> Schedule:
 
 
 def constant(peak: float, warmup_steps: int) -> Schedule:
-    """A straight rise to ``peak``, then no change."""
+    """Returns a linear warmup to ``peak``, then a constant rate."""
 
     def rate(step: int) -> float:
-        _check_step(step)
+        step = _from_one(step)
         return peak * min(1.0, step / max(1, warmup_steps))
 
     return rate
 
 
-def _check_step(step: int) -> None:
-    if step < 1:
-        raise ValueError(f"steps are counted from 1, not {step}")
+def _from_one(step: int) -> int:
+    """Returns the number of a step that may have been counted from 0."""
+    if step < 0:
+        raise ValueError(f"steps are counted from 1 (or 0), not {step}")
+    return max(1, step)

@@ -243,3 +243,72 @@ def test_r_drop_of_enormous_logits_stays_finite() -> None:
 def test_r_drop_needs_pairs() -> None:
     with pytest.raises(ValueError, match="every row twice, not 7 rows"):
         linear_cross_entropy(*inputs_of(7), r_drop=1.0)
+
+
+# Derivatives of higher order
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("label_smoothing", "alpha"), [(0.0, 0.0), (0.1, 0.0), (0.1, 5.0)])
+def test_second_derivatives_are_autograds(
+    label_smoothing: float, alpha: float, has_bias: bool
+) -> None:
+    """A gradient penalty lost a third of its gradient silently: the backward pass was constant."""
+    hidden, weight, some_bias, targets = inputs_of(8)
+    bias = some_bias if has_bias else None
+    wanted = [x for x in (hidden, weight, bias) if x is not None]
+    targets = targets[0::2].repeat_interleave(2)
+
+    def gradients_of_penalty(loss: Tensor) -> list[Tensor]:
+        gradients = torch.autograd.grad(3 * loss, wanted, create_graph=True)
+        penalty = loss + sum(x.square().sum() for x in gradients)
+        return [*gradients, *torch.autograd.grad(penalty, wanted)]
+
+    ours = linear_cross_entropy(
+        hidden, weight, bias, targets, label_smoothing=label_smoothing, r_drop=alpha
+    )
+    theirs = r_drop_by_the_paper(hidden, weight, bias, targets, label_smoothing, alpha)
+    for own, right in zip(gradients_of_penalty(ours), gradients_of_penalty(theirs), strict=True):
+        torch.testing.assert_close(own, right, rtol=1e-3, atol=1e-3)
+
+
+def test_second_derivatives_by_backward_and_a_weight_used_twice() -> None:
+    """``backward(create_graph=True)`` too, where the hidden states depend on the weight."""
+    _, table, bias, targets = inputs_of(7)
+    results = []
+    for loss_of in (linear_cross_entropy, lambda *inputs: by_torch(*inputs, 0.0)):
+        leaf = table.detach().clone().requires_grad_()
+        loss = loss_of(leaf[:7].tanh(), leaf, bias, targets)
+        (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
+        gradient.square().sum().backward()
+        results.append(leaf.grad)
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
+
+
+def test_hessian_and_torch_func() -> None:
+    hidden, weight, bias, targets = (x.detach() for x in inputs_of(3))
+
+    def ours(x: Tensor) -> Tensor:
+        return linear_cross_entropy(x, weight, bias, targets, label_smoothing=0.1)
+
+    def theirs(x: Tensor) -> Tensor:
+        return by_torch(x, weight, bias, targets, 0.1)
+
+    for derivative in (torch.func.grad, lambda f: torch.func.grad(lambda x: f(x).square())):
+        torch.testing.assert_close(
+            derivative(ours)(hidden), derivative(theirs)(hidden), rtol=1e-3, atol=1e-4
+        )
+    torch.testing.assert_close(
+        torch.autograd.functional.hessian(ours, hidden),
+        torch.autograd.functional.hessian(theirs, hidden),
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+def test_forward_mode_is_refused_and_never_wrong() -> None:
+    hidden, weight, bias, targets = (x.detach() for x in inputs_of(3))
+    with pytest.raises(RuntimeError, match="jvp"):
+        torch.func.jvp(
+            lambda x: linear_cross_entropy(x, weight, bias, targets), (hidden,), (hidden,)
+        )

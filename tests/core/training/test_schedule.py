@@ -4,6 +4,10 @@ import itertools
 import math
 
 import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import LambdaLR
 
 from transformer_suite.core.training.schedule import (
     CustomSchedule,
@@ -78,10 +82,38 @@ def test_the_other_schedules_by_hand(schedule: Schedule, rates: dict[int, float]
     [CustomSchedule(8), inverse_sqrt(0.1, 5), cosine(0.1, 5, 9), constant(0.1, 5)],
     ids=["noam", "inverse_sqrt", "cosine", "constant"],
 )
-@pytest.mark.parametrize("step", [0, -3])
-def test_steps_are_counted_from_one(schedule: Schedule, step: int) -> None:
-    with pytest.raises(ValueError, match=f"counted from 1, not {step}"):
-        schedule(step)
+def test_steps_are_counted_from_one_or_zero(schedule: Schedule) -> None:
+    """``LambdaLR`` asks for step 0 first, which used to be refused."""
+    assert schedule(0) == schedule(1) > 0
+    with pytest.raises(ValueError, match=r"counted from 1 \(or 0\), not -3"):
+        schedule(-3)
+
+
+def test_under_lambda_lr() -> None:
+    """PyTorch's own class takes a schedule; its base rate of 1 leaves the rates as they are."""
+    optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = CustomSchedule(8, 3)
+    scheduler = LambdaLR(optimizer, schedule)
+    rates = []
+    for _ in range(5):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert rates == pytest.approx([schedule(step) for step in (1, 1, 2, 3, 4)])
+
+
+def test_with_an_optimizer_as_the_tutorials_write_it() -> None:
+    """``CustomSchedule(d_model, optimizer=...)``, and a step of it before each of the optimizer."""
+    optimizer = SGD([nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))], lr=0.5)
+    scheduler, schedule = CustomSchedule(8, 3, optimizer), CustomSchedule(8, 3)
+    for step in range(1, 6):
+        assert scheduler.step() == schedule(step)
+        assert all(group["lr"] == schedule(step) for group in optimizer.param_groups)
+
+
+def test_a_step_without_an_optimizer_says_what_is_missing() -> None:
+    with pytest.raises(ValueError, match="optimizer=optimizer"):
+        CustomSchedule(8).step()
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(0, 4000), (512, 0), (-1, -1)])
