@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from tests.commands.command_line import run
@@ -77,11 +78,22 @@ def tiny_corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def tiny_models(
     tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """The checkpoint folder of a task, trained when it is first asked for."""
+    """The checkpoint folder of a task, trained when a test first asks for it.
+
+    Workers of pytest-xdist share the folders: the first one trains, the others wait for it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     @cache
     def trained(task: str) -> Path:
-        out = tmp_path_factory.mktemp("models") / task
+        with FileLock(shared / f"{task}.lock"):
+            out = shared / "models" / task
+            if not (out / "metrics.json").exists():
+                train(task, out)
+        return out
+
+    def train(task: str, out: Path) -> None:
         settings = [f"--set={setting}" for setting in (*_COMMON_SETTINGS, *_TINY_SETTINGS[task])]
         done = run(
             "train",
@@ -92,7 +104,6 @@ def tiny_models(
             *settings,
         )
         assert done.exit_code == 0, done.stderr
-        return out
 
     return trained
 
