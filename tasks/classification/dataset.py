@@ -22,7 +22,8 @@ from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
 from transformer_suite.tasks.classification import cleaning
 from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.runs import hold_out as holdout
+from transformer_suite.tasks.runs import hold_out
+from transformer_suite.tasks.runs.hold_out import HoldOut
 
 CLASSES_FILE = "classes.txt"
 _MAX_NAMES = 5  # in a message
@@ -65,7 +66,12 @@ class LoadSentenceClassificationDataset:
                 folder / CLASSES_FILE,
                 f"the classes are {_listed(self.classes)}, the model's are {_listed(classes)}",
             )
-        self._seed = seed
+        self._hold_out = HoldOut(
+            is_needed=not (folder / "val.csv").is_file(),
+            share=config.val_share,
+            seed=seed,
+            path=folder / "train.csv",
+        )
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
@@ -80,7 +86,7 @@ class LoadSentenceClassificationDataset:
             CorpusError: the file is missing or not valid.
         """
         rows = list(self._rows(split))
-        return [rows[i] for i in self._part(split, len(rows))]
+        return [rows[i] for i in self._hold_out.rows(split, len(rows))]
 
     def text_of(self, row: Row) -> str:
         """Returns the cleaned text of the configured columns."""
@@ -101,7 +107,7 @@ class LoadSentenceClassificationDataset:
         )
         texts, labels = IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy()
         examples: Examples[Example] = Examples(texts, labels)
-        return examples.select(self._part(split, len(examples)))
+        return examples.select(self._hold_out.rows(split, len(examples)))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> TextData:
         """Returns the training rows in batches; reports classes with hardly any rows."""
@@ -130,9 +136,9 @@ class LoadSentenceClassificationDataset:
             | {
                 "columns": config.columns,
                 "classes": len(self.classes),
-                "held_out": None if self._has_validation else [config.val_share, self._seed],
+                "held_out": self._hold_out.key(),
             },
-            code=[__file__, cleaning.__file__, holdout.__file__],
+            code=[__file__, cleaning.__file__, hold_out.__file__],
         )
         return TextCodec.load(save_to, tokenizer=config.tokenizer)
 
@@ -141,28 +147,11 @@ class LoadSentenceClassificationDataset:
         for number, rows in ((0, "no training row"), (1, "only one training row")):
             names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
             if names:
-                say(f"{self._file('train')}: {rows} for {class_count(names, self.classes)}")
-
-    @property
-    def _has_validation(self) -> bool:
-        return (self.folder / "val.csv").is_file()
+                log(f"{self._file('train')}: {rows} for {class_count(names, self.classes)}")
 
     def _file(self, split: str) -> Path:
         """Returns the file that contains a split."""
-        is_held_out = split == "val" and not self._has_validation
-        return self.folder / ("train.csv" if is_held_out else f"{split}.csv")
-
-    def _part(self, split: str, count: int) -> Sequence[int]:
-        """Returns which of the ``count`` rows of its file belong to a split."""
-        if split not in ("train", "val") or self._has_validation:
-            return range(count)
-        kept, held = holdout.hold_out(
-            range(count),
-            share=self.config.val_share,
-            seed=self._seed,
-            path=self.folder / "train.csv",
-        )
-        return kept if split == "train" else held
+        return self.folder / f"{self._hold_out.source(split)}.csv"
 
     def _rows(self, split: str) -> Iterator[Row]:
         """Yields all rows of the file that contains a split."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.progress import say
+from transformer_suite.core.progress import log
 from transformer_suite.tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
     class_count,
@@ -31,7 +31,7 @@ def evaluate(
     report = score([names[i] for i in predicted.tolist()], [names[i] for _, i in examples], names)
     missing = [name for name, figures in report["classes"].items() if not figures["texts"]]
     if missing:
-        say(f"{split}: no row has {class_count(missing, names)}")
+        log(f"{split}: no row has {class_count(missing, names)}")
     return {
         "split": split,
         "texts": len(examples),

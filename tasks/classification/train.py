@@ -47,11 +47,14 @@ def prepare(
         len(dataset.codec.vocabulary), len(dataset.classes), config.model
     ).to(device)
     classifier = Classifier(model, dataset.codec, dataset.classes, config, device)
+    has_test = (corpus / "test.csv").is_file()
+    if has_test:
+        dataset.read("test")  # an error in it is raised now, not after the training
     val_examples = dataset.encoded("val")
     batch_tokens = config.train.batch_tokens
 
     def test() -> dict[str, Any]:
-        return evaluate(classifier, dataset, "test") if (corpus / "test.csv").is_file() else {}
+        return evaluate(classifier, dataset, "test") if has_test else {}
 
     return Prepared(
         model=model,

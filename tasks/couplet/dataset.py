@@ -14,7 +14,8 @@ from transformer_suite.data.encoding import encode_parallel
 from transformer_suite.data.examples import Examples, Pair
 from transformer_suite.data.readers import iter_parallel
 from transformer_suite.tasks.couplet.config import CoupletData
-from transformer_suite.tasks.runs import hold_out as holdout
+from transformer_suite.tasks.runs import hold_out
+from transformer_suite.tasks.runs.hold_out import HoldOut
 from transformer_suite.tasks.seq2seq.pairs import PairData, short_pairs
 
 TOKENIZER = "characters"
@@ -44,7 +45,12 @@ class LoadCoupletDataset:
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
-        self._seed = seed
+        self._hold_out = HoldOut(
+            is_needed=not (folder / "val").is_dir(),
+            share=config.val_share,
+            seed=seed,
+            path=folder / "train",
+        )
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must say where to keep the new one")
@@ -58,7 +64,10 @@ class LoadCoupletDataset:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
         """
         own, *extra = map(self._read_folder, self._folders(split))
-        return [*(own[i] for i in self._part(split, len(own))), *chain.from_iterable(extra)]
+        return [
+            *(own[i] for i in self._hold_out.rows(split, len(own))),
+            *chain.from_iterable(extra),
+        ]
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
         """The couplets of a split as ids, but for those too long for a model of ``max_len``."""
@@ -77,45 +86,25 @@ class LoadCoupletDataset:
             lines = (line for pair in self.read("train") for line in pair)
             TextCodec.build(lines, save_to, config)
 
-        is_whole = self._has_validation
         cached_files(
             "vocabulary",
             build,
             save_to,
             TextCodec.file_names(TOKENIZER),
             files=[path for name in self._folders("train") for path in self._files(name)],
-            settings=config.vocabulary_settings()
-            | {"held_out": None if is_whole else [self.config.val_share, self._seed]},
-            code=[__file__, holdout.__file__],
+            settings=config.vocabulary_settings() | {"held_out": self._hold_out.key()},
+            code=[__file__, hold_out.__file__],
         )
         return TextCodec.load(save_to, tokenizer=TOKENIZER)
 
-    @property
-    def _has_validation(self) -> bool:
-        return (self.folder / "val").is_dir()
-
     def _folders(self, split: str) -> list[str]:
         """The names of the folders that a split comes from, its own first."""
-        if split == "val" and not self._has_validation:
-            return ["train"]
-        return [split, *(self.config.extra if split == "train" else ())]
-
-    def _part(self, split: str, count: int) -> Sequence[int]:
-        """Which of the ``count`` couplets in the first of its folders belong to a split."""
-        if split not in ("train", "val") or self._has_validation:
-            return range(count)
-        kept, held = holdout.hold_out(
-            range(count),
-            share=self.config.val_share,
-            seed=self._seed,
-            path=self.folder / "train",
-        )
-        return kept if split == "train" else held
+        return [self._hold_out.source(split), *(self.config.extra if split == "train" else ())]
 
     def _pairs(self, split: str) -> Examples[Pair]:
         """All couplets of a split as ids."""
         own, *extra = map(self._encode_folder, self._folders(split))
-        return Examples.joined([own.select(self._part(split, len(own))), *extra])
+        return Examples.joined([own.select(self._hold_out.rows(split, len(own))), *extra])
 
     def _files(self, name: str) -> tuple[Path, Path]:
         return self.folder / name / "in.txt", self.folder / name / "out.txt"

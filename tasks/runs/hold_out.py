@@ -1,9 +1,10 @@
-"""Holding out validation examples of a corpus that comes without any."""
+"""Holds out validation examples if a corpus has no validation split."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,17 +13,49 @@ from transformer_suite.core.errors import CorpusError
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, kw_only=True)
+class HoldOut:
+    """The validation split of a corpus: its own, or held out from the training examples.
+
+    Attributes:
+        is_needed: whether the corpus lacks a validation split.
+        share: the share of the training examples that is held out, 0 to 1.
+        seed: selects them.
+        path: the training examples, for error messages.
+    """
+
+    is_needed: bool
+    share: float
+    seed: int
+    path: Path
+
+    def source(self, split: str) -> str:
+        """Returns the name of the split whose files contain ``split``."""
+        return "train" if self.is_needed and split == "val" else split
+
+    def rows(self, split: str, count: int) -> Sequence[int]:
+        """Returns which of the ``count`` examples of those files belong to ``split``.
+
+        Raises:
+            CorpusError: as :func:`hold_out`.
+        """
+        if not self.is_needed or split not in ("train", "val"):
+            return range(count)
+        kept, held = hold_out(range(count), share=self.share, seed=self.seed, path=self.path)
+        return kept if split == "train" else held
+
+    def key(self) -> list[float] | None:
+        """Returns what decides the training examples, for a cache key."""
+        return [self.share, self.seed] if self.is_needed else None
+
+
 def hold_out(
     examples: Sequence[T], *, share: float, seed: int, path: Path
 ) -> tuple[list[T], list[T]]:
-    """``examples`` without those that ``seed`` picks, and those, both in their order.
-
-    Args:
-        share: how much is held out, 0 to 1.
-        path: where the examples come from, for the error message.
+    """Returns the remaining and the held-out examples, both in their order.
 
     Raises:
-        CorpusError: nothing would be held out, or nothing left.
+        CorpusError: no example would be held out, or none would remain.
     """
     count = round(share * len(examples))
     if not 0 < count < len(examples):

@@ -22,9 +22,13 @@ from transformer_suite.tasks.runs.presets import (
 class TranslationData(CodecConfig):
     """The corpus: its languages, and how their text becomes ids.
 
-    ``share_vocabulary`` makes one vocabulary, and one embedding table, for both languages. Training
-    pairs with a side of more than ``max_tokens``, or more than the model can take, are left out,
-    and counted; texts of more are translated in pieces.
+    Attributes:
+        src, tgt: the languages, as in the file names ``train.de`` and ``train.en``.
+        share_vocabulary: use one vocabulary and one embedding table for both languages.
+        max_tokens: training pairs with a longer side, or one that is too long for the model, are
+            left out and counted; longer texts are translated in segments.
+        val_share: the share of the training pairs that is held out for validation if there are no
+            ``val`` files; ``train.seed`` selects the pairs.
     """
 
     src: str = "de"
@@ -32,10 +36,14 @@ class TranslationData(CodecConfig):
     vocab_size: int | None = 6000
     share_vocabulary: bool = True
     max_tokens: int = 250
+    val_share: float = 0.03
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.max_tokens >= 1, "data.max_tokens", self.max_tokens, "at least 1")
+        share = self.val_share
+        check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
+        check(self.src != self.tgt, "data.tgt", self.tgt, "another language than data.src")
 
 
 @dataclass(frozen=True, kw_only=True)

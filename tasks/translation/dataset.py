@@ -1,4 +1,4 @@
-"""Parallel corpora: ``train``, ``val`` and ``test*`` in a folder, a language each as extension."""
+"""Parallel corpora: ``train.de``, ``train.en``, ``val.*`` and ``test*.*`` in one folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from transformer_suite.data.encoding import encode_parallel
 from transformer_suite.data.examples import Examples, Pair
 from transformer_suite.data.readers import read_parallel
 from transformer_suite.data.tokenizers import seed_dropout
+from transformer_suite.tasks.runs import hold_out
+from transformer_suite.tasks.runs.hold_out import HoldOut
 from transformer_suite.tasks.seq2seq.pairs import PairData, is_short, short_pairs
 from transformer_suite.tasks.translation.config import TranslationData
 
@@ -21,10 +23,15 @@ class LoadEnglishGermanDataset:
     """German to English (Multi30k), or any two languages that ``config`` names.
 
     Args:
-        folder: holds ``train.de`` and ``train.en`` (for languages de, en), ``val.*``, ``test*.*``.
-        config: languages, tokeniser and vocabulary.
-        source, target: codecs of a model that exists already; without them they are learnt from
-            the training split alone and saved in ``save_to``.
+        folder: contains ``train.de`` and ``train.en`` (for the languages de and en), ``test*.*``
+            and optionally ``val.*``.
+        config: the languages, the tokenizer and the vocabulary.
+        seed: selects the validation pairs if there are no ``val`` files.
+        source, target: the codecs of an existing model. Without them, they are built from the
+            training pairs and saved in ``save_to``.
+
+    Raises:
+        CorpusError: the folder or a file is missing or not valid.
     """
 
     def __init__(
@@ -32,47 +39,67 @@ class LoadEnglishGermanDataset:
         folder: Path,
         config: TranslationData,
         *,
+        seed: int,
         save_to: Path | None = None,
         source: TextCodec | None = None,
         target: TextCodec | None = None,
     ) -> None:
-        self.folder = folder
-        self.config = config
         if not folder.is_dir():
             raise CorpusError(folder, "there is no such folder")
+        self.folder = folder
+        self.config = config
+        self._hold_out = HoldOut(
+            is_needed=not any(path.exists() for path in self._paths("val")),
+            share=config.val_share,
+            seed=seed,
+            path=folder / "train",
+        )
         if source is None or target is None:
             if save_to is None:
-                raise ValueError("without codecs, save_to must say where to keep the new ones")
+                raise ValueError("without codecs, save_to must name the folder of the new ones")
             source, target = self._build_codecs(save_to)
         self.source, self.target = source, target
 
     def splits(self) -> list[str]:
-        """The names of the splits that are complete, e.g. train, val, test_2016_flickr."""
+        """Returns the names of the complete splits, e.g. train, val, test_2016_flickr."""
         names = {path.stem for path in self.folder.glob(f"*.{self.config.src}")}
-        return sorted(n for n in names if (self.folder / f"{n}.{self.config.tgt}").is_file())
+        return sorted(name for name in names if self._paths(name)[1].is_file())
 
     def test_split(self) -> str | None:
-        """The first of the splits called ``test*``, in alphabetical order, if there is one."""
-        return next((name for name in self.splits() if name.startswith("test")), None)
+        """Returns the alphabetically first of the splits ``test*``, or None without any.
+
+        Raises:
+            CorpusError: the only test files are in one of the two languages.
+        """
+        for name in self.splits():
+            if name.startswith("test"):
+                return name
+        for language in (self.config.src, self.config.tgt):
+            for path in sorted(self.folder.glob(f"test*.{language}")):
+                missing = next(p for p in self._paths(path.stem) if not p.is_file())
+                raise CorpusError(missing, f"the file is missing, the other side of {path.name}")
+        return None
 
     def read(self, split: str) -> tuple[list[str], list[str]]:
-        """The sentences of a split, source and target, aligned by line.
+        """Returns the sentences of a split, source and target, aligned by line.
 
         Raises:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
         """
-        return read_parallel(*self._files(split))
+        sides = read_parallel(*self._files(split))
+        rows = self._hold_out.rows(split, len(sides[0]))
+        sources, targets = ([side[i] for i in rows] for side in sides)
+        return sources, targets
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
-        """The pairs of a split as ids, but for those too long for a model of ``max_len``."""
+        """Returns the pairs of a split as ids, without those too long for ``max_len``."""
         pairs = self._pairs(split)
         return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """The training split in batches, cut into other pieces every epoch with BPE-dropout.
+        """Returns the training pairs in batches; BPE-dropout encodes them anew in every epoch.
 
-        Pairs of more than ``data.max_tokens``, or too long for a model of ``max_len``, are left
-        out.
+        Pairs of more than ``data.max_tokens``, or too long for ``max_len``, are left out.
         """
         pairs = self._pairs("train")
         max_tokens = min(self.config.max_tokens, max_len - 1)
@@ -91,15 +118,18 @@ class LoadEnglishGermanDataset:
                     self.source.encode(source, dropout=dropout),
                     self.target.encode(target, dropout=dropout),
                 )
-                # Dropout makes more pieces of a sentence, which may be too many.
+                # With dropout a sentence has more tokens, perhaps too many.
                 yield other if is_short(other, max_tokens) else pair
 
         return PairData(encode, batch_tokens=batch_tokens, seed=seed)
 
+    def _paths(self, name: str) -> tuple[Path, Path]:
+        source, target = self.config.src, self.config.tgt
+        return self.folder / f"{name}.{source}", self.folder / f"{name}.{target}"
+
     def _files(self, split: str) -> tuple[Path, Path]:
-        languages = (self.config.src, self.config.tgt)
-        source, target = (self.folder / f"{split}.{language}" for language in languages)
-        return source, target
+        """Returns the files that contain a split."""
+        return self._paths(self._hold_out.source(split))
 
     def _build_codecs(self, folder: Path) -> tuple[TextCodec, TextCodec]:
         config = self.config
@@ -109,30 +139,32 @@ class LoadEnglishGermanDataset:
             folder,
             [n for side in _sides(config) for n in TextCodec.file_names(config.tokenizer, side)],
             files=self._files("train"),
-            settings=config.vocabulary_settings() | {"is_shared": config.share_vocabulary},
-            code=[__file__],
+            settings=config.vocabulary_settings()
+            | {"is_shared": config.share_vocabulary, "held_out": self._hold_out.key()},
+            code=[__file__, hold_out.__file__],
         )
         return load_codecs(folder, config)
 
     def _pairs(self, split: str) -> Examples[Pair]:
-        """All pairs of a split as ids."""
-        return encode_parallel(*self._files(split), (self.source, self.target))
+        """Returns all pairs of a split as ids."""
+        pairs = encode_parallel(*self._files(split), (self.source, self.target))
+        return pairs.select(self._hold_out.rows(split, len(pairs)))
 
 
 def build_codecs(
     sources: Sequence[str], targets: Sequence[str], config: TranslationData, folder: Path
 ) -> tuple[TextCodec, TextCodec]:
-    """Learns the vocabularies of both languages, one for both if ``config`` says so."""
+    """Builds the codecs of both languages, with one vocabulary for both if so configured."""
     texts = [[*sources, *targets]] if config.share_vocabulary else [sources, targets]
     codecs = [
-        TextCodec.build(some, folder, config, side=side)
-        for some, side in zip(texts, _sides(config), strict=True)
+        TextCodec.build(side_texts, folder, config, side=side)
+        for side_texts, side in zip(texts, _sides(config), strict=True)
     ]
     return codecs[0], codecs[-1]
 
 
 def load_codecs(folder: Path, config: TranslationData) -> tuple[TextCodec, TextCodec]:
-    """The codecs that :func:`build_codecs` left in ``folder``."""
+    """Loads the codecs that :func:`build_codecs` saved in ``folder``."""
     codecs = [
         TextCodec.load(folder, tokenizer=config.tokenizer, side=side) for side in _sides(config)
     ]
@@ -140,5 +172,5 @@ def load_codecs(folder: Path, config: TranslationData) -> tuple[TextCodec, TextC
 
 
 def _sides(config: TranslationData) -> tuple[str, ...]:
-    """What the files of the vocabularies are told apart by; one that is shared has no side."""
+    """Returns the part of the file names that tells two vocabularies apart; "" for a shared one."""
     return ("",) if config.share_vocabulary else ("src", "tgt")

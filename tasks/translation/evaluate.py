@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 
-from transformer_suite.core.errors import UserError
+from transformer_suite.core.errors import CorpusError
 from transformer_suite.tasks.runs.checkpoint_folder import Folders
 from transformer_suite.tasks.seq2seq.pairs import measure_pairs
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
@@ -72,11 +72,15 @@ def run(
 
     translator = Translator.load(model, device=device)
     dataset = LoadEnglishGermanDataset(
-        data, translator.config.data, source=translator.source, target=translator.target
+        data,
+        translator.config.data,
+        seed=translator.config.train.seed,
+        source=translator.source,
+        target=translator.target,
     )
     split = split or dataset.test_split()
     if split is None:
-        raise UserError(f"{data}: there is no test split here; name one with --split")
+        raise CorpusError(data, f"no test split; name one of: {', '.join(dataset.splits())}")
     return evaluate(translator, dataset, split, **options)
 
 

@@ -28,7 +28,12 @@ def prepare(
     """Prepares the training of a translator; see :class:`tasks.runs.run.Prepare`."""
     codecs = load_codecs(out, config.data) if has_vocabulary else (None, None)
     dataset = LoadEnglishGermanDataset(
-        corpus, config.data, save_to=out, source=codecs[0], target=codecs[1]
+        corpus,
+        config.data,
+        seed=config.train.seed,
+        save_to=out,
+        source=codecs[0],
+        target=codecs[1],
     )
     model = TranslationModel(
         len(dataset.source.vocabulary),
@@ -41,6 +46,9 @@ def prepare(
         """A new one each time, because it keeps a snapshot of the weights."""
         return Translator([model], dataset.source, dataset.target, config, device)
 
+    test_split = dataset.test_split()
+    if test_split is not None:
+        dataset.read(test_split)  # an error in it is raised now, not after the training
     val_sources, val_targets = dataset.read("val")
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
@@ -55,8 +63,7 @@ def prepare(
         }
 
     def test() -> dict[str, Any]:
-        split = dataset.test_split()
-        return {} if split is None else evaluate(translator(), dataset, split)
+        return {} if test_split is None else evaluate(translator(), dataset, test_split)
 
     return Prepared(
         model=model,

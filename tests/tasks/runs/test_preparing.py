@@ -41,7 +41,7 @@ Batches = list[tuple[Tensor, ...]]
 def dataset_of(task: str, corpus: Path, out: Path, options: dict[str, Any]) -> Any:
     if task == "translation":
         config = TranslationData(**PIECES | options)
-        return LoadEnglishGermanDataset(corpus, config, save_to=out)
+        return LoadEnglishGermanDataset(corpus, config, seed=SEED, save_to=out)
     if task == "classification":
         return LoadSentenceClassificationDataset(
             corpus, ClassificationData(**PIECES | {"val_share": 0.1} | options), seed=1, save_to=out

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.errors import ConfigError, CorpusError
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.translation.config import TranslationData
 from transformer_suite.tasks.translation.dataset import (
@@ -30,8 +30,10 @@ def write(folder: Path, files: dict[str, list[str]]) -> Path:
     return folder
 
 
-def load(folder: Path, config: TranslationData = WORDS) -> LoadEnglishGermanDataset:
-    return LoadEnglishGermanDataset(folder, config, save_to=folder / "codecs")
+def load(
+    folder: Path, config: TranslationData = WORDS, *, seed: int = 1
+) -> LoadEnglishGermanDataset:
+    return LoadEnglishGermanDataset(folder, config, seed=seed, save_to=folder / "codecs")
 
 
 def test_the_vocabulary_is_that_of_the_training_split_alone(tmp_path: Path) -> None:
@@ -64,7 +66,12 @@ def test_codecs_that_are_given_are_kept(tmp_path: Path) -> None:
     """A resumed run must not learn another vocabulary for the weights it has."""
     source, target = build_codecs(["ein Hund"], ["a dog"], WORDS, tmp_path / "old")
     dataset = LoadEnglishGermanDataset(
-        write(tmp_path, SPLITS), WORDS, save_to=tmp_path / "new", source=source, target=target
+        write(tmp_path, SPLITS),
+        WORDS,
+        seed=1,
+        save_to=tmp_path / "new",
+        source=source,
+        target=target,
     )
     assert dataset.source is source
     assert not (tmp_path / "new").exists()
@@ -73,13 +80,15 @@ def test_codecs_that_are_given_are_kept(tmp_path: Path) -> None:
 
 def test_without_codecs_there_must_be_a_place_for_them(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="save_to"):
-        LoadEnglishGermanDataset(write(tmp_path, SPLITS), WORDS)
+        LoadEnglishGermanDataset(write(tmp_path, SPLITS), WORDS, seed=1)
 
 
 def test_any_two_languages_will_do(tmp_path: Path) -> None:
     files = {
         "train.zh-CN": ["狗"],
         "train.fr": ["un chien"],
+        "val.zh-CN": ["猫"],
+        "val.fr": ["un chat"],
         "test.zh-CN": ["猫"],
         "test.fr": ["x"],
     }
@@ -88,7 +97,7 @@ def test_any_two_languages_will_do(tmp_path: Path) -> None:
     )
     dataset = load(write(tmp_path, files), config)
     assert dataset.read("train") == (["狗"], ["un chien"])
-    assert dataset.splits() == ["test", "train"]
+    assert dataset.splits() == ["test", "train", "val"]
 
 
 def test_splits_are_those_with_both_languages(tmp_path: Path) -> None:
@@ -98,6 +107,49 @@ def test_splits_are_those_with_both_languages(tmp_path: Path) -> None:
     assert dataset.test_split() == "test_b"
     write(folder, {"test_a.en": ["a"]})
     assert dataset.test_split() == "test_a"
+
+
+@pytest.mark.parametrize(("there", "missing"), [("de", "en"), ("en", "de")])
+def test_a_test_file_without_its_other_side_is_named(
+    there: str, missing: str, tmp_path: Path
+) -> None:
+    """The message said that there is no test split, not which file is missing."""
+    dataset = load(write(tmp_path, SPLITS | {f"test.{there}": ["a"]}))
+    with pytest.raises(CorpusError, match=rf"test\.{missing}: .* missing, .*test\.{there}"):
+        dataset.test_split()
+
+
+def test_validation_pairs_are_held_out_if_there_are_none(tmp_path: Path) -> None:
+    """A corpus without ``val`` files was refused, though the other tasks split their own."""
+    lines = {f"train.{x}": [f"{x}{i} {x}" for i in range(50)] for x in ("de", "en")}
+    config = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1, val_share=0.2)
+    dataset = load(write(tmp_path, lines), config)
+    (train, train_targets), (val, val_targets) = dataset.read("train"), dataset.read("val")
+    assert (len(train), len(val)) == (40, 10)
+    assert {*train, *val} == set(lines["train.de"])
+    for sources, targets in ((train, train_targets), (val, val_targets)):
+        assert [s.replace("de", "en") for s in sources] == targets
+    known = set(dataset.source.vocabulary.itos)
+    assert {text.split()[0] for text in train} <= known
+    assert not {text.split()[0] for text in val} & known
+    decode = dataset.source.decode
+    assert [decode(pair[0]) for pair in dataset.encoded("train", max_len=9)] == train
+    assert len(dataset.encoded("val", max_len=9)) == 10
+    assert len(training_pairs(dataset, 1)) == 40
+    assert load(tmp_path, config).read("val") == (val, val_targets)
+    assert load(tmp_path, config, seed=2).read("val") != (val, val_targets)
+
+
+def test_half_a_validation_split_is_named(tmp_path: Path) -> None:
+    files = {name: lines for name, lines in SPLITS.items() if name != "val.en"}
+    with pytest.raises(CorpusError, match=r"val\.en: cannot read: No such file"):
+        load(write(tmp_path, files)).read("val")
+
+
+def test_a_translation_into_the_same_language_is_refused() -> None:
+    """With the source as the target a model learned to copy, in silence."""
+    with pytest.raises(ConfigError, match=r"data\.tgt must be another language"):
+        TranslationData(src="de", tgt="de")
 
 
 def test_there_may_be_no_test_split(tmp_path: Path) -> None:
@@ -139,7 +191,7 @@ def test_pairs_too_long_for_the_options_or_the_model_are_left_out(
 ) -> None:
     """With data.max_tokens above model.max_len the training died at the first long pair."""
     long = " ".join(["wort"] * 30)
-    files = {
+    files = SPLITS | {
         "train.de": ["ein Hund", long, "eine Katze"],
         "train.en": ["a dog", "long", long],
     }
@@ -157,7 +209,7 @@ def test_pairs_too_long_for_the_options_or_the_model_are_left_out(
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> LoadEnglishGermanDataset:
-    files = {name: SPLITS[name] * 20 for name in ("train.de", "train.en")}
+    files = SPLITS | {name: SPLITS[name] * 20 for name in ("train.de", "train.en")}
     return load(write(tmp_path_factory.mktemp("pieces"), files), PIECES)
 
 

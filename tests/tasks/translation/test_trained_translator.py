@@ -84,7 +84,7 @@ def test_a_corpus_without_a_test_split_asks_for_one(
 ) -> None:
     for name in ("train.de", "train.en"):
         shutil.copy(tiny_corpora["translation"] / name, tmp_path)
-    with pytest.raises(UserError, match="no test split here; name one with --split"):
+    with pytest.raises(UserError, match="no test split; name one of: train, val"):
         evaluate.run(tiny_models("translation"), tmp_path, device="cpu")
 
 
