@@ -1,63 +1,226 @@
-"""What the READMEs show is what the program prints."""
+"""Everything that the READMEs show works as printed."""
 
 import dataclasses
+import functools
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+import cli
 from tests.commands.command_line import run
+from tests.readme_blocks import ROOT, Block, blocks
+from tests.tiny_corpora import write_classification, write_couplet, write_translation
 from transformer_suite.core.training.config import TrainConfig
 
-ROOT = Path(__file__).resolve().parents[1]
 READMES = ("README.md", "README.zh.md")
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "data/pretrained/*/*.md")
+    for path in ROOT.glob(pattern)
+)
+BLOCKS = [block for readme in READMES for block in blocks(readme)]
+SHELL = [block for block in BLOCKS if block.language != "python" and not block.examples()]
+EXAMPLES = [(block, *example) for block in BLOCKS for example in block.examples()]
+
+# Why a command of a README is not executed here.
+NOT_HERE = {
+    r"--nproc-per-node gpu|\bsrun\b|scontrol": "it needs GPUs or several machines",
+    r"--nnodes [2-9]": "it needs several machines",
+    r"git clone|pip install": "it needs a network",
+    r"\bserve\b": "it serves until it is interrupted",
+}
+SMALL_RUN = ("--preset=tiny", "--set=train.epochs=1", "--set=data.vocab_size=100")
+"""What is added to commands that train, so that they end in seconds."""
 
 
-def examples(readme: str) -> Iterator[tuple[str, str]]:
-    """Every ``$ cli.py ...`` in an indented block, with what is printed under it."""
-    command, printed = "", [""]
-    for line in (ROOT / readme).read_text(encoding="utf-8").splitlines():
-        if line.startswith("    $ cli.py "):
-            if command:
-                yield command, "\n".join(printed)
-            command, printed = line.removeprefix("    $ cli.py "), []
-        elif line.startswith("    "):
-            printed.append(line[4:])
-        elif command:
-            yield command, "\n".join(printed)
-            command = ""
-
-
-CASES = [(readme, *example) for readme in READMES for example in examples(readme)]
-
-
-@pytest.mark.parametrize(("readme", "command", "printed"), CASES)
-def test_an_example_prints_what_it_shows(readme: str, command: str, printed: str) -> None:
-    done = run(*shlex.split(command))
+@pytest.mark.parametrize(("block", "command", "printed"), EXAMPLES, ids=str)
+def test_an_example_prints_what_it_shows(block: Block, command: str, printed: str) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "cli.py"
+    done = run(*arguments)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.rstrip("\n") == printed
 
 
 @pytest.mark.parametrize("readme", READMES)
-def test_there_are_examples_in_three_languages(readme: str) -> None:
-    commands = {command.split()[0] for name, command, _ in CASES if name == readme}
-    assert {"translate", "classify", "couplet"} <= commands
+def test_python_snippets_run_as_printed(readme: str, in_tmp: Path) -> None:
+    """One snippet after the other, as in one session.
+
+    ``plt`` was used in a snippet that never imported it.
+    """
+    pytest.importorskip("matplotlib").use("Agg")
+    names: dict[str, object] = {}
+    snippets = [block for block in blocks(readme) if block.language == "python"]
+    assert snippets
+    for block in snippets:
+        # Empty lines before it let a traceback name the line of the README.
+        source = "\n" * (block.line - 1) + block.text
+        exec(compile(source, str(ROOT / readme), "exec"), names)
+
+
+@pytest.mark.parametrize("block", [b for b in SHELL if b.document == READMES[0]], ids=str)
+def test_shell_commands_run_as_printed(block: Block, workshop: Path) -> None:
+    """In a folder with small corpora and a trained model, with a smaller model and fewer epochs."""
+    done = 0
+    for command in block.commands():
+        if not any(re.search(pattern, command) for pattern in NOT_HERE):
+            _execute(command, workshop)
+            done += 1
+    if not done:
+        reasons = {why for how, why in NOT_HERE.items() if re.search(how, block.text)}
+        pytest.skip("; ".join(sorted(reasons)))
+
+
+def _execute(command: str, folder: Path) -> None:
+    words = shlex.split(command)
+    if words[0] == "make":
+        return _check_target(words[1])
+    if words[0] == "cli.py" and not {"|", ">", "<", "&&"} & set(words):
+        done = run(*words[1:], *(SMALL_RUN if _starts_a_run(words) else ()))
+        assert done.exit_code == 0, f"{command}\n{done.output}"
+        return None
+    if words[:2] == ["mkdir", "corpus"]:
+        # The comment beside it tells the reader which files belong there.
+        (folder / "corpus").rename(folder / "filled")
+    _shell(command, folder)
+    if (folder / "filled").exists():
+        shutil.copytree(folder / "filled", folder / "corpus", dirs_exist_ok=True)
+    return None
+
+
+def _starts_a_run(words: list[str]) -> bool:
+    """Whether a command trains from the beginning: a resumed run has its configuration."""
+    return "train" in words and "--resume" not in words
+
+
+def _check_target(target: str) -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    subprocess.run([make, "-n", target], cwd=ROOT, capture_output=True, check=True)
+
+
+def _shell(command: str, folder: Path) -> None:
+    """Runs a line with ``bash``, which must succeed and print no error."""
+    # Two processes show what four do.
+    command = command.replace("--nproc-per-node 4", "--nproc-per-node 2")
+    if _starts_a_run(shlex.split(command)):
+        command = " ".join([command, *SMALL_RUN])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.fixture
+def workshop(
+    in_tmp: Path, tiny_models: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder with the files that the READMEs' commands name, as a user would have them."""
+    _write_corpora(in_tmp)
+    shutil.copytree(tiny_models("translation"), in_tmp / "runs" / "other")
+    programs = in_tmp / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, start in (("cli.py", ROOT / "cli.py"), ("torchrun", "-m torch.distributed.run")):
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {start} "$@"\n')
+        (programs / name).chmod(0o755)
+    (in_tmp / "cli.py").symlink_to(ROOT / "cli.py")
+    (in_tmp / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return in_tmp
+
+
+def _write_corpora(folder: Path) -> None:
+    """The corpora of a user, and those of the catalogue as if they had been fetched."""
+    corpora = folder / "corpora"
+    _write_translation(folder / "corpus", "test")
+    _write_translation(corpora / "multi30k", "test_2016_flickr")
+    for path in (folder / "labelled", corpora / "ag_news"):
+        write_classification(path)
+    for path in (folder / "couplets", corpora / "couplet"):
+        write_couplet(path)
+    (folder / "german.txt").write_text("Ein Hund rennt.\nZwei Kinder lachen.\nGuten Tag.\n")
+    (folder / "pairs.tsv").write_text("春风送暖\t瑞气迎新\n", encoding="utf-8")
+
+
+def _write_translation(folder: Path, test_split: str) -> None:
+    write_translation(folder)
+    for path in folder.glob("test_tiny.*"):
+        path.rename(folder / f"{test_split}{path.suffix}")
+    for path in folder.glob("*.en"):
+        shutil.copy(path, path.with_suffix(".fr"))
+
+
+# Both READMEs, and the rest of the documentation
+
+
+def test_both_show_the_same_commands() -> None:
+    """The commands of the first are executed, so they are tested for both."""
+    first, second = (
+        [block.examples() or block.commands() for block in SHELL if block.document == readme]
+        for readme in READMES
+    )
+    assert first == second
+    first, second = ([case[1:] for case in EXAMPLES if case[0].document == r] for r in READMES)
+    assert first == second
+    assert {command.split()[1] for command, _ in first} >= {"translate", "classify", "couplet"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_that_is_linked_exists(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path = link.partition("#")[0]
+        if not link.startswith(("https://", "http://", "mailto:")) and path:
+            assert ((ROOT / document).parent / path).exists(), link
+
+
+def test_the_readmes_link_to_files() -> None:
+    for readme in READMES:
+        assert len(re.findall(r"\]\((?!http)", (ROOT / readme).read_text(encoding="utf-8"))) > 10
+
+
+@functools.cache
+def options_of_the_commands() -> frozenset[str]:
+    """Every option of every command."""
+
+    def options(command: click.Command, context: click.Context) -> Iterator[str]:
+        for parameter in command.params:
+            yield from (*parameter.opts, *parameter.secondary_opts)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                yield from options(below, click.Context(below, parent=context))
+
+    return frozenset(options(cli.main, click.Context(cli.main)))
 
 
 @pytest.mark.parametrize("readme", READMES)
-def test_every_file_that_is_linked_is_there(readme: str) -> None:
+def test_every_option_that_is_named_exists(readme: str) -> None:
+    """In the prose: options of other programs stand in blocks, or in the same pair of backticks."""
     text = (ROOT / readme).read_text(encoding="utf-8")
-    links = [part.split(")")[0] for part in text.split("](")[1:]]
-    assert links
-    for link in links:
-        assert link.startswith("https://") or (ROOT / link).exists(), link
-
-
-def test_both_have_the_same_examples() -> None:
-    first, second = (list(examples(readme)) for readme in READMES)
-    assert first == second
+    prose = re.sub(r"(?ms)^```.*?^```$|^    .*?$", "", text)
+    named = {
+        option
+        for code in re.findall(r"`([^`]+)`", prose)
+        if code.startswith(("--", "cli.py"))
+        for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)
+    }
+    assert {"--beam", "--sample", "--resume"} <= named
+    assert named <= options_of_the_commands() | {"--help"}
 
 
 @pytest.mark.parametrize("readme", READMES)
