@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.streaming.lines import ChunkLines, Predict, full_chunks, open_texts
+from transformer_suite.tasks.streaming.lines import ChunkLines, full_chunks, open_texts
 
-if TYPE_CHECKING:
-    from transformer_suite.tasks.seq2seq.scoring import PairScore
-
-_ALIGNED = "line n of one must belong to line n of the other"
+_ALIGNED = "line n of one file must belong to line n of the other"
 
 
 @contextmanager
 def open_table(
     path: Path | None, *, chunk_lines: ChunkLines = full_chunks
 ) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
-    """The pairs at ``path``, or those of standard input, in chunks, and how many a file has.
+    """Opens the pairs at ``path``, or those of standard input: in chunks, with their number.
 
     Raises:
-        UserError: the file cannot be read; a line without a tab, or with several (names it).
+        UserError: the file cannot be read; a line does not have exactly one tab (names it).
     """
     kind = "source, a tab and its target"
     with open_texts((), path, chunk_lines=chunk_lines, kind=kind) as (chunks, total):
@@ -35,13 +31,13 @@ def open_table(
 def open_parallel(
     source: Path, target: Path, *, chunk_lines: ChunkLines = full_chunks
 ) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
-    """The lines of two files side by side, in chunks, and how many there are.
+    """Opens the lines of two files as pairs: in chunks, with their number.
 
-    A tab inside a text counts as a space.
+    A tab inside a text becomes a space.
 
     Raises:
-        UserError: a file cannot be read; not equally many lines (names both numbers, or where the
-            shorter ends if they cannot be counted beforehand).
+        UserError: a file cannot be read, or the files differ in their number of lines (names both
+            numbers, or the end of the shorter file where lines cannot be counted beforehand).
     """
     with open_texts((), source) as (sources, count), open_texts((), target) as (targets, other):
         if None not in (count, other) and count != other:
@@ -50,21 +46,9 @@ def open_parallel(
 
 
 def pair_of(line: str) -> tuple[str, str]:
-    """The source and the target in a line of the above."""
+    """Returns the source and the target of a line."""
     source, _, target = line.partition("\t")
     return source, target
-
-
-def scoring(score: Callable[..., Sequence[PairScore]]) -> Predict:
-    """What scores such lines, from what scores sources and targets."""
-
-    def predict(
-        texts: Sequence[str], *, numbers: Sequence[int], **options: Any
-    ) -> Sequence[PairScore]:
-        pairs = [pair_of(text) for text in texts]
-        return score([source for source, _ in pairs], [target for _, target in pairs], **options)
-
-    return predict
 
 
 def _checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:

@@ -24,5 +24,5 @@ def error_of(code: int, *arguments: object) -> str:
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("error: " if code == 1 else ("error: ", "Error: "))
+    assert last.startswith("error: ")
     return last

@@ -19,15 +19,14 @@ from transformer_suite.core.errors import UserError
 from transformer_suite.tasks.streaming import lines
 from transformer_suite.tasks.streaming.lines import (
     CHUNK_LINES,
-    answer,
-    answer_chunk,
+    Chunk,
+    LineWork,
     as_json,
     count_lines,
     one_line,
     open_output,
     open_texts,
     read_chunks,
-    unnumbered,
 )
 
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -47,15 +46,14 @@ def chunks_of(content: bytes, tmp_path: Path) -> list[list[str]]:
         return list(read_chunks(stream, "input"))
 
 
-def shout(
-    texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
-) -> list[str]:
-    on_batch(len(texts))
-    return [text.upper() for text in texts]
+def answer(work: LineWork, results_of: Callable[[Chunk], Sequence[str]]) -> None:
+    """Does what a command does."""
+    for chunk in work.chunks():
+        work.write(results_of(chunk))
 
 
-def second(text: str, result: str) -> list[str]:
-    return [result]
+def shout(chunk: Chunk) -> list[str]:
+    return [text.upper() for text in chunk.texts]
 
 
 # Reading
@@ -132,7 +130,7 @@ def test_nothing_is_read_ahead_of_the_answers(
     producer = threading.Thread(target=produce)
     producer.start()
     answered: list[str] = []
-    answer(islice(read_chunks(source, "pipe"), 50), shout, second, answered.append)
+    answer(LineWork(islice(read_chunks(source, "pipe"), 50), answered.append), shout)
     ahead = written - 50 * CHUNK_LINES
     source.close()
     producer.join()
@@ -200,73 +198,73 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         pass
 
 
-# Answering
+# Working
 
 
 def test_every_text_has_its_line_in_its_place() -> None:
     written: list[str] = []
-    answer([["b", ""], ["a"]], shout, lambda text, found: [f"{text} -> {found}"], written.append)
-    assert written == ["b -> B\n -> \n", "a -> A\n"]
+    answer(LineWork([["b", ""], ["a"]], written.append), shout)
+    assert written == ["B\n\n", "A\n"]
 
 
 @pytest.mark.parametrize("line_break", [*LINE_BREAKS, "\r\n"])
 def test_line_breaks_in_texts_and_results_are_spaces(line_break: str) -> None:
-    seen: list[str] = []
+    seen: list[Chunk] = []
 
-    def predict(
-        texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
-    ) -> Sequence[str]:
-        seen.extend(texts)
+    def results_of(chunk: Chunk) -> Sequence[str]:
+        seen.append(chunk)
         return [f"x{line_break}y"]
 
     written: list[str] = []
-    answer([[f"a{line_break}b"]], predict, second, written.append)
-    assert (seen, written) == (["a b"], ["x y\n"])
+    answer(LineWork([[f"a{line_break}b"]], written.append), results_of)
+    assert (seen[0].texts, seen[0].lines) == (["a b"], [f"a{line_break}b"])
+    assert written == ["x y\n"]
 
 
 def test_a_text_may_have_several_lines_or_none() -> None:
     written: list[str] = []
-    answer([["a b", "", "c"]], shout, lambda text, found: found.split(" ")[1:], written.append)
-    assert written == ["B\n"]
-    answer([["a b c"], ["d e"]], shout, lambda text, found: found.split(" "), written.append)
-    assert written[1:] == ["A\nB\nC\n", "D\nE\n"]
+    answer(LineWork([["a b", ""], ["", "c"]], written.append), lambda chunk: chunk.lines[0].split())
+    assert written == ["a\nb\n", ""]
 
 
 def test_texts_are_numbered_through_all_chunks() -> None:
-    def predict(texts: Sequence[str], *, numbers: Sequence[int], **rest: object) -> list[str]:
-        return [f"{number}:{text}" for number, text in zip(numbers, texts, strict=True)]
-
-    written: list[str] = []
-    answer([["a", "b"], [], ["c"]], predict, second, written.append)
-    assert written == ["0:a\n1:b\n", "", "2:c\n"]
-    chunk: list[str] = ["d", "e"]
-    assert answer_chunk(chunk, predict, second, first=7) == "7:d\n8:e\n"
+    chunks = LineWork([["a", "b"], [], ["c"]], print).chunks()
+    assert [list(chunk.numbers) for chunk in chunks] == [[0, 1], [], [2]]
 
 
-def test_a_predictor_may_not_care_for_numbers() -> None:
-    def predict(texts: Sequence[str], *, mark: str) -> list[str]:
-        return [f"{mark}{text}" for text in texts]
+def test_each_of_several_processes_gets_its_own_chunks() -> None:
+    """And counts the lines of all."""
+    texts = [["a", "b"], ["c"], ["d", "e"], ["f"], ["g"]]
+    finished: list[list[int]] = [[], [], []]
+    works = [
+        LineWork(texts, print, on_lines=finished[rank].append, rank=rank, size=3)
+        for rank in range(3)
+    ]
+    found = [[(chunk.first, chunk.lines) for chunk in work.chunks()] for work in works]
+    assert found == [
+        [(0, ["a", "b"]), (5, ["f"])],
+        [(2, ["c"]), (6, ["g"])],
+        [(3, ["d", "e"])],
+    ]
+    assert [work.count for work in works] == [sum(counts) for counts in finished] == [7, 7, 7]
+    assert len({work.checksum for work in works}) == 1
 
-    careless = cast(Callable[..., Sequence[str]], unnumbered(predict))
-    assert careless(["a", "b"], numbers=[5, 6], mark="-") == ["-a", "-b"]
+
+@pytest.mark.parametrize("other", [["ab"], ["a", "b", ""], ["b", "a"], []])
+def test_the_checksum_tells_other_lines(other: list[str]) -> None:
+    works = [LineWork([lines], print, size=2) for lines in (["a", "b"], other)]
+    for work in works:
+        list(work.chunks())
+    assert works[0].checksum != works[1].checksum
 
 
-def test_a_result_too_few_is_an_error_and_no_shift() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        answer([["a", "b"]], lambda texts, numbers, on_batch: ["A"], second, print)
-
-
-@pytest.mark.parametrize("pieces", [[], [1], [2, 2], [1, 1, 1], [7], [1, 9]])
-def test_each_line_is_reported_once_however_many_pieces_it_has(pieces: list[int]) -> None:
-    def predict(
-        texts: Sequence[str], *, numbers: Sequence[int], on_batch: Callable[[int], None]
-    ) -> Sequence[str]:
-        for count in pieces:
-            on_batch(count)
-        return texts
-
+@pytest.mark.parametrize("segments", [[], [1], [2, 2], [1, 1, 1], [7], [1, 9]])
+def test_each_line_is_reported_once_however_many_segments_it_has(segments: list[int]) -> None:
     reported: list[int] = []
-    answer([["a", "", "c"]], predict, second, print, on_lines=reported.append)
+    work = LineWork([["a", "", "c"]], print, on_lines=reported.append)
+    for _ in work.chunks():
+        for count in segments:
+            work.on_batch(count)
     assert sum(reported) == 3
     assert min(reported) >= 0
 

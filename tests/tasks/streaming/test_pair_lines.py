@@ -3,17 +3,15 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.streaming import pair_lines
 from transformer_suite.tasks.streaming.lines import CHUNK_LINES
-from transformer_suite.tasks.streaming.pair_lines import open_parallel, open_table, pair_of, scoring
+from transformer_suite.tasks.streaming.pair_lines import open_parallel, open_table, pair_of
 
 
 def written(path: Path, text: str) -> Path:
@@ -139,19 +137,6 @@ def test_files_without_end_are_read_a_chunk_at_a_time(
     assert read <= CHUNK_LINES + 1
 
 
-# Scoring
-
-
-def test_sources_and_targets_reach_the_scorer_apart() -> None:
-    heard: list[int] = []
-
-    def score(
-        sources: Sequence[str], targets: Sequence[str], *, on_batch: Callable[[int], None]
-    ) -> Any:
-        on_batch(len(sources))
-        return [f"{s}|{t}" for s, t in zip(sources, targets, strict=True)]
-
-    predict = scoring(score)
-    assert list(predict(["a\tb", "\tc"], numbers=[0, 1], on_batch=heard.append)) == ["a|b", "|c"]
-    assert heard == [2]
-    assert pair_lines.pair_of("a\t") == ("a", "")
+def test_an_empty_target_is_a_pair() -> None:
+    assert pair_of("a\t") == ("a", "")
+    assert pair_of("\tc") == ("", "c")

@@ -1,0 +1,144 @@
+"""From the lines of an input to those of an output: what all commands on texts and pairs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import click
+
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.tasks.commands.options import (
+    LineOptions,
+    given,
+    option_names,
+    take,
+    use_threads,
+)
+from transformer_suite.tasks.commands.output import (
+    STDIO,
+    print_results,
+    progress_bar,
+    results_to,
+)
+from transformer_suite.tasks.runs.checkpoint_folder import Folders
+from transformer_suite.tasks.streaming.lines import (
+    ChunkLines,
+    LineWork,
+    as_json,
+    full_chunks,
+    open_texts,
+)
+
+
+class OpenInput(Protocol):
+    """Opens lines, in chunks of the size that ``chunk_lines`` decides, and their number."""
+
+    def __call__(
+        self, *, chunk_lines: ChunkLines
+    ) -> AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]: ...
+
+
+def text_input(texts: Sequence[str], options: LineOptions) -> OpenInput:
+    """Returns the opener of the texts: those of the command line, a file, or standard input.
+
+    Raises:
+        UsageError: texts and a file.
+    """
+    if texts and options.input_file is not None:
+        raise click.UsageError("texts come from the command line or from --input, not from both.")
+    chosen = () if texts == (str(STDIO),) else texts
+    return partial(open_texts, chosen, options.input_path)
+
+
+@contextmanager
+def opened(
+    open_input: OpenInput, options: LineOptions, *, is_file: bool
+) -> Iterator[tuple[LineWork, str]]:
+    """Opens input and output. Yields the work of this process, and its device.
+
+    Under torchrun several processes share the lines; see :mod:`tasks.streaming.sharding`.
+
+    Args:
+        is_file: whether the input is a file, which several processes can read.
+
+    Raises:
+        UsageError: several processes, and no file.
+    """
+    use_threads(options.threads)
+    world = world_from_environment()
+    if world is None or world.size == 1:
+        with (
+            results_to(options.output_path) as write,
+            open_input(chunk_lines=full_chunks) as (chunks, total),
+            progress_bar(total, is_stdout_busy=write is print_results) as on_lines,
+        ):
+            yield LineWork(chunks, write, on_lines=on_lines), options.device
+        return
+    if not is_file:
+        raise click.UsageError("under torchrun all processes read the input: it must be a file.")
+    # torch is imported here, so that a process of its own starts faster.
+    from transformer_suite.core.device import device_of_rank
+    from transformer_suite.tasks.streaming.sharding import chunk_lines, open_shards
+
+    with (
+        open_shards(world, options.output_path) as shards,
+        results_to(options.output_path if world.is_main else None) as write,
+        open_input(chunk_lines=partial(chunk_lines, size=world.size)) as (chunks, total),
+        progress_bar(total if world.is_main else None, is_stdout_busy=False) as on_lines,
+    ):
+
+        def report(count: int) -> None:
+            on_lines(count)
+            shards.report_progress()
+
+        work = LineWork(chunks, shards.write, on_lines=report, rank=world.rank, size=world.size)
+        yield work, device_of_rank(options.device, world.local_rank)
+        shards.finish(work.count, work.checksum)
+        if world.is_main:
+            shards.join(write)
+
+
+def search_and_answer(
+    load: Callable[[Folders, str], Callable[..., Sequence[Any]]],
+    text_of: Callable[[Any], str],
+    options: dict[str, Any],
+) -> None:
+    """Does the work of the commands that search: ``translate`` and ``couplet``.
+
+    Args:
+        load: returns the search of a model on a device: from texts to results with hypotheses.
+        text_of: returns the output text of a result.
+        options: all options of the command.
+    """
+    texts = options.pop("texts")
+    line_options = take(LineOptions, options)
+    search_options = given(options)
+    numbered = "n_best" in search_options
+
+    def lines_of(number: int, line: str, result: Any) -> list[str]:
+        if line_options.is_json:
+            record = result.record()
+            if numbered:
+                record["hypotheses"] = [other.record() for other in result.hypotheses]
+            return [as_json(line, record)]
+        if not numbered:
+            return [text_of(result)]
+        return [f"{number + 1}\t{other.score:.4f}\t{text_of(other)}" for other in result.hypotheses]
+
+    open_input = text_input(texts, line_options)
+    is_file = not texts and line_options.input_path is not None
+    with option_names(), opened(open_input, line_options, is_file=is_file) as (work, device):
+        search = partial(
+            load(line_options.model, device),
+            **search_options,
+            **given({"batch_tokens": line_options.batch_tokens}),
+            on_batch=work.on_batch,
+        )
+        search([])  # refuses options that cannot be used before the first text is read
+        for chunk in work.chunks():
+            results = search(chunk.texts, numbers=chunk.numbers)
+            rows = zip(chunk.numbers, chunk.lines, results, strict=True)
+            work.write(line for row in rows for line in lines_of(*row))

@@ -1,0 +1,38 @@
+"""The corpus that a command works on: a folder, a name in the catalogue, or the task's default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformer_suite.core.config import nearest
+from transformer_suite.core.errors import ConfigError, UserError
+from transformer_suite.tasks import registry
+
+
+def corpus_for(task: str, chosen: Path | None) -> Path:
+    """Returns the folder of a corpus for ``task``.
+
+    Args:
+        chosen: a folder, or the name of a corpus in the catalogue; None for the task's default. A
+            folder that exists takes precedence over a name.
+
+    Raises:
+        ConfigError: the corpus is for another task, or the name is nearly that of a corpus.
+        UserError: the corpus of the catalogue is not here.
+    """
+    from transformer_suite.data.corpora import CORPORA, corpus_folder
+
+    name = registry.DEFAULT_CORPUS[task] if chosen is None else str(chosen)
+    if chosen is not None and (chosen.is_dir() or name not in CORPORA):
+        if not chosen.is_dir() and (hint := nearest(name, CORPORA)):
+            raise ConfigError(f"{name}: there is no such folder or corpus{hint}")
+        return chosen
+    if CORPORA[name].task != task:
+        raise ConfigError(f"{name} is a corpus for {CORPORA[name].task}, not for {task}")
+    folder = corpus_folder(name)
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: the corpus {name} is not here: get it with `cli.py data fetch {name}`, or "
+            f"from copies with `cli.py data import {name} --from DIR`, or name a folder with --data"
+        )
+    return folder

@@ -1,0 +1,84 @@
+"""``data``: the corpora, how to get them and how to check them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks.commands.options import PATH
+from transformer_suite.tasks.commands.output import print_results, table
+
+if TYPE_CHECKING:
+    from transformer_suite.data.fetching import CorpusReport
+
+
+@click.group()
+def data() -> None:
+    """Get the corpora and check them."""
+
+
+@data.command("list")
+def list_corpora() -> None:
+    """List the corpora that this program knows, and whether they are here."""
+    from transformer_suite.data.corpora import CORPORA, corpus_folder
+
+    for corpus in CORPORA.values():
+        folder = corpus_folder(corpus.name)
+        is_here = any((folder / file.name).is_file() for file in corpus.files)
+        facts = {
+            "task": corpus.task,
+            "size": "not known" if corpus.size is None else f"{corpus.size / 1e6:.1f} MB",
+            "license": corpus.license,
+            "address": corpus.homepage,
+            "citation": corpus.citation,
+            "remark": corpus.remark,
+            "folder": f"{folder} ({'here' if is_here else 'not here'})",
+        }
+        block = "".join(f"    {name:<10}{fact}\n" for name, fact in facts.items() if fact)
+        print_results(f"{corpus.name}: {corpus.title}\n{block}")
+
+
+@data.command()
+@click.argument("name")
+def fetch(name: str) -> None:
+    """Download the corpus NAME, or resume an interrupted download."""
+    from transformer_suite.data import fetching
+
+    show_report(fetching.fetch(name, show_progress=True))
+
+
+@data.command("import")
+@click.argument("name")
+@click.option(
+    "--from", "source", type=PATH, required=True, metavar="FOLDER", help="Where its files are."
+)
+def import_corpus(name: str, source: Path) -> None:
+    """Copy the corpus NAME from local files."""
+    from transformer_suite.data import fetching
+
+    show_report(fetching.import_from(name, source))
+
+
+@data.command()
+@click.argument("name")
+def verify(name: str) -> None:
+    """Check that the files of the corpus NAME are unchanged."""
+    from transformer_suite.data import fetching
+
+    show_report(fetching.verify(name))
+
+
+def show_report(report: CorpusReport) -> None:
+    """Prints the state of every file of a corpus.
+
+    Raises:
+        UserError: a file is missing or wrong.
+    """
+    rows = [("ok" if file.is_ok else "WRONG", file.name, file.note) for file in report.files]
+    print_results(f"{report.corpus.title}\n{report.folder}\n{table(rows)}")
+    wrong = sum(not file.is_ok for file in report.files)
+    if wrong:
+        raise UserError(f"{report.folder}: {wrong} of {len(rows)} files are not as they should be")

@@ -1,0 +1,55 @@
+"""``evaluate``: the quality of a model on a corpus."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.commands.corpus import corpus_for
+from transformer_suite.tasks.commands.options import (
+    ModelOptions,
+    batch_option,
+    data_option,
+    given,
+    length_options,
+    machine_options,
+    models_option,
+    option_names,
+    search_options,
+    take,
+    use_threads,
+)
+from transformer_suite.tasks.commands.output import print_results
+
+
+@click.command()
+@click.argument("task", type=click.Choice(registry.TASKS))
+@models_option
+@data_option
+@click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
+@machine_options
+@batch_option
+@search_options
+@length_options
+@click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
+def evaluate(
+    task: str, data: Path | None, split: str | None, is_json: bool, **options: Any
+) -> None:
+    """Measure a model on a split of a corpus."""
+    model = take(ModelOptions, options)
+    search = given(options)
+    if task == "classification" and (search or isinstance(model.model, tuple)):
+        raise click.UsageError("classification has one --model, and nothing to search for.")
+    corpus = corpus_for(task, data)
+    use_threads(model.threads)
+    measure = registry.module(task, "evaluate")
+    settings = {**search, **given({"batch_tokens": model.batch_tokens})}
+    with option_names():
+        report = measure.run(model.model, corpus, split=split, device=model.device, **settings)
+    show = partial(json.dumps, ensure_ascii=False, indent=2) if is_json else measure.as_table
+    print_results(f"{show(report)}\n")

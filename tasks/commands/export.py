@@ -1,0 +1,35 @@
+"""``export``: a translation model in the format of another engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from transformer_suite.tasks.commands.options import PATH, model_option
+from transformer_suite.tasks.commands.output import print_results
+
+
+@click.command()
+@model_option
+@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The new folder.")
+@click.option(
+    "--format",
+    "_format",
+    type=click.Choice(["ctranslate2"]),
+    default="ctranslate2",
+    show_default=True,
+)
+@click.option(
+    "--quantization",
+    type=click.Choice(["float32", "float16", "int16", "int8"]),
+    default="float32",
+    show_default=True,
+    help="The data type of the weights.",
+)
+def export(model: Path | None, out: Path, _format: str, quantization: str) -> None:
+    """Write a translation model in the format of another engine."""
+    from transformer_suite.tasks.translation.export import to_ctranslate2
+
+    to_ctranslate2(model, out, quantization=quantization)
+    print_results(f"{out}\n")

@@ -1,0 +1,215 @@
+"""The group of all commands: it imports a command when it is called, and reports its errors."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+from click.exceptions import Exit, NoSuchOption
+from click.shell_completion import shell_complete
+
+from transformer_suite import __version__
+from transformer_suite.core.config import nearest
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.core.errors import ConfigError, Interrupted, UserError
+from transformer_suite.tasks.commands.output import discard_stdout
+from transformer_suite.tasks.streaming.lines import one_line
+
+COMMANDS = (
+    "translate",
+    "classify",
+    "couplet",
+    "score",
+    "train",
+    "evaluate",
+    "average",
+    "export",
+    "plot",
+    "models",
+    "data",
+    "serve",
+)
+"""The commands. Each is in the module of this package that has its name."""
+
+_OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+# torchrun stops all processes when one ends. Rank 0 needs this long to report wrong usage.
+_REPORT_SECONDS = 3.0
+
+
+class Terminated(SystemExit):
+    """The program was told to end by a signal. Raised so that open files are cleaned up."""
+
+
+class Program(click.Group):
+    """A group of commands whose errors become messages of one line and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(
+            importlib.import_module(f"transformer_suite.tasks.commands.{name}"), name
+        )
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no such command: {args[0]!r}{nearest(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def main(  # type: ignore[override]  # it always ends the program
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """Runs a command and ends the program.
+
+        click's own method is not used: it prints tracebacks or usage in places where this program
+        prints one line, and it adds several frames to the stack.
+        """
+        _repair_streams()
+        name = prog_name or Path(sys.argv[0]).name
+        _complete_in_shell(self, name)
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            with _stop_on_signals(), self.make_context(name, arguments, **extra) as context:
+                self.invoke(context)
+            code = 0
+        except BaseException as error:
+            code = report(error)
+        sys.exit(code)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """One Transformer, three applications: translation, classification, couplets.
+
+    Under torchrun, several processes share the lines of one --input in translate, classify, couplet
+    and score.
+
+    \b
+        torchrun --standalone --nproc-per-node 4 cli.py translate --input german.txt
+    """
+
+
+def report(error: BaseException) -> int:
+    """Prints one line about ``error`` on stderr and returns the exit code; raises what is a bug."""
+    match error:
+        case Exit():
+            return error.exit_code
+        case click.UsageError():
+            if not _is_first_process():  # all processes have the same arguments
+                time.sleep(_REPORT_SECONDS)
+            else:
+                _print_error(_usage_message(error))
+            return error.exit_code
+        case UserError():
+            _print_error(str(error))
+            return 2 if isinstance(error, ConfigError) else 1
+        case Interrupted() | KeyboardInterrupt():
+            if str(error):
+                click.echo(one_line(str(error)), err=True)
+            return 130
+        case OSError() if error.errno in _OUTPUT_ERRORS and error.filename is None:
+            discard_stdout()
+            if error.errno == errno.EPIPE:
+                return 0
+            _print_error(f"standard output: cannot write: {error.strerror}")
+            return 1
+        case _ if _is_out_of_memory(error):
+            _print_error("out of memory: try a smaller --batch-tokens, --beam or model")
+            return 1
+    raise error
+
+
+def _usage_message(error: click.UsageError) -> str:
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    context = error.ctx
+    if context is None:
+        return message
+    takes_texts = any(parameter.name == "texts" for parameter in context.command.params)
+    if isinstance(error, NoSuchOption) and takes_texts:
+        message += "; before a text that begins with a dash, put --"
+    return f"{message}; see {context.command_path} --help"
+
+
+def _print_error(message: str) -> None:
+    if message:  # an error without a message is reported by another process
+        click.echo(f"error: {one_line(message)}", err=True)
+
+
+def _is_first_process() -> bool:
+    """Returns whether this process reports the errors that all processes of torchrun have."""
+    try:
+        world = world_from_environment()
+    except ConfigError:
+        return True
+    return world is None or world.is_main
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def _repair_streams() -> None:
+    """Replaces streams that are closed, and makes output UTF-8 in every locale."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the parent process
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # until the end
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _complete_in_shell(group: click.Group, name: str) -> None:
+    """Answers a shell that asks for completions, as click documents it, and ends."""
+    variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
+    if instruction := os.environ.get(variable):
+        sys.exit(shell_complete(group, {}, name, variable, instruction))
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[None]:
+    """Turns the first signal to stop into an exception, and ignores those that follow.
+
+    The exception lets the program remove its temporary files. A second Ctrl-C must not interrupt
+    that, or be shown as a traceback.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # A signal that the parent process ignores (nohup) stays ignored.
+    handlers = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for other in handlers:
+            signal.signal(other, signal.SIG_IGN)
+        handlers.clear()  # the program is ending: they stay ignored
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(128 + number)
+
+    for number in handlers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

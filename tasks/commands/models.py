@@ -1,0 +1,42 @@
+"""``models``: the shipped models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transformer_suite.tasks.commands.output import print_results, table
+from transformer_suite.tasks.runs import checkpoint_folder
+
+COLUMNS = ("task", "parameters", "size", "trained", "headline", "folder")
+
+
+@click.command()
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
+def models(is_json: bool) -> None:
+    """List the shipped models."""
+    records = [_record(folder) for folder in checkpoint_folder.shipped_models()]
+    if is_json:
+        lines = (json.dumps(record, ensure_ascii=False) for record in records)
+        print_results("".join(f"{line}\n" for line in lines))
+        return
+    for record in records:
+        record["parameters"] = record["parameters"] and f"{record['parameters']:,}"
+        record["size"] = f"{record['size'] / 1e6:.1f} MB"
+    rows = [[record[name] or "?" for name in COLUMNS] for record in records]
+    print_results(table([COLUMNS, *rows]))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    metrics = checkpoint_folder.read_metrics(folder)
+    return {
+        "task": checkpoint_folder.describe(folder)["task"],
+        "parameters": metrics.get("parameters"),
+        "size": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        "trained": metrics.get("trained"),
+        "headline": checkpoint_folder.headline(metrics),
+        "folder": str(folder),
+    }

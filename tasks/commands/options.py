@@ -1,0 +1,280 @@
+"""The options that commands share, their limits, and the objects that hold their values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.tasks.commands.output import STDIO
+from transformer_suite.tasks.runs.checkpoint_folder import Folders
+
+PATH = click.Path(path_type=Path)
+
+# Limits that a machine can take. More threads than this crash OpenMP.
+MAX_THREADS = max(256, os.cpu_count() or 1)
+MAX_BATCH_TOKENS = 1_000_000
+MAX_BEAM = 1000
+MAX_LENGTH = 100_000
+MAX_RATIO = 1000
+
+O = TypeVar("O")  # noqa: E741  # O as in options
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model computes, where, and how much at a time."""
+
+    model: Any  # a folder, several where a command takes an ensemble, or None
+    device: str
+    threads: int | None
+    batch_tokens: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineOptions(ModelOptions):
+    """The options of the commands that work on lines."""
+
+    input_file: Path | None
+    output_file: Path | None
+    is_json: bool
+
+    @property
+    def input_path(self) -> Path | None:
+        """The input file; None for standard input."""
+        return None if self.input_file == STDIO else self.input_file
+
+    @property
+    def output_path(self) -> Path | None:
+        """The output file; None for standard output."""
+        return None if self.output_file == STDIO else self.output_file
+
+
+def take(cls: type[O], options: dict[str, Any]) -> O:
+    """Takes the fields of the dataclass ``cls`` out of the options of a command."""
+    return cls(**{field.name: options.pop(field.name) for field in fields(cls)})  # type: ignore[arg-type]
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options that are given; the others are decided by the model or a default."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@contextmanager
+def option_names() -> Iterator[None]:
+    """Replaces the names of configuration values in errors by those of the command's options."""
+    names = {
+        parameter.name: parameter.opts[0]
+        for parameter in click.get_current_context().command.params
+    }
+    try:
+        yield
+    except ConfigError as error:
+        message = re.sub(
+            r"\bgeneration\.(\w+)", lambda match: names.get(match[1], match[0]), str(error)
+        )
+        raise ConfigError(message) from error
+
+
+def use_threads(count: int | None) -> None:
+    """Limits the threads of all computations from now on; None leaves the number to torch."""
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
+
+
+def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns one decorator that applies several, the first on top."""
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def check_device(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
+    """Refuses a name that no device has; whether this machine has the device is checked later."""
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", name):
+        raise click.BadParameter(f"{name!r} is not one of auto, cpu, cuda, cuda:N.")
+    return name
+
+
+def check_texts(
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuses texts that are not valid, and "-" beside other texts."""
+    if str(STDIO) in texts and len(texts) > 1:
+        raise click.BadParameter("'-' (standard input) cannot stand beside other texts.")
+    for number, text in enumerate(texts, start=1):
+        if not _is_text(text):
+            raise click.BadParameter(f"text {number} is not valid in this locale's encoding.")
+    return texts
+
+
+def check_prefix(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Refuses a prefix that is not valid text."""
+    if text is not None and not _is_text(text):
+        raise click.BadParameter("it is not valid in this locale's encoding.")
+    return text
+
+
+def one_or_several(
+    ctx: click.Context, parameter: click.Parameter, folders: tuple[Path, ...]
+) -> Folders:
+    """Returns None for no folder, the folder if there is one, and else all of them."""
+    return folders[0] if len(folders) == 1 else folders or None
+
+
+def _is_text(argument: str) -> bool:
+    """Returns whether an argument could be decoded: Python replaces bad bytes by surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in argument)
+
+
+machine_options = combined(
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        callback=check_device,
+        help="auto, cpu, cuda or cuda:N.",
+    ),
+    click.option(
+        "--threads", type=click.IntRange(1, MAX_THREADS), help="The number of processor cores."
+    ),
+)
+model_option = click.option(
+    "--model", type=PATH, metavar="FOLDER", help="A checkpoint folder; else the shipped model."
+)
+models_option = click.option(
+    "--model",
+    type=PATH,
+    metavar="FOLDER",
+    multiple=True,
+    callback=one_or_several,
+    help="A checkpoint folder; else the shipped model. Several form an ensemble.",
+)
+batch_option = click.option(
+    "--batch-tokens", type=click.IntRange(1, MAX_BATCH_TOKENS), help="The tokens in a batch."
+)
+data_option = click.option(
+    "--data",
+    type=PATH,
+    metavar="FOLDER",
+    help="A corpus: a folder, or a name from `data list`; else the task's own.",
+)
+json_option = click.option(
+    "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."
+)
+
+# These have the names of core.decoding.config.GenerationConfig.
+search_options = combined(
+    click.option(
+        "--beam",
+        "beam_size",
+        type=click.IntRange(1, MAX_BEAM),
+        help="The width of the beam; 1 is greedy search.",
+    ),
+    click.option(
+        "--length-penalty",
+        type=click.FloatRange(0, 10),
+        help="How strongly long outputs are favored; 0 favors short ones.",
+    ),
+    click.option(
+        "--diverse",
+        "diversity",
+        type=click.FloatRange(0, MAX_RATIO),
+        metavar="STRENGTH",
+        help="Make the outputs in the beam different; 0.2 to 0.8 is usual.",
+    ),
+    click.option(
+        "--sample/--no-sample", default=None, help="Draw outputs at random instead of searching."
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(0, MAX_RATIO, min_open=True),
+        help="With --sample: below 1, likely tokens become likelier.",
+    ),
+    click.option(
+        "--top-k",
+        type=click.IntRange(0, 2**31 - 1),
+        help="With --sample: draw from the K likeliest tokens; 0 means all.",
+    ),
+    click.option(
+        "--top-p",
+        type=click.FloatRange(0, 1, min_open=True),
+        help="With --sample: draw from the likeliest tokens of total probability P.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**32 - 1),
+        help="With --sample: the random seed; else 0.",
+    ),
+    click.option(
+        "--int8/--no-int8",
+        default=None,
+        help="Use int8 weights: faster on a CPU, outputs may differ a little.",
+    ),
+)
+length_options = combined(
+    click.option(
+        "--max-length",
+        type=click.IntRange(1, MAX_LENGTH),
+        help="The most tokens of an output.",
+    ),
+    click.option(
+        "--max-length-ratio",
+        type=click.FloatRange(0, MAX_RATIO),
+        help="An output has at most this many times the tokens of its source,",
+    ),
+    click.option(
+        "--max-length-extra",
+        type=click.IntRange(0, MAX_LENGTH),
+        help="plus this many.",
+    ),
+    click.option(
+        "--min-length-ratio",
+        type=click.FloatRange(0, MAX_RATIO),
+        help="An output has at least this many times the tokens of its source.",
+    ),
+    click.option(
+        "--no-repeat-ngram",
+        type=click.IntRange(0, MAX_LENGTH),
+        metavar="N",
+        help="No sequence of N tokens is repeated in an output; 0 allows all.",
+    ),
+)
+output_options = combined(
+    click.option(
+        "--n-best",
+        type=click.IntRange(1, MAX_BEAM),
+        metavar="N",
+        help="Print the N best outputs: number of the text, score, output.",
+    ),
+    click.option(
+        "--prefix",
+        metavar="TEXT",
+        callback=check_prefix,
+        help="The beginning of every output.",
+    ),
+)
+result_options = combined(
+    click.option("--output", "output_file", type=PATH, help="Write the results to a file."),
+    json_option,
+    machine_options,
+    batch_option,
+)
+text_options = combined(
+    click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),
+    click.option("--input", "input_file", type=PATH, help="Read texts from a file, one per line."),
+    result_options,
+)

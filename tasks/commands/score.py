@@ -1,0 +1,77 @@
+"""``score``: how probable a model finds given pairs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.commands.answering import opened
+from transformer_suite.tasks.commands.options import (
+    PATH,
+    LineOptions,
+    given,
+    models_option,
+    result_options,
+    take,
+)
+from transformer_suite.tasks.streaming import pair_lines
+from transformer_suite.tasks.streaming.lines import json_line
+
+
+@click.command()
+@click.argument("task", type=click.Choice(registry.PAIR_TASKS))
+@click.option("--src", "source_file", type=PATH, metavar="FILE", help="The sources, one per line.")
+@click.option("--tgt", "target_file", type=PATH, metavar="FILE", help="Their targets.")
+@click.option("--input", "input_file", type=PATH, help="Pairs in one file, separated by tabs.")
+@result_options
+@models_option
+def score(task: str, source_file: Path | None, target_file: Path | None, **options: Any) -> None:
+    """Print how probable a model finds each target, given its source.
+
+    Pairs come from two files, --src and --tgt, or from lines of a source, a tab and its target:
+    from --input, or else from standard input. For each pair there is a line: the natural
+    log-probability of the target, the number of its tokens including the end, and the
+    log-probability per token, separated by tabs. --json adds the log-probability of every token,
+    and the number of tokens that the vocabulary does not know, which are scored as <unk>.
+
+    Texts are scored whole. An empty target is scored by its end alone. A pair that is too long for
+    the model has no log-probability: the column is empty, and null in JSON.
+
+    \b
+        score translation --src german.txt --tgt english.txt
+        score translation --input pairs.tsv | awk '$3 > -2'
+    """
+    if (source_file is None) != (target_file is None):
+        raise click.UsageError("--src and --tgt go together.")
+    line_options = take(LineOptions, options)
+    if source_file and line_options.input_file:
+        raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
+    if source_file and target_file:
+        open_pairs = partial(pair_lines.open_parallel, source_file, target_file)
+    else:
+        open_pairs = partial(pair_lines.open_table, line_options.input_path)
+    is_file = bool(source_file or line_options.input_path)
+    with opened(open_pairs, line_options, is_file=is_file) as (work, device):
+        scorer = registry.load_scorer(task, line_options.model, device=device)
+        settings = given({"batch_tokens": line_options.batch_tokens})
+        for chunk in work.chunks():
+            pairs = [pair_lines.pair_of(text) for text in chunk.texts]
+            sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+            scores = scorer(sources, targets, on_batch=work.on_batch, **settings)
+            show = _as_json if line_options.is_json else _as_row
+            rows = zip(chunk.lines, scores, strict=True)
+            work.write(show(line, result) for line, result in rows)
+
+
+def _as_row(line: str, result: Any) -> str:
+    row: str = result.row()
+    return row
+
+
+def _as_json(line: str, result: Any) -> str:
+    source, target = pair_lines.pair_of(line)
+    return json_line({"source": source, "target": target, **result.record()})

@@ -1,0 +1,155 @@
+"""``train``: a new model from a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from transformer_suite.core.config import override, to_mapping
+from transformer_suite.core.distributed.world import World, world_from_environment
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.commands.corpus import corpus_for
+from transformer_suite.tasks.commands.options import (
+    PATH,
+    data_option,
+    given,
+    machine_options,
+    take,
+)
+from transformer_suite.tasks.commands.output import as_toml, print_results
+
+if TYPE_CHECKING:
+    from transformer_suite.core.distributed.process_group import ProcessGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigOptions:
+    """The options that decide the configuration of a run."""
+
+    preset: str | None
+    config_file: Path | None
+    assignments: tuple[str, ...]
+    seed: int | None
+    src: str | None
+    tgt: str | None
+    resume: bool
+
+    @property
+    def all_assignments(self) -> tuple[str, ...]:
+        """Those of --set, then the short forms of some of them."""
+        short = given({"train.seed": self.seed, "data.src": self.src, "data.tgt": self.tgt})
+        return (*self.assignments, *(f"{name}={value}" for name, value in short.items()))
+
+
+@click.command()
+@click.argument("task", type=click.Choice(registry.TASKS))
+@click.option("--preset", metavar="NAME", help="tiny, default or paper.")
+@click.option(
+    "--config",
+    "config_file",
+    type=PATH,
+    metavar="FILE",
+    help="A TOML file, or the config.json of a run.",
+)
+@data_option
+@click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option(
+    "--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="Short for --set train.seed=N."
+)
+@click.option("--src", metavar="LANG", help="Translation: the source language; else de.")
+@click.option("--tgt", metavar="LANG", help="Translation: the target language; else en.")
+@machine_options
+@click.option(
+    "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="May be repeated."
+)
+@click.option("--show-config", is_flag=True, help="Print the configuration as TOML and exit.")
+def train(
+    task: str, data: Path | None, out: Path | None, show_config: bool, **options: Any
+) -> None:
+    """Train a model on a corpus and write a checkpoint folder.
+
+    The configuration is a preset, changed by --config and then by each --set; --show-config prints
+    it with every option. With --resume it is that of the run in --out. Under torchrun, several
+    processes train one model, each on its part of every batch.
+
+    \b
+        train translation --data corpus/ --src fr --tgt en
+        train couplet --preset tiny --data corpus/ --set train.epochs=4
+        train translation --set train.r_drop=5 --set train.ema=0.999
+        torchrun --nproc-per-node gpu cli.py train translation --data corpus/
+    """
+    chosen = take(ConfigOptions, options)
+    out = out or Path("runs") / task
+    _check(task, chosen, out)
+    world = world_from_environment()
+    with _group_of(world, options["device"]) as (group, device):
+        config = _config_of(task, chosen, out)
+        if show_config:
+            if world is None or world.is_main:
+                print_results(as_toml(to_mapping(config)))
+            return
+        corpus = corpus_for(task, data)
+        from transformer_suite.core.device import choose_device
+        from transformer_suite.tasks.runs import run
+        from transformer_suite.tasks.runs.checkpoint_folder import headline
+        from transformer_suite.tasks.runs.process import configure_process
+
+        configure_process(threads=options["threads"], resumed=out if chosen.resume else None)
+        metrics = run.train(
+            task,
+            config,
+            data=corpus,
+            out=out,
+            device=choose_device(device),
+            resume=chosen.resume,
+            group=group,
+        )
+        if world is None or world.is_main:
+            print_results(f"{out}: {headline(metrics)}\n")
+
+
+def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
+    """Refuses options that contradict each other."""
+    if (chosen.src or chosen.tgt) and task != "translation":
+        raise click.UsageError(f"{task} has no --src and no --tgt.")
+    if chosen.resume and (chosen.preset or chosen.config_file):
+        raise click.UsageError(
+            f"--resume goes on with the configuration in {out}: leave out --preset and --config."
+        )
+
+
+def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
+    """Returns the configuration of the run."""
+    if not chosen.resume:
+        return registry.make_config(
+            task,
+            preset=chosen.preset or "default",
+            config_file=chosen.config_file,
+            assignments=chosen.all_assignments,
+        )
+    from transformer_suite.tasks.runs.checkpoint_folder import check_begun, read_config
+
+    check_begun(out)
+    config = read_config(out, task, registry.config_class(task))
+    return override(config, chosen.all_assignments)
+
+
+@contextmanager
+def _group_of(world: World | None, device: str) -> Iterator[tuple[ProcessGroup | None, str]]:
+    """Connects the processes of torchrun. Yields their group, and the device of this one."""
+    if world is None:
+        yield None, device
+        return
+    from transformer_suite.core.device import choose_device, device_of_rank
+    from transformer_suite.core.distributed.process_group import joined_group
+
+    device = device_of_rank(device, world.local_rank)
+    advice = "--resume, with the same folders, goes on from the last saved state"
+    with joined_group(world, choose_device(device), advice=advice) as group:
+        yield group, device

@@ -1,1 +1,0 @@
-"""Several processes share the lines of one file."""
