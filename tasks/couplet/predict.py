@@ -24,6 +24,7 @@ from transformer_suite.tasks.couplet.rules import (
     CharacterTable,
     CoupletConstraint,
     broken_rule,
+    cut_line,
     is_punctuation,
 )
 from transformer_suite.tasks.couplet.rules import check as check_rules
@@ -148,7 +149,7 @@ class CoupletWriter:
         ]
 
     def _pieces(self, first: Sequence[str]) -> list[list[str]]:
-        return _cut(first, self.models.max_len - 1)
+        return cut_line(first, self.models.max_len - 1)
 
     def _ids(self, characters: Sequence[str]) -> list[int]:
         return self.codec.vocabulary.encode(characters)
@@ -245,15 +246,3 @@ def _load(path: Path, device: torch.device) -> tuple[CoupletModel, TextCodec, Co
 
 def _characters(text: str) -> list[str]:
     return [character for character in text if not character.isspace()]
-
-
-def _cut(line: Sequence[str], size: int) -> list[list[str]]:
-    """``line`` in pieces of at most ``size`` characters, cut behind a mark where there is one."""
-    pieces = []
-    rest = list(line)
-    while len(rest) > size:
-        marks = [i for i in range(size) if is_punctuation(rest[i])]
-        at = marks[-1] + 1 if marks else size
-        pieces.append(rest[:at])
-        rest = rest[at:]
-    return [*pieces, rest] if rest else pieces

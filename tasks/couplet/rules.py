@@ -76,6 +76,20 @@ def wants_level_end(first: Sequence[str]) -> bool:
     return bool(words) and OBLIQUE in tones(words[-1])
 
 
+def cut_line(line: Sequence[str], size: int) -> list[list[str]]:
+    """Returns ``line`` in segments of at most ``size`` characters, cut behind marks if possible."""
+    segments: list[list[str]] = []
+    start = 0
+    while start < len(line):
+        end = start + size
+        if end < len(line):
+            backwards = range(end - 1, start - 1, -1)
+            end = next((i + 1 for i in backwards if is_punctuation(line[i])), end)
+        segments.append(list(line[start:end]))
+        start = end
+    return segments
+
+
 def first_places(characters: Sequence[str]) -> list[int]:
     """For each character where it stands first: the pattern of repetitions."""
     seen: dict[str, int] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,11 +135,31 @@ def train(
         return run.train()
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     check_installed(config.train, device)
-    with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE):
+    before = set(out.iterdir()) if out.is_dir() else None
+    with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE), _nothing_left(out, before):
         check_folder(task, config, out, resume)  # another run may have begun or ended since
         for folder in (out, out / STATE_FOLDER):
             remove_partial_files(folder)
         return run.train()
+
+
+@contextmanager
+def _nothing_left(out: Path, before: set[Path] | None) -> Iterator[None]:
+    """Removes what a run has left in ``out`` if it fails before the training begins.
+
+    Args:
+        before: what ``out`` contained; None: there was no such folder.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            if not (out / CONFIG_FILE).exists():
+                for path in set(out.iterdir()) - (before or set()):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if before is None:
+                    out.rmdir()
+        raise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,6 +159,23 @@ def test_what_fails_before_it_begins_leaves_the_folder_free(tmp_path: Path) -> N
     train(tmp_path)
 
 
+def test_what_fails_before_it_begins_leaves_no_folder(tmp_path: Path) -> None:
+    """A run that its corpus refused left a folder with a lock file and a vocabulary."""
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.mkdir()
+    (old / "notes.txt").write_text("mine")
+    for out in (new, old):
+
+        def fail(out: Path = out) -> runs.Prepared:
+            (out / "vocabulary.txt").touch()
+            raise UserError("no such corpus")
+
+        with pytest.raises(UserError, match="no such corpus"):
+            train(out, prepare=fail)
+    assert not new.exists()
+    assert [path.name for path in old.iterdir()] == ["notes.txt"]
+
+
 @pytest.mark.parametrize(
     ("option", "module", "name", "value"),
     [
