@@ -1,1 +1,1 @@
-"""Text to tensors: corpora, readers, tokenisers, vocabularies and length-bucketed batches."""
+"""Text to tensors: corpora, readers, tokenizers, vocabularies and length-bucketed batches."""

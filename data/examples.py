@@ -1,4 +1,4 @@
-"""Encoded corpora in memory: flat arrays of ids instead of a Python object for every token."""
+"""Encoded corpora in memory: flat arrays of ids, not a Python object for every token."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Pair = tuple[list[int], list[int]]
 """A source and a target, as ids."""
 
 
-class _Made(Sequence[T]):
-    """Items that are made when they are asked for; equals, and prints as, the list of them."""
+class _LazySequence(Sequence[T]):
+    """Items that are created on access. Equal to the list of the items, and printed like it."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -31,12 +31,12 @@ class _Made(Sequence[T]):
         return repr(list(self))
 
 
-class IdLists(_Made[list[int]]):
-    """Lists of token ids that lie in one array, which may be a file's.
+class IdLists(_LazySequence[list[int]]):
+    """Lists of token ids in one array, which may be mapped from a file.
 
     Args:
-        ids: the tokens of all lists.
-        starts, ends: where in ``ids`` each list begins and ends.
+        ids: the ids of all lists.
+        starts, ends: the positions in ``ids`` where each list begins and ends.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class IdLists(_Made[list[int]]):
 
     @classmethod
     def of_lengths(cls, ids: NDArray[Any], lengths: NDArray[Any]) -> IdLists:
-        """Lists of these lengths, which follow each other in ``ids``."""
+        """Returns lists of these lengths that follow each other in ``ids``."""
         ends = np.cumsum(lengths, dtype=np.int64)
         return cls(ids, ends - lengths, ends)
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[int]]) -> IdLists:
-        """A compact copy of ``lists``."""
+        """Returns a compact copy of ``lists``."""
         lengths: list[int] = []
 
         def tokens() -> Iterator[int]:
@@ -67,17 +67,17 @@ class IdLists(_Made[list[int]]):
 
     @classmethod
     def joined(cls, parts: Sequence[IdLists]) -> IdLists:
-        """The lists of all ``parts``, one part after the other."""
+        """Returns the lists of all ``parts``, in their order."""
         ids = np.concatenate([part._flat() for part in parts])
         return cls.of_lengths(ids, np.concatenate([part.lengths for part in parts]))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], name: str) -> IdLists:
-        """What :meth:`to_tensors` made of lists, whose ids stay where the tensors have them."""
+        """Returns the lists that :meth:`to_tensors` stored; their ids are not copied."""
         return cls.of_lengths(tensors[f"{name}.ids"].numpy(), tensors[f"{name}.lengths"].numpy())
 
     def to_tensors(self, name: str) -> dict[str, Tensor]:
-        """The lists as tensors, to be kept in a file."""
+        """Returns the lists as tensors, to be stored in a file."""
         return {
             f"{name}.ids": torch.from_numpy(self._flat()),
             f"{name}.lengths": torch.from_numpy(self.lengths.astype(np.int32)),
@@ -85,25 +85,25 @@ class IdLists(_Made[list[int]]):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many ids each list has."""
+        """The number of ids of each list."""
         return self._ends - self._starts
 
     def select(self, rows: Any) -> IdLists:
-        """The lists of these numbers, or of a slice, in their order."""
+        """Returns the lists at these indices, or of a slice, in that order."""
         return IdLists(self._ids, self._starts[rows], self._ends[rows])
 
     def cut(self, longest: int) -> IdLists:
-        """The first ``longest`` ids of every list."""
+        """Returns the lists, each cut to its first ``longest`` ids."""
         return IdLists(self._ids, self._starts, np.minimum(self._ends, self._starts + longest))
 
     def filled(self, filler: int) -> IdLists:
-        """The lists, but ``[filler]`` for those that are empty."""
+        """Returns the lists, with ``[filler]`` in place of empty ones."""
         is_empty = self._starts == self._ends
-        place = len(self._ids)
+        end = len(self._ids)
         return IdLists(
             np.append(self._ids, self._ids.dtype.type(filler)),
-            np.where(is_empty, place, self._starts),
-            np.where(is_empty, place + 1, self._ends),
+            np.where(is_empty, end, self._starts),
+            np.where(is_empty, end + 1, self._ends),
         )
 
     def __len__(self) -> int:
@@ -120,11 +120,11 @@ class IdLists(_Made[list[int]]):
     def __getitem__(self, index: int | slice) -> list[int] | IdLists:
         if isinstance(index, slice):
             return self.select(index)
-        found: list[int] = self._ids[self._starts[index] : self._ends[index]].tolist()
-        return found
+        ids: list[int] = self._ids[self._starts[index] : self._ends[index]].tolist()
+        return ids
 
     def _flat(self) -> NDArray[Any]:
-        """The ids of these lists and no others."""
+        """Returns the ids of these lists alone, without gaps."""
         if not len(self):
             return self._ids[:0]
         if np.array_equal(self._starts[1:], self._ends[:-1]):
@@ -133,11 +133,11 @@ class IdLists(_Made[list[int]]):
         return np.concatenate([self._ids[start:end] for start, end in bounds])
 
 
-class Examples(_Made[T]):
-    """Encoded examples, each a tuple: its sides as lists of ids, its label as a number.
+class Examples(_LazySequence[T]):
+    """Encoded examples: tuples of the sides as lists of ids, or of a text and its label.
 
     Args:
-        columns: what stands at each place of the tuples, for all examples.
+        columns: the elements of the tuples, one column for each position.
     """
 
     def __init__(self, *columns: IdLists | NDArray[np.int64]) -> None:
@@ -145,7 +145,7 @@ class Examples(_Made[T]):
 
     @staticmethod
     def of_pairs(pairs: Iterable[Pair]) -> Examples[Pair]:
-        """``pairs``, in a compact copy unless they are compact already."""
+        """Returns ``pairs`` in compact form; a copy unless they are compact already."""
         if isinstance(pairs, Examples):
             return pairs
         sides = IdLists.of(side for pair in pairs for side in pair)
@@ -153,7 +153,7 @@ class Examples(_Made[T]):
 
     @classmethod
     def joined(cls, parts: Sequence[Examples[T]]) -> Examples[T]:
-        """The examples of all ``parts``, whose columns are lists, one part after the other."""
+        """Returns the examples of all ``parts``, whose columns are all lists, in their order."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(part.columns for part in parts), strict=True)
@@ -161,18 +161,18 @@ class Examples(_Made[T]):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """``[N, sides]``: how many ids each side of every example has."""
+        """``[N, sides]``: the number of ids of each side of every example."""
         sides = [column.lengths for column in self.columns if isinstance(column, IdLists)]
         return np.stack(sides, axis=1)
 
     def select(self, rows: Any) -> Examples[T]:
-        """The examples of these numbers, or of a slice, in their order."""
+        """Returns the examples at these indices, or of a slice, in that order."""
         return Examples(
             *(c.select(rows) if isinstance(c, IdLists) else c[rows] for c in self.columns)
         )
 
     def cut(self, longest: int) -> Examples[T]:
-        """The first ``longest`` ids of every side of every example."""
+        """Returns the examples, each side cut to its first ``longest`` ids."""
         return Examples(*(c.cut(longest) if isinstance(c, IdLists) else c for c in self.columns))
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Couplets: folders ``train``, ``val``, ``test`` of ``in.txt`` and ``out.txt``, their two lines."""
+"""Couplets: folders ``train``, ``val`` and ``test``, with the two lines in in.txt and out.txt."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TOKENIZER = "characters"
 
 
 class LoadCoupletDataset:
-    """Couplets, a line a couplet, characters with or without spaces between them.
+    """Couplets, one per line. Spaces between characters are ignored.
 
     Args:
-        folder: see above; other folders like ``train`` can be added by ``config.extra``.
-        config: what is trained on.
-        seed: picks the validation pairs where there is no ``val`` folder.
-        codec: of a model that exists already; without one it is learnt from the training pairs
-            alone and saved in ``save_to``.
+        folder: contains the folders; ``config.extra`` may name more training folders.
+        config: the training folders and the vocabulary.
+        seed: selects the validation couplets if there is no ``val`` folder.
+        codec: that of an existing model. Without it, a codec is built from the training couplets
+            and saved in ``save_to``.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class LoadCoupletDataset:
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
+        self._reported: set[Path] = set()
         self._hold_out = HoldOut(
             is_needed=not (folder / "val").is_dir(),
             share=config.val_share,
@@ -53,12 +54,12 @@ class LoadCoupletDataset:
         )
         if codec is None:
             if save_to is None:
-                raise ValueError("without a codec, save_to must say where to keep the new one")
+                raise ValueError("without a codec, save_to must name the folder of the new one")
             codec = self._build_codec(save_to)
         self.codec = codec
 
     def read(self, split: str) -> list[tuple[str, str]]:
-        """The couplets of a split: train (with its extra folders), val or test.
+        """Returns the couplets of a split: train (with its extra folders), val or test.
 
         Raises:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
@@ -70,12 +71,12 @@ class LoadCoupletDataset:
         ]
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
-        """The couplets of a split as ids, but for those too long for a model of ``max_len``."""
+        """Returns the couplets of a split as ids, without those too long for ``max_len``."""
         pairs = self._pairs(split)
         return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """The training couplets in batches, but for those too long for a model of ``max_len``."""
+        """Returns the training couplets in batches, without those too long for ``max_len``."""
         pairs = self.encoded("train", max_len=max_len)
         return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
 
@@ -98,11 +99,11 @@ class LoadCoupletDataset:
         return TextCodec.load(save_to, tokenizer=TOKENIZER)
 
     def _folders(self, split: str) -> list[str]:
-        """The names of the folders that a split comes from, its own first."""
+        """Returns the names of the folders that contain a split, its own first."""
         return [self._hold_out.source(split), *(self.config.extra if split == "train" else ())]
 
     def _pairs(self, split: str) -> Examples[Pair]:
-        """All couplets of a split as ids."""
+        """Returns all couplets of a split as ids."""
         own, *extra = map(self._encode_folder, self._folders(split))
         return Examples.joined([own.select(self._hold_out.rows(split, len(own))), *extra])
 
@@ -115,30 +116,30 @@ class LoadCoupletDataset:
             for first, second in iter_parallel(*self._files(name))
         ]
         lengths = [(len(first), len(second)) for first, second in pairs]
-        return [pairs[i] for i in even_pairs(lengths, self.folder / name)]
+        return [pairs[i] for i in self._even_pairs(lengths, name)]
 
     def _encode_folder(self, name: str) -> Examples[Pair]:
         pairs = encode_parallel(*self._files(name), (self.codec, self.codec))
-        # A character is a token: what is even in characters is so in ids.
-        return pairs.select(even_pairs(pairs.lengths.tolist(), self.folder / name))
+        # Each character is one id, so the lengths in ids are those in characters.
+        return pairs.select(self._even_pairs(pairs.lengths.tolist(), name))
 
+    def _even_pairs(self, lengths: Sequence[Sequence[int]], name: str) -> list[int]:
+        """Returns which couplets of a folder have two lines of the same length.
 
-def even_pairs(lengths: Sequence[Sequence[int]], path: Path) -> list[int]:
-    """The numbers of the couplets whose lines, of these lengths, are equally long.
+        The others are counted on stderr, once for each folder.
 
-    Args:
-        path: where the couplets come from, for messages; what is left out is counted.
-
-    Raises:
-        CorpusError: there is no such couplet.
-    """
-    even = [i for i, (first, second) in enumerate(lengths) if first == second]
-    if len(even) < len(lengths):
-        uneven = next(i for i, (first, second) in enumerate(lengths) if first != second)
-        log(
-            f"{path}: {len(lengths) - len(even)} of {len(lengths)} couplets have lines of "
-            f"different length (the first is line {uneven + 1}) and are left out"
-        )
-    if not even:
-        raise CorpusError(path, "no couplet here has two lines of one length")
-    return even
+        Raises:
+            CorpusError: there is no such couplet.
+        """
+        path = self.folder / name
+        even = [i for i, (first, second) in enumerate(lengths) if first == second]
+        if not even:
+            raise CorpusError(path, "no couplet here has two lines of the same length")
+        if len(even) < len(lengths) and path not in self._reported:
+            self._reported.add(path)
+            uneven = next(i for i, (first, second) in enumerate(lengths) if first != second)
+            log(
+                f"{path}: {len(lengths) - len(even)} of {len(lengths)} couplets have lines of "
+                f"different length (the first is line {uneven + 1}) and are left out"
+            )
+        return even
