@@ -185,7 +185,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: floa
     Returns:
         The heads ``[B, H, T, K]``.
     """
-    if q.device.type == "cpu" and (dropout_p > 0.0 or any(map(_is_differentiated, (q, k, v)))):
+    needs_steps = dropout_p > 0.0 or any(map(_is_differentiated, (q, k, v)))
+    if needs_steps and q.device.type == "cpu":
         return _attend_with_weights(q, k, v, mask, dropout_p)[0]
     if mask is not None:
         # The kernel's boolean masks have the opposite meaning: True lets pass.
@@ -240,7 +241,12 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
 
 
 def _is_differentiated(x: Tensor) -> bool:
-    """Returns whether autograd, in reverse or in forward mode, follows ``x``."""
+    """Returns whether autograd, in reverse or in forward mode, follows ``x``.
+
+    A traced graph does not depend on that: it is for inference.
+    """
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return False
     return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None
 
 

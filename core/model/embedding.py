@@ -75,8 +75,8 @@ class PositionalEncoding(nn.Module):
         # Without this check, the sum below would broadcast a wrong shape silently.
         if x.dim() != 3 or x.shape[2] != d_model:
             raise ValueError(f"x must be [S, B, D] with D = {d_model}, not {list(x.shape)}")
-        self._check_positions(0, len(x))
-        return self.dropout(x + self.table[: len(x)])
+        self._check_positions(0, x.shape[0])
+        return self.dropout(x + self.table[: x.shape[0]])
 
     def at(self, position: int) -> Tensor:
         """Returns the vector ``[1, D]`` of one position, for decoding step by step.

@@ -99,7 +99,7 @@ class SequenceToSequence(nn.Module):
         return self.transformer.decoder(
             self.positional_encoding(self.tgt_embedding(tgt)),
             memory.states,
-            tgt_mask=generate_square_subsequent_mask(len(tgt), device=tgt.device, dtype=torch.bool),
+            tgt_mask=generate_square_subsequent_mask(tgt.shape[0], tgt.device, torch.bool),
             memory_key_padding_mask=memory.is_pad,
         )
 

@@ -18,8 +18,6 @@ _OPTIONS: dict[str, tuple[object, str]] = {
     "vdim": (None, "project the values to width D first"),
     "add_bias_kv": (False, "append the additional key and value to the inputs"),
     "add_zero_attn": (False, "append the additional key and value to the inputs"),
-    "enable_nested_tensor": (True, "leave it out: padding is masked, never removed"),
-    "mask_check": (True, "leave it out: masks are always checked"),
     "is_causal": (False, _CAUSAL),
     "src_is_causal": (False, _CAUSAL),
     "tgt_is_causal": (False, _CAUSAL),
@@ -27,15 +25,20 @@ _OPTIONS: dict[str, tuple[object, str]] = {
     "maxlen": (None, "write max_len=..."),
 }
 
+# They only choose among implementations in torch.nn.
+_WITHOUT_EFFECT = ("enable_nested_tensor", "mask_check")
+
 
 def check_torch_options(options: Mapping[str, object]) -> None:
-    """Accepts options of ``torch.nn`` that have their default value.
+    """Accepts options of ``torch.nn`` that have their default value or no effect here.
 
     Raises:
         ValueError: another value; the message says what to write instead.
         TypeError: an option that ``torch.nn`` does not have either.
     """
     for name, value in options.items():
+        if name in _WITHOUT_EFFECT:
+            continue
         if name not in _OPTIONS:
             raise TypeError(f"unexpected keyword argument {name!r}")
         default, instead = _OPTIONS[name]
