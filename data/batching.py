@@ -60,16 +60,6 @@ def pad_sequence(sequences: Sequence[Sequence[int]], pad_id: int = PAD_ID) -> Te
     return padded.t().contiguous()
 
 
-def padding_share(lengths: Sequence[Sequence[int]], batches: Sequence[Sequence[int]]) -> float:
-    """Returns the share of padding in all positions of all sides and batches, 0 to 1."""
-    real = positions = 0
-    for batch in batches:
-        for side in zip(*(lengths[index] for index in batch), strict=True):
-            real += sum(side)
-            positions += max(side) * len(side)
-    return 1 - real / positions if positions else 0.0
-
-
 def _pools(order: list[int], longest: list[int], pool_tokens: int) -> Iterator[list[int]]:
     """Yields parts of ``order`` of about ``pool_tokens`` tokens each."""
     pool: list[int] = []

@@ -26,14 +26,14 @@ DEFAULT_BATCH_TOKENS = 8000
 
 @dataclass(frozen=True)
 class Classification:
-    """The most probable class of a text, and every class's probability, the highest first."""
+    """The most probable class of a text, and the probabilities of all, the highest first."""
 
     label: str
     probability: float
     probabilities: dict[str, float]
 
     def record(self) -> dict[str, Any]:
-        """What JSON says of it."""
+        """Returns the classification as plain values for JSON."""
         return {
             "label": self.label,
             "score": self.probability,
@@ -60,7 +60,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: str | Path | None = None, *, device: str = "auto") -> Classifier:
-        """The model in ``folder``, or the one that ships.
+        """Loads the model in ``folder``, or the pretrained one.
 
         Raises:
             CheckpointError: the folder is missing, incomplete, damaged or another task's.
@@ -78,7 +78,7 @@ class Classifier:
         return cls(model.to(chosen).eval(), codec, classes, config, chosen)
 
     def classify(self, texts: Sequence[str]) -> list[str]:
-        """The most probable class of each text, in their order; "" for an empty text."""
+        """Returns the most probable class of each text; "" for an empty text."""
         return [result.label for result in self.classify_scored(texts)]
 
     def classify_scored(
@@ -86,13 +86,13 @@ class Classifier:
         texts: Sequence[str],
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: Callable[[int], None] = lambda pieces: None,
+        on_batch: Callable[[int], None] = lambda segments: None,
     ) -> list[Classification]:
         """As :meth:`classify`, with probabilities.
 
         Args:
-            batch_tokens: the most tokens that are classified at a time.
-            on_batch: told how many pieces of text have just been finished.
+            batch_tokens: the maximum size of a batch in tokens.
+            on_batch: called after each batch with its number of segments.
         """
         cleaned = [clean(text) for text in texts]
         probabilities = self.probabilities(
@@ -115,27 +115,27 @@ class Classifier:
         texts: Sequence[Sequence[int]],
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: Callable[[int], None] = lambda pieces: None,
+        on_batch: Callable[[int], None] = lambda segments: None,
     ) -> Tensor:
-        """``[len(texts), C]`` for texts as ids; a row of zeros for one without any.
+        """Returns ``[len(texts), C]`` for texts as ids; zeros for a text without ids.
 
-        A text that is longer than the model can take is classified piece by piece, and the pieces'
-        probabilities are averaged, weighted by their lengths.
+        A text that is too long for the model is split into segments. Its probabilities are the
+        average over the segments, weighted by their lengths.
         """
         size = self.config.model.max_len
         if isinstance(self.config.data.max_sen_len, int):
             size = min(size, self.config.data.max_sen_len)
         starts = [(n, start) for n, ids in enumerate(texts) for start in range(0, len(ids), size)]
-        pieces = [texts[n][start : start + size] for n, start in starts]
+        segments = [texts[n][start : start + size] for n, start in starts]
         text_of = [n for n, _ in starts]
         total = torch.zeros(len(texts), len(self.classes))
-        lengths = [(len(piece),) for piece in pieces]
+        lengths = [(len(segment),) for segment in segments]
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             with torch.inference_mode():
-                src = pad_sequence([pieces[i] for i in indices]).to(self.device)
-                found = self.model(src).float().softmax(dim=-1).cpu()
-            weights = torch.tensor([float(len(pieces[i])) for i in indices])
+                src = pad_sequence([segments[i] for i in indices]).to(self.device)
+                probabilities = self.model(src).float().softmax(dim=-1).cpu()
+            weights = torch.tensor([float(len(segments[i])) for i in indices])
             numbers = torch.tensor([text_of[i] for i in indices])
-            total.index_add_(0, numbers, found * weights.unsqueeze(1))
+            total.index_add_(0, numbers, probabilities * weights.unsqueeze(1))
             on_batch(len(indices))
         return total / total.sum(dim=1, keepdim=True).clamp(min=1e-9)

@@ -95,7 +95,7 @@ def test_whatever_decides_the_result_is_in_the_key(
 def test_a_program_that_has_changed_makes_it_anew(
     corpus: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has to remember to raise a version when a tokeniser is mended."""
+    """No version number must be raised by hand when a tokenizer is repaired."""
     work = Work()
     code = corpus.with_name("code.py")
     code.write_text("one")

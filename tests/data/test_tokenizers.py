@@ -1,4 +1,4 @@
-"""Tokenisers: what each cuts where, and the way back."""
+"""Tokenizers: what each of them cuts where, and how texts are joined again."""
 
 import random
 import subprocess
@@ -193,10 +193,10 @@ def test_without_dropout_both_ways_to_cut_are_one(model_file: Path, text: str) -
 
 
 def test_merges_are_left_out_by_hand() -> None:
-    """A chance below one half leaves a merge out. There is one for every merge that is possible
-    when its turn comes: ab before aba, bab and abab, and the left ab before the right one."""
+    """A random number below one half leaves a merge out. One number is drawn for each merge that is
+    possible at its turn: ab before aba, bab and abab, and the left ab before the right one."""
 
-    class Chance(random.Random):
+    class Numbers(random.Random):
         def __init__(self, *values: float) -> None:
             super().__init__()
             self._values = iter(values)
@@ -206,8 +206,8 @@ def test_merges_are_left_out_by_hand() -> None:
 
     scores = {"a": -9.0, "b": -9.0, "ab": -1.0, "aba": -2.0, "abab": -3.0, "bab": -4.0}
 
-    def cut(*chances: float) -> list[str]:
-        return merge_characters("abab", scores, 0.5, Chance(*chances))
+    def cut(*numbers: float) -> list[str]:
+        return merge_characters("abab", scores, 0.5, Numbers(*numbers))
 
     assert cut(0.9, 0.9, 0.9) == ["abab"]  # the first ab, the second, and both together
     assert cut(0.9, 0.9, 0.1) == ["ab", "ab"]
@@ -215,19 +215,19 @@ def test_merges_are_left_out_by_hand() -> None:
     assert cut(0.1, 0.9, 0.9, 0.1) == ["a", "bab"]
     assert cut(0.1, 0.9, 0.9, 0.9) == ["abab"]
     assert cut(0.1, 0.1) == ["a", "b", "a", "b"]
-    assert merge_characters("xyaxb", scores, 0.0, Chance(0.5)) == ["xy", "a", "x", "b"]
-    assert merge_characters("", scores, 0.5, Chance()) == []
+    assert merge_characters("xyaxb", scores, 0.0, Numbers(0.5)) == ["xy", "a", "x", "b"]
+    assert merge_characters("", scores, 0.5, Numbers()) == []
 
 
 def test_each_merge_is_left_out_with_its_probability() -> None:
-    chance, scores = random.Random(1), {"a": -2.0, "b": -2.0, "ab": -1.0}
-    cuts = [merge_characters("ab", scores, 0.3, chance) for _ in range(10_000)]
+    rng, scores = random.Random(1), {"a": -2.0, "b": -2.0, "ab": -1.0}
+    cuts = [merge_characters("ab", scores, 0.3, rng) for _ in range(10_000)]
     assert cuts.count(["a", "b"]) / len(cuts) == pytest.approx(0.3, abs=0.015)
 
 
 def test_a_seed_gives_the_same_cuts_in_every_process(model_file: Path) -> None:
-    """SentencePiece's own chances differ from process to process: a resumed run with BPE-dropout
-    did not end as it would have."""
+    """SentencePiece's own random numbers differ between processes: a resumed run with BPE-dropout
+    did not give the same model."""
     program = f"""if True:
         from pathlib import Path
         from transformer_suite.data.tokenizers import SentencePieceBPE, seed_dropout
@@ -296,7 +296,7 @@ def test_a_missing_model_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZER_NAMES)
-def test_every_name_gives_the_tokeniser_of_that_name(name: str, model_file: Path) -> None:
+def test_every_name_gives_the_tokenizer_of_that_name(name: str, model_file: Path) -> None:
     tokenizer = get_tokenizer(name, model_file=model_file)
     assert tokenizer.name == name
     assert tokenizer.tokenize("") == []
@@ -316,7 +316,7 @@ def test_a_name_that_will_not_do_is_answered_with_one_that_would(name: str, mess
         get_tokenizer(name)
 
 
-def test_tokenising_needs_no_torchtext() -> None:
+def test_tokenizing_needs_no_torchtext() -> None:
     code = (
         "import sys; from transformer_suite.data.tokenizers import get_tokenizer; "
         "from transformer_suite.data.vocabulary import Vocabulary; "

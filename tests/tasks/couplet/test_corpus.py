@@ -85,7 +85,7 @@ def test_couplets_of_unequal_lines_are_left_out_and_counted(
     assert "2 of 4 couplets have lines of different length" in said
     assert "the first is line 2" in said
     write(folder / "train", [("风，雨", "云雾")])
-    with pytest.raises(CorpusError, match="train: no couplet here has two lines of the same length"):
+    with pytest.raises(CorpusError, match="no couplet here has two lines of the same length"):
         load(folder)
 
 
