@@ -1,1 +1,1 @@
-"""Searches for an output sequence. They depend on no model."""
+"""Greedy search, beam search, diverse beam search and sampling. They depend on no model."""

@@ -1,4 +1,4 @@
-"""How a trained model's outputs are searched for, as configuration."""
+"""The configuration of a search."""
 
 from __future__ import annotations
 
@@ -9,28 +9,39 @@ from typing import Any
 
 from ..config import check
 
-# What the options of one way of searching are where the other, which has no use for them, is used.
+MAX_BEAM_SIZE = 256
+"""The widest beam. A beam of N outputs of length L needs attention scores of N * N * L numbers."""
+
+MAX_N_BEST = 1000
+"""The most outputs for each text."""
+
+_MAX_RATIO = 1000.0
+_MAX_EXTRA = 1_000_000
+_MAX_DIVERSITY = 1000.0
+
+# The values with which the options of one kind of search have no effect, where the other is used.
 _BEAM_OPTIONS = {"beam_size": 1, "length_penalty": 0.0, "diversity": 0.0}
 _SAMPLING_OPTIONS = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
-    """How outputs are searched for, and how many of each text are given back: ``n_best``.
+    """How outputs are searched for. ``n_best`` of them are returned for each text.
 
-    One beam is greedy search; several are beam search, ranked with ``length_penalty``
-    (:mod:`core.decoding.beam_search`). A ``diversity`` above 0 makes each output of the beam avoid
-    the words of those before it (:mod:`core.decoding.diverse_beam_search`, with groups of one).
-    With ``sample`` outputs are drawn at random instead, which takes ``temperature``, ``top_k``,
+    A ``beam_size`` of 1 is greedy search. A larger one is beam search, ranked with
+    ``length_penalty`` (:mod:`core.decoding.beam_search`). With a ``diversity`` above 0 each output
+    of the beam avoids the tokens of those before it (:mod:`core.decoding.diverse_beam_search`, in
+    groups of one). With ``sample`` outputs are drawn at random, with ``temperature``, ``top_k``,
     ``top_p`` and ``seed`` (:mod:`core.decoding.sampling`).
 
-    An output may have ``max_length_ratio`` times its source's tokens and ``max_length_extra`` more,
-    but no more than ``max_length`` (None: no such limit), and has at least ``min_length_ratio``
-    times its source's tokens; all are rounded down. No ``no_repeat_ngram`` tokens in a row come
-    twice in it (0: they may). With ``int8`` a CPU computes with weights of eight bits.
+    The longest output has ``max_length_ratio`` times the tokens of its source plus
+    ``max_length_extra``, but at most ``max_length`` (None: no such limit). The shortest has
+    ``min_length_ratio`` times the tokens of its source. Lengths are rounded down. No sequence of
+    ``no_repeat_ngram`` tokens occurs twice in an output (0: no such rule). With ``int8`` a CPU
+    computes with 8-bit weights.
 
     Raises:
-        ConfigError: a value outside what is allowed, or one that has no effect beside the others.
+        ConfigError: a value outside its range, or one that has no effect with the others.
     """
 
     beam_size: int = 5
@@ -50,13 +61,16 @@ class GenerationConfig:
     int8: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("beam_size", "n_best"):
-            self._check(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("diversity", "max_length_ratio", "min_length_ratio"):
-            self._check(name, 0.0 <= getattr(self, name) < math.inf, "0 or more")
-        for name in ("max_length_extra", "no_repeat_ngram"):
-            self._check(name, getattr(self, name) >= 0, "0 or more")
-        # Beyond that the normaliser of a long output is no number any more.
+        for name, most in (("beam_size", MAX_BEAM_SIZE), ("n_best", MAX_N_BEST)):
+            self._check(name, 1 <= getattr(self, name) <= most, f"from 1 to {most}")
+        for name in ("max_length_ratio", "min_length_ratio"):
+            self._check(name, 0.0 <= getattr(self, name) <= _MAX_RATIO, f"from 0 to {_MAX_RATIO:g}")
+        is_finite = 0.0 <= self.diversity <= _MAX_DIVERSITY
+        self._check("diversity", is_finite, f"from 0 to {_MAX_DIVERSITY:g}")
+        is_usable = 0 <= self.max_length_extra <= _MAX_EXTRA
+        self._check("max_length_extra", is_usable, f"from 0 to {_MAX_EXTRA}")
+        self._check("no_repeat_ngram", self.no_repeat_ngram >= 0, "0 or more")
+        # The normalizer of a long output overflows beyond that.
         self._check("length_penalty", 0.0 <= self.length_penalty <= 10.0, "from 0 to 10")
         self._check("temperature", 0.0 < self.temperature < math.inf, "above 0")
         self._check("top_k", self.top_k >= 0, "0 (all tokens) or more")
@@ -83,10 +97,10 @@ class GenerationConfig:
         check(is_right, f"generation.{name}", getattr(self, name), allowed)
 
     def replaced(self, **options: Any) -> GenerationConfig:
-        """This configuration with ``options`` in the place of its own.
+        """Returns this configuration with ``options`` in place of its own.
 
-        Where they change ``sample``, the options of the other way of searching that are not among
-        them go back to having no effect.
+        Where they change ``sample``, the options of the other kind of search are reset to having no
+        effect, unless they are given.
 
         Raises:
             ConfigError: as for a new configuration.
@@ -96,15 +110,15 @@ class GenerationConfig:
         return dataclasses.replace(self, **options)
 
     def longest_output(self, source_length: int) -> int:
-        """The most tokens that the output for ``source_length`` source tokens may have."""
+        """Returns the most tokens of an output for ``source_length`` source tokens."""
         longest = int(self.max_length_ratio * source_length) + self.max_length_extra
         return longest if self.max_length is None else min(longest, self.max_length)
 
     def shortest_output(self, source_length: int) -> int:
-        """The fewest tokens that the output for ``source_length`` source tokens may have."""
+        """Returns the fewest tokens of an output for ``source_length`` source tokens."""
         return int(self.min_length_ratio * source_length)
 
 
 def _unused(sample: bool) -> dict[str, Any]:
-    """The options that have no effect where outputs are drawn, or else where they are searched."""
+    """Returns the options that have no effect with ``sample``, or without it, and their values."""
     return _BEAM_OPTIONS if sample else _SAMPLING_OPTIONS

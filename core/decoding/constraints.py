@@ -1,8 +1,8 @@
-"""Rules that any search can be told to keep: each is a :data:`core.decoding.search.Constraint`.
+"""Rules for the outputs of any search: each is a :data:`core.decoding.search.Constraint`.
 
-A rule is made for one batch: what it says of "each sentence" is in the order of that batch. It
-forbids and never allows, so rules combine freely (:func:`all_of`); where together they forbid
-everything, the output ends as it is.
+A rule is made for one batch, and its arguments are in the order of the sentences of that batch.
+Rules only forbid tokens, so they can be combined freely (:func:`all_of`). Where they forbid every
+token together, the output ends as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .search import Constraint
 
 
 def all_of(*constraints: Constraint) -> Constraint:
-    """What any of ``constraints`` forbids is forbidden.
+    """Returns a constraint that forbids what any of ``constraints`` forbids.
 
     Raises:
         ConfigError: there are none.
@@ -28,24 +28,24 @@ def all_of(*constraints: Constraint) -> Constraint:
         raise ConfigError("all_of needs at least one constraint; a search without any takes None")
 
     def forbidden(outputs: Tensor, sentences: Tensor) -> Tensor:
-        found = constraints[0](outputs, sentences)
+        is_forbidden = constraints[0](outputs, sentences)
         for constraint in constraints[1:]:
-            found = found | constraint(outputs, sentences)
-        return found
+            is_forbidden = is_forbidden | constraint(outputs, sentences)
+        return is_forbidden
 
     return forbidden
 
 
 class ForbiddenTokens:
-    """Some tokens never come.
+    """Forbids some tokens.
 
     Args:
         tokens: their ids; at least one.
         vocab_size: V.
-        device: where the search runs.
+        device: the device of the search.
 
     Raises:
-        ConfigError: no token, or one that is not in the vocabulary.
+        ConfigError: no token, or one outside the vocabulary.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class ForbiddenTokens:
         self._is_forbidden[list(tokens)] = True
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """``[t, R]`` and ``[R]`` -> ``[R, V]``, as every constraint."""
+        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
         return self._is_forbidden.expand(len(sentences), -1)
 
 
 class MinimumLength:
-    """An output does not end before it has so many tokens (without ``<eos>``).
+    """Forbids an output to end before it has a number of tokens (without ``<eos>``).
 
     Args:
-        lengths: ``[B]``, the fewest tokens of each sentence's output, on the search's device.
+        lengths: ``[B]``, the fewest tokens of each sentence's output, on the device of the search.
         vocab_size: V.
         special: the ids of the special tokens.
     """
@@ -82,16 +82,16 @@ class MinimumLength:
         self._is_end = torch.arange(vocab_size, device=lengths.device) == special.eos
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """``[t, R]`` and ``[R]`` -> ``[R, V]``, as every constraint."""
+        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
         is_short = self._lengths[sentences] > len(outputs)
         return is_short.unsqueeze(1) & self._is_end
 
 
 class NoRepeatNgram:
-    """No n tokens in a row come twice in one output (Paulus et al. 2018, section 2.5, for n = 3).
+    """Forbids n-grams that the output already contains (Paulus et al. 2018, section 2.5: n = 3).
 
     Args:
-        size: n; 1 lets no token come twice.
+        size: n; with 1 no token occurs twice.
         vocab_size: V.
 
     Raises:
@@ -104,7 +104,7 @@ class NoRepeatNgram:
         self._vocab_size = vocab_size
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """``[t, R]`` and ``[R]`` -> ``[R, V]``, as every constraint."""
+        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
         forbidden = torch.zeros(
             len(sentences), self._vocab_size, dtype=torch.bool, device=outputs.device
         )
@@ -112,27 +112,27 @@ class NoRepeatNgram:
             return forbidden
         ngrams = outputs.unfold(0, self._size, 1)  # [t - n + 1, R, n]
         latest = outputs[len(outputs) - self._size + 1 :].t()  # [R, n - 1]
-        # Whatever once followed what now stands at the end.
-        places, rows = (ngrams[..., :-1] == latest).all(dim=-1).nonzero(as_tuple=True)
-        forbidden[rows, ngrams[places, rows, -1]] = True
+        # Tokens that have followed the latest n - 1 tokens before.
+        starts, rows = (ngrams[..., :-1] == latest).all(dim=-1).nonzero(as_tuple=True)
+        forbidden[rows, ngrams[starts, rows, -1]] = True
         return forbidden
 
 
 class ForcedPrefix:
-    """An output begins with given tokens; what comes after them is free.
+    """Makes an output begin with given tokens.
 
-    A forced token has the probability 1, being the only one allowed. A prefix beyond the length
+    A forced token is the only one allowed, so its probability is 1. A prefix longer than the length
     limit of its sentence is cut there.
 
     Args:
-        prefixes: the ids that each sentence's output begins with, without ``<bos>``; may be empty.
+        prefixes: the first ids of each sentence's output, without ``<bos>``; may be empty.
         vocab_size: V.
         special: the ids of the special tokens.
-        device: where the search runs.
+        device: the device of the search.
 
     Raises:
-        ConfigError: a special token in a prefix (``<unk>``: a word that the vocabulary does not
-            know), or an id that is not in the vocabulary; the message names prefix and id.
+        ConfigError: a special token in a prefix (``<unk>`` is a word outside the vocabulary), or an
+            id outside the vocabulary; the message names prefix and id.
     """
 
     def __init__(
@@ -152,17 +152,19 @@ class ForcedPrefix:
                     )
         self._lengths = torch.tensor([len(prefix) for prefix in prefixes], device=device)
         longest = max(map(len, prefixes), default=0)
-        # [B, longest]: a filler is never read.
-        filled = [[*prefix, *[special.pad] * (longest - len(prefix))] for prefix in prefixes]
-        self._tokens = torch.tensor(filled, dtype=torch.long, device=device)
+        # [B, longest]: the padding is never read.
+        padded = [[*prefix, *[special.pad] * (longest - len(prefix))] for prefix in prefixes]
+        self._tokens = torch.tensor(padded, dtype=torch.long, device=device)
         self._ids = torch.arange(vocab_size, device=device)
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """``[t, R]`` and ``[R]`` -> ``[R, V]``, as every constraint."""
-        place = len(outputs)
-        if place >= self._tokens.shape[1]:
+        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
+        position = len(outputs)
+        if position >= self._tokens.shape[1]:
             return torch.zeros(
                 len(sentences), len(self._ids), dtype=torch.bool, device=self._ids.device
             )
-        is_forced = self._lengths[sentences] > place
-        return is_forced.unsqueeze(1) & (self._ids != self._tokens[sentences, place].unsqueeze(1))
+        is_forced = self._lengths[sentences] > position
+        return is_forced.unsqueeze(1) & (
+            self._ids != self._tokens[sentences, position].unsqueeze(1)
+        )

@@ -1,4 +1,4 @@
-"""Greedy search, and the loop of every search that keeps one output a sentence."""
+"""Greedy search, and the loop that it shares with sampling: one output for each sentence."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import torch
 from torch import Tensor
 
 from ..special_ids import SpecialIds
-from .largest import largest
 from .search import (
     Constraint,
     Hypothesis,
     SearchState,
     Step,
+    compact_indices,
     log_probabilities,
     mask_forbidden,
-    without_gaps,
 )
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""From logits ``[R, V]`` (minus infinity where a token may not come), the sentence of each row
-``[R]`` and the number of tokens so far to the next tokens ``[R]``. What it says of a row that every
-token is forbidden to follow does not matter."""
+ChooseTokens = Callable[[Tensor, Tensor, int], Tensor]
+"""From logits ``[R, V]`` (minus infinity where a token is forbidden), the sentence of each row
+``[R]`` and the number of tokens so far to the next tokens ``[R]``. The answer for a row whose every
+token is forbidden is ignored."""
 
 
 def greedy_search(
@@ -34,72 +33,93 @@ def greedy_search(
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
 ) -> list[Hypothesis]:
-    """Takes the most probable token at every step.
+    """Takes the most probable token at every step; of equally probable ones, the lowest id.
 
     Args:
         max_lengths: ``[B]``, the most tokens (without ``<eos>``) that each output may have. Its
             length is the number of sentences.
-        constraint: what else is forbidden, besides the special tokens that no output contains.
+        constraint: further forbidden tokens, besides the special tokens that no output contains.
 
     Returns:
-        One hypothesis a sentence. One that reaches its length limit, or that every token is
-        forbidden to follow, ends there, and its probability is that of its tokens alone.
+        One hypothesis for each sentence. An output ends where it reaches its length limit or where
+        every next token is forbidden. Its probability is then that of its tokens alone.
+
+    Raises:
+        UserError: NaN or infinite logits.
     """
-    return search_one_by_one(
+    return search_single_outputs(
         step,
         state,
-        lambda logits, sentences, place: largest(logits, 1)[1].squeeze(1),
+        lambda logits, sentences, position: logits.argmax(dim=1),
         max_lengths=max_lengths,
         special=special,
         constraint=constraint,
     )
 
 
-def search_one_by_one(
+def search_single_outputs(
     step: Step,
     state: SearchState,
-    choose: Choose,
+    choose: ChooseTokens,
     *,
     max_lengths: Tensor,
     special: SpecialIds,
     constraint: Constraint | None,
 ) -> list[Hypothesis]:
-    """The token that ``choose`` names at every step; otherwise as :func:`greedy_search`."""
-    count, device = len(max_lengths), max_lengths.device
-    found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * count
-    # The unfinished rows: their sentences and log-probabilities [R], and what they hold, [1 + t, R]
-    # from <bos> on.
-    alive = torch.arange(count, device=device)
-    log_probs = torch.zeros(count, device=device)
-    history = torch.full((1, count), special.bos, device=device)
-
-    def retire(is_over: Tensor) -> Tensor:
-        """Writes down the rows that are over, and returns the others' numbers."""
-        nonlocal alive, log_probs, history
-        outputs = history[1:, is_over].t().tolist()
-        of_rows = zip(alive[is_over].tolist(), outputs, log_probs[is_over].tolist(), strict=True)
-        for sentence, tokens, log_prob in of_rows:
-            found[sentence] = Hypothesis(tokens, log_prob, log_prob)
-        rows = without_gaps(~is_over)
-        state.select(rows, rows)
-        alive, log_probs, history = alive[rows], log_probs[rows], history[:, rows]
-        return rows
-
-    shortest_limit = int(max_lengths.min()) if count > 0 else 0
-    while len(alive) > 0:
-        if len(history) > shortest_limit:
-            is_full = max_lengths[alive] < len(history)
-            if is_full.any():
-                retire(is_full)
-                continue
-        logits = step(history[-1], state)
-        logits = mask_forbidden(logits, history[1:], alive, special, constraint)
-        tokens = choose(logits, alive, len(history) - 1)
+    """Extends every output by the tokens that ``choose`` returns; see :func:`greedy_search`."""
+    rows = Rows(max_lengths, special.bos)
+    while len(rows.sentences) > 0:
+        is_full = rows.is_full()
+        if is_full is not None:
+            rows.finish(is_full, state)
+            continue
+        logits = step(rows.history[-1], state)
+        outputs, sentences = rows.history[1:], rows.sentences
+        logits = mask_forbidden(logits, outputs, sentences, special, constraint)
+        tokens = choose(logits, sentences, len(outputs))
         chosen = log_probabilities(logits).gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
-        log_probs += chosen.masked_fill_(is_stuck, 0.0)
-        is_over = is_stuck.logical_or_(tokens == special.eos)
-        if is_over.any():
-            tokens = tokens[retire(is_over)]
-        history = torch.cat([history, tokens.unsqueeze(0)])
-    return found
+        rows.log_probs += chosen.masked_fill_(is_stuck, 0.0)
+        is_finished = is_stuck.logical_or_(tokens == special.eos)
+        if is_finished.any():
+            tokens = tokens[rows.finish(is_finished, state)]
+        rows.history = torch.cat([rows.history, tokens.unsqueeze(0)])
+    return rows.hypotheses
+
+
+class Rows:
+    """The R unfinished outputs, one row for each sentence, and the hypotheses of the others."""
+
+    def __init__(self, max_lengths: Tensor, bos: int) -> None:
+        count, device = len(max_lengths), max_lengths.device
+        self.max_lengths = max_lengths  # [R]
+        self.sentences = torch.arange(count, device=device)  # [R], the sentence numbers
+        self.log_probs = torch.zeros(count, device=device)  # [R]
+        self.history = torch.full((1, count), bos, device=device)  # [1 + t, R], from <bos> on
+        self.hypotheses = [Hypothesis([], 0.0, 0.0)] * count
+        self._shortest_limit = int(max_lengths.min()) if count > 0 else 0
+
+    def is_full(self) -> Tensor | None:
+        """Returns which rows are at their length limit, ``[R]``, or None if none is."""
+        if len(self.history) <= self._shortest_limit:
+            return None
+        is_full = self.max_lengths < len(self.history)
+        return is_full if is_full.any() else None
+
+    def finish(self, is_finished: Tensor, state: SearchState) -> Tensor:
+        """Stores the outputs of the finished rows ``[R]`` and returns the indices of the others.
+
+        Those are the only rows left, in this order, here and in ``state``.
+        """
+        for sentence, tokens, log_prob in zip(
+            self.sentences[is_finished].tolist(),
+            self.history[1:, is_finished].t().tolist(),
+            self.log_probs[is_finished].tolist(),
+            strict=True,
+        ):
+            self.hypotheses[sentence] = Hypothesis(tokens, log_prob, log_prob)
+        kept = compact_indices(~is_finished)
+        state.select(kept, kept)
+        self.max_lengths, self.sentences = self.max_lengths[kept], self.sentences[kept]
+        self.log_probs, self.history = self.log_probs[kept], self.history[:, kept]
+        return kept

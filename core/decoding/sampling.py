@@ -1,7 +1,9 @@
-"""Search by chance: outputs drawn from the model's own distribution, or from its likely part.
+"""Sampling: outputs drawn from the distribution of the model, or from its most probable part.
 
-Chance is a function of the seed, the sentence's number and the place in the output, and of nothing
-else: a sentence draws the same output in any batch and any order.
+Tokens are drawn with the Gumbel-max trick (Gumbel 1954; Maddison et al. 2014): the argmax of
+log-probability plus Gumbel noise is a sample. The noise of a token is a hash of the seed, the
+number of the text, the step and the token, and depends on nothing else. A text therefore draws the
+same output in any batch and any order, unless rounding of the logits changes the largest sum.
 """
 
 from __future__ import annotations
@@ -13,12 +15,17 @@ from torch import Tensor
 
 from ..config import check
 from ..special_ids import SpecialIds
-from .greedy_search import search_one_by_one
+from .greedy_search import search_single_outputs
 from .search import Constraint, Hypothesis, SearchState, Step
 
-_UNIFORM_BITS = 24
-# The product of a weight and a random number must fit into 63 bits.
-_WEIGHT_BITS = 38
+# How many of the most probable tokens have noise of their own while the others share theirs.
+_HEAD = 64
+# Logits that are equal on this grid are equally probable to top_k, and sums of probabilities that
+# are this near to p reach it. Rounding, which differs between batches, is far smaller.
+_GRID = 2.0**-12
+_NEAR = 1e-5
+# Below this temperature only tokens as probable as the best are left. float32 cannot divide by it.
+_COLDEST = 1e-30
 
 
 def sample_search(
@@ -34,22 +41,23 @@ def sample_search(
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
 ) -> list[Hypothesis]:
-    """Draws every token at random, by :func:`sampling_probabilities`.
+    """Draws every token at random, as :func:`draw` describes.
 
     Args:
         max_lengths: ``[B]``, as in :func:`core.decoding.greedy_search.greedy_search`.
-        temperature, top_k, top_p: see :func:`sampling_probabilities`.
+        temperature, top_k, top_p: see :func:`draw`.
         seed: another seed gives other outputs.
-        sentence_numbers: ``[B]``, which sentence of the whole input each of this batch is; without
-            it they are counted from 0. Two sentences of one number draw the same random numbers.
+        sentence_numbers: ``[B]``, the number of each sentence in the whole input; by default they
+            count from 0. Two sentences with the same number have the same noise.
 
     Returns:
-        One hypothesis a sentence. Its ``log_prob`` and ``score`` are what the model gives it (at
-        temperature 1, nothing but the forbidden tokens cut off), to compare with other searches.
+        One hypothesis for each sentence. Its ``log_prob`` and ``score`` are those of the model
+        (temperature 1, all tokens but the forbidden ones), comparable with other searches.
 
     Raises:
-        ConfigError: an option outside what is allowed; the message says what is.
-        ValueError: not as many sentence numbers as sentences.
+        ConfigError: an option outside its range; the message gives the range.
+        UserError: NaN or infinite logits.
+        ValueError: the numbers of sentence numbers and sentences differ.
     """
     _check_options(temperature, top_k, top_p)
     check(0 <= seed < 1 << 32, "seed", seed, "from 0 to 2^32 - 1")
@@ -61,13 +69,11 @@ def sample_search(
             f"not {list(sentence_numbers.shape)}"
         )
 
-    def choose(logits: Tensor, sentences: Tensor, place: int) -> Tensor:
-        probabilities = sampling_probabilities(
-            logits, temperature=temperature, top_k=top_k, top_p=top_p
-        )
-        return draw(probabilities, uniform_numbers(seed, sentence_numbers[sentences], place))
+    def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
+        keys = noise_keys(seed, sentence_numbers[sentences], position)
+        return draw(logits, keys, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    return search_one_by_one(
+    return search_single_outputs(
         step,
         state,
         choose,
@@ -77,89 +83,145 @@ def sample_search(
     )
 
 
-def sampling_probabilities(
-    logits: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+def draw(
+    logits: Tensor,
+    keys: Tensor,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
 ) -> Tensor:
-    """The distribution ``[R, V]`` to draw from, given ``logits`` ``[R, V]``.
+    """Draws one token ``[R]`` for each row of ``logits`` ``[R, V]``.
 
     Args:
-        temperature: divides the logits; below 1 likely tokens grow likelier, towards 0 the search
-            becomes greedy.
-        top_k: only the k most probable tokens stay (Fan et al. 2018); 0 for all. Of
-            equally probable ones those with lower ids stay.
-        top_p: of what ``top_k`` left, only the fewest most probable tokens stay whose probabilities
-            together reach p (nucleus sampling: Holtzman et al. 2020, section 3.1); 1 for all.
+        keys: ``[R]``, int64, from :func:`noise_keys`.
+        temperature: divides the logits. Below 1 probable tokens become more probable; towards 0 the
+            search becomes greedy.
+        top_k: only the k most probable tokens can be drawn (Fan et al. 2018); 0 for all. Of equally
+            probable ones those with lower ids stay.
+        top_p: of the tokens that ``top_k`` leaves, only the fewest most probable ones can be drawn
+            whose probabilities together reach p (nucleus sampling: Holtzman et al. 2020, section
+            3.1); 1 for all.
 
     Returns:
-        Probabilities that sum to 1 over the tokens that stay; 0 elsewhere, and in a row whose
-        logits are all minus infinity.
+        Token ids. A token with the logit minus infinity is never drawn, unless it is a row of
+        nothing else.
 
     Raises:
-        ConfigError: an option outside what is allowed; the message says what is.
+        ConfigError: an option outside its range; the message gives the range.
     """
     _check_options(temperature, top_k, top_p)
-    best = logits.amax(dim=-1, keepdim=True)
-    is_possible = best > -math.inf
-    # The best becomes 0 before the division: a low temperature sends others to -inf, none to NaN.
-    logits = (logits - best.where(is_possible, torch.zeros_like(best))) / temperature
-    if top_k > 0 or top_p < 1.0:
-        logits = logits.masked_fill(_is_cut(logits, top_k, top_p), -math.inf)
-    return logits.softmax(dim=-1).where(is_possible, torch.zeros_like(best))
+    if logits.shape[0] == 0:
+        return keys
+    # The best becomes 0. A low temperature then gives minus infinity, but never NaN.
+    best = logits.amax(dim=1, keepdim=True)
+    best.masked_fill_(best == -math.inf, 0.0)
+    logits = logits - best
+    temperature = max(temperature, _COLDEST)
+    head = _most_probable(logits, min(top_k or _HEAD, logits.shape[1]))
+    weights = logits.gather(1, head).double() / temperature
+    if top_k > 0:
+        return _draw_from_nucleus(weights, weights.logsumexp(dim=1), head, keys, top_p)
+    total = (logits / temperature).logsumexp(dim=1).double()
+    if top_p == 1.0:
+        return _draw_from_all(logits, temperature, weights, total, head, keys)
+    tokens = _draw_from_nucleus(weights, total, head, keys, top_p)
+    # The nucleus of a flat distribution is larger than the head.
+    reached = (weights.logsumexp(dim=1) - total).exp()
+    rows = (reached < top_p - _NEAR).nonzero().flatten()
+    if len(rows) > 0:
+        ids = _most_probable(logits[rows], logits.shape[1])
+        weights = logits[rows].gather(1, ids).double() / temperature
+        tokens[rows] = _draw_from_nucleus(weights, total[rows], ids, keys[rows], top_p)
+    return tokens
 
 
-def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
-    """One token ``[R]`` for each row of ``probabilities`` ``[R, V]``, by inversion.
+def _draw_from_nucleus(
+    weights: Tensor, total: Tensor, ids: Tensor, keys: Tensor, top_p: float
+) -> Tensor:
+    """Draws one token ``[R]`` from the nucleus of the tokens ``ids`` ``[R, C]``.
 
-    It is the first token at which the cumulated probability, in the order of the vocabulary,
-    exceeds the row's number ``uniform`` ``[R]``, one of :func:`uniform_numbers`. A token of no
-    probability never comes.
+    Args:
+        weights: ``[R, C]``, their log-weights, the largest first.
+        total: ``[R]``, the logarithm of the total weight that ``top_p`` is a share of.
     """
-    # In whole numbers, whose sum is the same in any order: where a sum of floats is rounded, a
-    # device that adds in parallel would give impossible tokens a little room.
-    cumulated = (probabilities * float(1 << _WEIGHT_BITS)).long().cumsum(dim=-1)
-    chance = (uniform * float(1 << _UNIFORM_BITS)).long()
-    threshold = (chance * cumulated[:, -1]) >> _UNIFORM_BITS
-    tokens = torch.searchsorted(cumulated, threshold.unsqueeze(1), right=True).squeeze(1)
-    return tokens.clamp(max=probabilities.shape[1] - 1)
+    if top_p < 1.0:
+        shares = (weights - total.unsqueeze(1)).exp()
+        is_outside = shares.cumsum(dim=1) - shares >= top_p - _NEAR
+        is_outside[:, 0] = False
+        weights = weights.masked_fill(is_outside, -math.inf)
+    places = (weights + gumbel_noise(keys.unsqueeze(1), ids)).argmax(dim=1, keepdim=True)
+    return ids.gather(1, places).squeeze(1)
 
 
-def uniform_numbers(seed: int, sentence_numbers: Tensor, place: int) -> Tensor:
-    """Random numbers in [0, 1), ``[R]``, float32: a hash of seed, sentence ``[R]`` and place.
+def _draw_from_all(
+    logits: Tensor, temperature: float, weights: Tensor, total: Tensor, head: Tensor, keys: Tensor
+) -> Tensor:
+    """Draws one token ``[R]`` from all tokens of ``logits`` ``[R, V]``.
 
-    Each of the three moves the counter of SplitMix64 (Steele, Lea and Flood 2014), whose
-    output is the start for the next; the highest 24 bits, all that float32 holds, make the number.
+    The tokens outside the ``head`` ``[R, C]`` take part as a single token with the id V and with
+    all of their weight. This changes no probability, because the maximum of independent Gumbel
+    variables is a Gumbel variable. Their own noise is computed in the few rows where they win.
+
+    Args:
+        weights: ``[R, C]``, the log-weights of the head.
+        total: ``[R]``, the logarithm of the weight of all tokens.
+    """
+    size = logits.shape[1]
+    best, places = (weights + gumbel_noise(keys.unsqueeze(1), head)).max(dim=1)
+    tokens = head.gather(1, places.unsqueeze(1)).squeeze(1)
+    if head.shape[1] == size:
+        return tokens
+    outside = _log_difference(total, weights.logsumexp(dim=1))
+    is_outside = outside + gumbel_noise(keys, torch.full_like(keys, size)) > best
+    rows = is_outside.nonzero().flatten()
+    if len(rows) > 0:
+        sums = logits[rows].double().scatter_(1, head[rows], -math.inf) / temperature
+        sums += gumbel_noise(keys[rows].unsqueeze(1), torch.arange(size, device=logits.device))
+        tokens[rows] = sums.argmax(dim=1)
+    return tokens
+
+
+def _most_probable(logits: Tensor, count: int) -> Tensor:
+    """Returns the ids ``[R, count]`` of the most probable tokens, the most probable first.
+
+    Of tokens that are equal on the grid, those with lower ids come first.
+    """
+    size = logits.shape[1]
+    ranks = logits.double().div_(_GRID).round_()
+    ranks -= torch.arange(size, device=logits.device) / size
+    return ranks.topk(count, dim=1).indices
+
+
+def _log_difference(larger: Tensor, smaller: Tensor) -> Tensor:
+    """Returns log(exp(larger) - exp(smaller)), minus infinity if rounding leaves nothing."""
+    return larger + torch.log1p(-(smaller - larger).clamp(max=0.0).exp())
+
+
+def noise_keys(seed: int, sentence_numbers: Tensor, position: int) -> Tensor:
+    """Returns a hash, int64 ``[R]``, of the seed, the sentences ``[R]`` and the position.
+
+    Each of the three advances the counter of SplitMix64 (Steele, Lea and Flood 2014), whose output
+    is the start for the next.
     """
     start = torch.zeros_like(sentence_numbers, dtype=torch.int64)
-    hashed = _mix(_mix(_mix(start, seed), sentence_numbers), place)
-    return _shift_right(hashed, 64 - _UNIFORM_BITS).float() * 2.0**-_UNIFORM_BITS
+    return _mix(_mix(_mix(start, seed), sentence_numbers), position)
 
 
-def _is_cut(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    """``[R, V]``, True for the tokens that ``top_k`` and then ``top_p`` take away."""
-    if top_k > 0:
-        ranked = logits.topk(min(top_k, logits.shape[1]), dim=-1).values
-    else:
-        ranked = logits.sort(dim=-1, descending=True).values
-    room = torch.full_like(ranked[:, :1], ranked.shape[1], dtype=torch.long)
-    if top_p < 1.0:
-        shares = ranked.softmax(dim=-1)
-        room = (shares.cumsum(dim=-1) - shares < top_p).sum(dim=-1, keepdim=True).clamp(min=1)
-    smallest = ranked.gather(1, room - 1)
-    # Of those that are equal to the last that stays, as many as there is room for, by their ids: a
-    # ranking would have them in another order on another machine.
-    is_tied = logits == smallest
-    is_above = logits > smallest
-    room = room - is_above.sum(dim=-1, keepdim=True)
-    return ~(is_above | (is_tied & (is_tied.cumsum(dim=-1) <= room)))
+def gumbel_noise(keys: Tensor, tokens: Tensor) -> Tensor:
+    """Returns the noise, float64, of each key and token (int64, of shapes that broadcast)."""
+    # 52 bits and a half: an exact float64 strictly between 0 and 1, so the noise is finite.
+    uniform = (_shift_right(_mix(keys, tokens), 12).double() + 0.5) * 2.0**-52
+    return uniform.log_().neg_().log_().neg_()
 
 
 _GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 def _mix(state: Tensor, count: Tensor | int) -> Tensor:
-    """The output of SplitMix64 that stands ``count`` (from 0) behind ``state``, an int64 tensor.
+    """Returns output number ``count`` (from 0) of SplitMix64 started at ``state``, int64.
 
-    Overflow is meant: int64 arithmetic wraps around as the algorithm's unsigned one does.
+    Overflow is intended: int64 arithmetic wraps around as the unsigned arithmetic of the algorithm.
     """
     z = state + (count + 1) * torch.full_like(state, _GOLDEN_GAMMA)
     z = (z ^ _shift_right(z, 30)) * (0xBF58476D1CE4E5B9 - (1 << 64))
@@ -168,7 +230,7 @@ def _mix(state: Tensor, count: Tensor | int) -> Tensor:
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
-    """The shift that fills with zeros; that of a signed type repeats the sign."""
+    """Shifts zeros in from the left, where the shift of a signed type repeats the sign."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 

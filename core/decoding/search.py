@@ -1,13 +1,12 @@
-"""What every search shares: what it sees of a model, what it may be told, what it gives back.
+"""What all searches share: their view of a model, their constraints and their results.
 
-A search sees a ``step`` function and a state it can reorder, never a model:
+A search sees a ``step`` function and a state that it can reorder, never a model:
 
-    step(tokens [R], state) -> logits [R, V]       the state moves on by one position
-    state.select(rows, sentences)                  keep these rows, drop these finished sentences
+    step(tokens [R], state) -> logits [R, V]       the state advances by one position
+    state.select(rows, sentences)                  keep these rows, drop the finished sentences
 
-All rows move in lock-step; a sentence leaves the batch as soon as it is finished. A sentence's
-search depends on nothing but its own rows, so its result is the same in any batch (floating-point
-noise aside).
+All rows advance together. A sentence leaves the batch as soon as it is finished. The search of a
+sentence depends on its own rows alone, so its result is the same in any batch, apart from rounding.
 """
 
 from __future__ import annotations
@@ -20,24 +19,25 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ..errors import UserError
 from ..special_ids import SpecialIds
 
 
 class SearchState(Protocol):
-    """What a search needs of the model's state."""
+    """What a search needs of the state of a model."""
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None: ...
 
 
 Step = Callable[[Tensor, Any], Tensor]
-"""From the newest token of each row ``[R]`` and the state to logits ``[R, V]``: a new tensor, which
-the search may write into."""
+"""From the newest token of each row ``[R]`` and the state to logits ``[R, V]``, a new tensor that
+the search may overwrite."""
 
 Constraint = Callable[[Tensor, Tensor], Tensor]
-"""Rules of a form: from the tokens so far ``[t, R]`` (without ``<bos>``) and each row's sentence
-number ``[R]`` to a boolean ``[R, V]``, True where the next token is forbidden. A row of a beam that
-holds no output (early on there are fewer outputs than rows) may hold any ids; what is said about it
-does not matter."""
+"""From the tokens so far ``[t, R]`` (without ``<bos>``) and the sentence number of each row ``[R]``
+to a boolean ``[R, V]``, True where the next token is forbidden. A beam may have rows without an
+output (in the first steps there are fewer outputs than rows). They may contain any ids, and the
+answer for them is ignored."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Hypothesis:
     """One output: its tokens without ``<bos>`` and ``<eos>``.
 
     ``log_prob`` is the natural logarithm of the probability of the whole output, ``<eos>``
-    included, where forbidden tokens have none; ``score`` is what the search ranked it by.
+    included, over the tokens that are allowed. ``score`` is what the search ranked it by.
     """
 
     tokens: list[int]
@@ -53,15 +53,15 @@ class Hypothesis:
     score: float
 
 
-def without_gaps(is_kept: Tensor) -> Tensor:
-    """The numbers of what is kept, ``[B]`` -> ``[K]``: the last ones in the places that are free.
+def compact_indices(is_kept: Tensor) -> Tensor:
+    """Returns the indices of the kept items, ``[B]`` -> ``[K]``, in an order that moves few.
 
-    Everything else keeps its place, so that states need not move it.
+    The last kept items fill the gaps. All others stay in place, so states need not copy them.
     """
     kept = is_kept.nonzero().flatten()
     order = torch.arange(len(kept), device=kept.device)
-    is_free = ~is_kept[: len(kept)]
-    order[is_free] = kept[kept >= len(kept)]
+    is_gap = ~is_kept[: len(kept)]
+    order[is_gap] = kept[kept >= len(kept)]
     return order
 
 
@@ -72,12 +72,12 @@ def mask_forbidden(
     special: SpecialIds,
     constraint: Constraint | None,
 ) -> Tensor:
-    """``logits`` ``[R, V]`` in float32, at minus infinity where a token may not come.
+    """Returns ``logits`` ``[R, V]`` in float32, minus infinity where a token is forbidden.
 
-    ``outputs`` ``[t, R]`` and ``sentences`` ``[R]`` are what a :data:`Constraint` sees.
+    ``outputs`` ``[t, R]`` and ``sentences`` ``[R]`` are the arguments of the :data:`Constraint`.
     """
     logits = logits.float()
-    # The tensors that an index needs would cost more than three writes do.
+    # Three writes are cheaper than one write through an index tensor.
     for token in (special.unk, special.pad, special.bos):
         logits.select(1, token).fill_(-math.inf)
     if constraint is not None:
@@ -86,11 +86,21 @@ def mask_forbidden(
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """The logarithm of the softmax of ``logits`` ``[R, V]``, written into them.
+    """Overwrites ``logits`` ``[R, V]`` with the logarithm of their softmax and returns them.
 
-    Where every token is forbidden, all stay at minus infinity.
+    Where every token is forbidden, all values stay at minus infinity.
+
+    Raises:
+        UserError: NaN or plus infinity in the logits, which a search cannot rank.
     """
-    is_stuck = logits.amax(dim=1) == -math.inf
+    best = logits.amax(dim=1)
+    # NaN is not below infinity either.
+    if not (best < math.inf).all():
+        raise UserError(
+            "the model returned NaN or infinite logits; its weights are damaged, or its numbers "
+            "overflow in this precision"
+        )
+    is_stuck = best == -math.inf
     log_probs = torch.log_softmax(logits, 1, out=logits)
     if is_stuck.any():
         log_probs[is_stuck] = -math.inf

@@ -14,7 +14,7 @@ def greedily(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypoth
     return [[one] for one in greedy_search(step, state, max_lengths=limits)]
 
 
-def by_chance(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
+def by_sampling(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:
     found = sample_search(step, state, max_lengths=limits, seed=5, top_p=0.9)
     return [[one] for one in found]
 
@@ -34,7 +34,7 @@ def in_groups(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypot
 
 
 every_search = pytest.mark.parametrize(
-    "search", [greedily, by_chance, by_beam, for_the_best, in_groups]
+    "search", [greedily, by_sampling, by_beam, for_the_best, in_groups]
 )
 
 

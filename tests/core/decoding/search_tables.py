@@ -2,7 +2,7 @@
 
 ``a``, ``b``, ``c`` and ``.`` stand for three words and ``<eos>``; ``{"": {"a": 0.7, ".": 0.3}}`` is
 the model that begins with "a" or ends at once. A prefix that is not in the table ends for sure, and
-one whose row is empty can go nowhere. Rows need not sum to one: a search sees them normalised.
+one whose row is empty can go nowhere. Rows need not sum to one: a search sees them normalized.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_suite.core.decoding.beam_search import beam_search, length_normaliser
+from transformer_suite.core.decoding.beam_search import beam_search, length_normalizer
 from transformer_suite.core.decoding.greedy_search import greedy_search
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.special_ids import SpecialIds
@@ -89,11 +89,11 @@ def probabilities(hypotheses: Sequence[Hypothesis]) -> list[float]:
 
 def random_table(seed: int, *, length: int, share_of_zeros: float = 0.2) -> Table:
     """Random probabilities after every prefix of up to ``length`` words."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
 
     def row() -> dict[str, float]:
-        letters = [letter for letter in IDS if chance.random() >= share_of_zeros]
-        return {letter: chance.random() for letter in letters} or {chance.choice(list(IDS)): 1.0}
+        letters = [letter for letter in IDS if rng.random() >= share_of_zeros]
+        return {letter: rng.random() for letter in letters} or {rng.choice(list(IDS)): 1.0}
 
     prefixes = [""]
     for _ in range(length):
@@ -120,7 +120,7 @@ def all_outputs(
 def best_of_all(table: Table, limit: int, alpha: float) -> list[tuple[str, float]]:
     """Exhaustive search: the texts and scores of all outputs, the best first."""
     scored = [
-        (text, math.log(probability) / length_normaliser(length, alpha))
+        (text, math.log(probability) / length_normalizer(length, alpha))
         for text, probability, length in all_outputs(table, limit)
     ]
     return sorted(scored, key=lambda found: -found[1])

@@ -21,13 +21,13 @@ def refusal(**options: Any) -> str:
 @pytest.mark.parametrize(
     ("name", "wrong", "allowed"),
     [
-        ("beam_size", 0, "at least 1"),
-        ("n_best", 0, "at least 1"),
+        ("beam_size", 0, "from 1 to 256"),
+        ("n_best", 0, "from 1 to 1000"),
         ("length_penalty", -0.5, "from 0 to 10"),
         ("length_penalty", 11.0, "from 0 to 10"),
         ("length_penalty", float("nan"), "from 0 to 10"),
-        ("diversity", -0.1, "0 or more"),
-        ("diversity", float("inf"), "0 or more"),
+        ("diversity", -0.1, "from 0 to 1000"),
+        ("diversity", float("inf"), "from 0 to 1000"),
         ("temperature", 0.0, "above 0"),
         ("temperature", float("nan"), "above 0"),
         ("temperature", float("inf"), "above 0"),
@@ -38,10 +38,10 @@ def refusal(**options: Any) -> str:
         ("seed", -1, "from 0 to 2^32 - 1"),
         ("seed", 1 << 32, "from 0 to 2^32 - 1"),
         ("max_length", 0, "at least 1, or none"),
-        ("max_length_ratio", -1.0, "0 or more"),
-        ("max_length_ratio", float("inf"), "0 or more"),
-        ("max_length_extra", -1, "0 or more"),
-        ("min_length_ratio", -0.1, "0 or more"),
+        ("max_length_ratio", -1.0, "from 0 to 1000"),
+        ("max_length_ratio", 1e308, "from 0 to 1000"),
+        ("max_length_extra", -1, "from 0 to 1000000"),
+        ("min_length_ratio", -0.1, "from 0 to 1000"),
         ("min_length_ratio", 2.5, "at most generation.max_length_ratio (2.0)"),
         ("no_repeat_ngram", -1, "0 or more"),
     ],
@@ -51,6 +51,22 @@ def test_what_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
     assert refusal(**{name: wrong}) == expected
     if name not in ("beam_size", "length_penalty", "diversity"):
         assert refusal(**SAMPLING, **{name: wrong}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "allowed"),
+    [
+        ("beam_size", 20_000, "from 1 to 256"),
+        ("n_best", 100_000, "from 1 to 1000"),
+        ("diversity", 1e39, "from 0 to 1000"),
+        ("max_length_extra", 10**12, "from 0 to 1000000"),
+    ],
+)
+def test_what_needs_more_than_a_machine_has_is_refused(
+    name: str, wrong: object, allowed: str
+) -> None:
+    """A beam of 20,000 used all memory and was killed; one of 100,000 ended in a traceback."""
+    assert refusal(**{name: wrong}) == f"generation.{name} must be {allowed}, not {wrong!r}"
 
 
 @pytest.mark.parametrize(

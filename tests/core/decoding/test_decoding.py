@@ -22,7 +22,11 @@ from tests.core.decoding.search_tables import (
     reader,
     texts,
 )
-from transformer_suite.core.decoding.beam_search import Ended, beam_search, length_normaliser
+from transformer_suite.core.decoding.beam_search import (
+    FinishedHypotheses,
+    beam_search,
+    length_normalizer,
+)
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import ConfigError
 
@@ -81,16 +85,16 @@ def test_the_length_penalty_by_hand() -> None:
     (plain,) = beam(table, beam_size=2)
     assert texts(plain) == ["a", "abc"]
     assert [one.score for one in plain] == [one.log_prob for one in plain]
-    (penalised,) = beam(table, beam_size=2, length_penalty=1.0)
-    assert texts(penalised) == ["abc", "a"]
-    assert probabilities(penalised) == pytest.approx([0.45, 0.5])
-    assert [one.score for one in penalised] == pytest.approx([-0.5323, -0.5941], abs=1e-4)
+    (penalized,) = beam(table, beam_size=2, length_penalty=1.0)
+    assert texts(penalized) == ["abc", "a"]
+    assert probabilities(penalized) == pytest.approx([0.45, 0.5])
+    assert [one.score for one in penalized] == pytest.approx([-0.5323, -0.5941], abs=1e-4)
 
 
-def test_the_normaliser_is_that_of_the_paper() -> None:
-    assert length_normaliser(1, 0.7) == 1.0
-    assert length_normaliser(7, 0.5) == pytest.approx(math.sqrt(2.0))
-    assert length_normaliser(7, 0.0) == 1.0
+def test_the_normalizer_is_that_of_the_paper() -> None:
+    assert length_normalizer(1, 0.7) == 1.0
+    assert length_normalizer(7, 0.5) == pytest.approx(math.sqrt(2.0))
+    assert length_normalizer(7, 0.0) == 1.0
 
 
 # Laws
@@ -134,7 +138,7 @@ def test_early_stopping_never_changes_the_result(
     options = {"beam_size": beam_size, "length_penalty": alpha, "max_lengths": [5] * len(tables)}
     stopped = beam(*tables, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ended, "can_be_overtaken_by", lambda self, p: p > -math.inf)
+        patch.setattr(FinishedHypotheses, "can_be_overtaken_by", lambda self, p: p > -math.inf)
         assert beam(*tables, **options) == stopped
 
 
@@ -228,7 +232,7 @@ def test_the_length_limit_is_kept(limit: int) -> None:
     assert sorted(texts(beams)) == ["a" * n for n in range(limit + 1)]
     (longest,) = (one for one in beams if len(one.tokens) == limit)
     assert longest.log_prob == pytest.approx(limit * math.log(0.9), abs=1e-6)
-    assert longest.score == pytest.approx(longest.log_prob / length_normaliser(limit, 1.0))
+    assert longest.score == pytest.approx(longest.log_prob / length_normalizer(limit, 1.0))
 
 
 def test_every_sentence_has_its_own_limit() -> None:

@@ -1,11 +1,19 @@
-"""What the searches share: places without gaps, and probabilities among what is allowed."""
+"""What the searches share: compact indices, and probabilities over the allowed tokens."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from transformer_suite.core.decoding.search import log_probabilities, mask_forbidden, without_gaps
+from tests.core.decoding.every_search import every_search
+from tests.core.decoding.search_tables import Histories
+from transformer_suite.core.decoding.search import (
+    compact_indices,
+    log_probabilities,
+    mask_forbidden,
+)
+from transformer_suite.core.errors import UserError
 from transformer_suite.core.special_ids import SpecialIds
 
 law = settings(max_examples=100, deadline=None, derandomize=True)
@@ -14,13 +22,13 @@ INF = float("inf")
 
 def test_places_without_gaps_by_hand() -> None:
     kept = torch.tensor([True, False, True, False, True, True])
-    assert without_gaps(kept).tolist() == [0, 4, 2, 5]
+    assert compact_indices(kept).tolist() == [0, 4, 2, 5]
 
 
 @law
 @given(st.lists(st.booleans(), max_size=12))
 def test_all_that_is_kept_comes_once_and_stays_if_it_can(kept: list[bool]) -> None:
-    order = without_gaps(torch.tensor(kept, dtype=torch.bool)).tolist()
+    order = compact_indices(torch.tensor(kept, dtype=torch.bool)).tolist()
     assert sorted(order) == [i for i, is_kept in enumerate(kept) if is_kept]
     assert all(order[i] == i for i in range(len(order)) if kept[i])
     # What moves comes in order: the result is one function of what is kept.
@@ -49,11 +57,18 @@ def test_log_probabilities_are_log_softmax(
     assert found.data_ptr() == logits.data_ptr()
 
 
-def test_numbers_that_are_none_are_not_taken_for_dead_ends() -> None:
-    """A broken model must not look like one that has nothing to say."""
-    found = log_probabilities(torch.tensor([[0.0, float("nan")], [-INF, -INF], [0.0, -INF]]))
-    assert found[0].isnan().all()
-    assert found[1:].tolist() == [[-INF, -INF], [0.0, -INF]]
+def test_a_row_of_forbidden_tokens_stays_at_minus_infinity() -> None:
+    found = log_probabilities(torch.tensor([[-INF, -INF], [0.0, -INF]]))
+    assert found.tolist() == [[-INF, -INF], [0.0, -INF]]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), INF])
+@pytest.mark.parametrize("place", [0, 1])
+def test_logits_that_cannot_be_ranked_are_an_error(wrong: float, place: int) -> None:
+    logits = torch.tensor([[0.0, 1.0], [-INF, -INF], [0.0, -INF]])
+    logits[0, place] = wrong
+    with pytest.raises(UserError, match="NaN or infinite logits"):
+        log_probabilities(logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
@@ -71,3 +86,14 @@ def test_forbidden_are_the_special_tokens_and_what_the_constraint_says(dtype: to
     assert masked.eq(-INF).nonzero().tolist() == [
         [row, token] for row in (0, 1) for token in (0, 2, 4 + row, 6)
     ]
+
+
+@every_search
+def test_a_search_over_nan_is_an_error(search) -> None:  # type: ignore[no-untyped-def]
+    """Beam search returned an empty list, and its caller ended in an IndexError."""
+
+    def step(tokens: Tensor, state: object) -> Tensor:
+        return torch.full((len(tokens), 9), float("nan"))
+
+    with pytest.raises(UserError, match="NaN or infinite logits"):
+        search(step, Histories(2), torch.tensor([4, 4]))
