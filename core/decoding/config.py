@@ -15,6 +15,11 @@ MAX_BEAM_SIZE = 256
 MAX_N_BEST = 1000
 """The most outputs for each text."""
 
+# The most rows of a batch, and the most pairs of rows of a sentence: the sizes of the logits and of
+# the attention scores of a step. Batches of ordinary searches are far smaller.
+_MAX_ROWS = 4000
+_MAX_ROW_PAIRS = 200_000
+
 _MAX_RATIO = 1000.0
 _MAX_EXTRA = 1_000_000
 _MAX_DIVERSITY = 1000.0
@@ -108,6 +113,12 @@ class GenerationConfig:
         if options.get("sample", self.sample) != self.sample:
             options = _unused(options["sample"]) | options
         return dataclasses.replace(self, **options)
+
+    def most_sentences(self) -> int:
+        """Returns how many sentences a batch may have for a search to fit into memory."""
+        rows = self.n_best if self.sample else self.beam_size
+        pairs = 1 if self.sample else self.beam_size**2
+        return max(1, min(_MAX_ROWS // rows, _MAX_ROW_PAIRS // pairs))
 
     def longest_output(self, source_length: int) -> int:
         """Returns the most tokens of an output for ``source_length`` source tokens."""

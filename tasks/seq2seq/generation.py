@@ -25,6 +25,7 @@ from transformer_suite.core.decoding.sampling import sample_search
 from transformer_suite.core.decoding.search import Constraint, Hypothesis
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.inference.incremental_model import StepModel
+from transformer_suite.core.inference.out_of_memory import out_of_memory_is_user_error
 from transformer_suite.core.parallel import at_most, map_on_cores
 from transformer_suite.data.batching import bucket_by_length
 from transformer_suite.tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
@@ -188,7 +189,9 @@ def generate(
         return [list(chain(*found[k : k + copies])) for k in range(0, len(found), copies)]
 
     # The longest first, so that the last ones to be worked on are soon done.
-    batches = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)[::-1]
+    buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)[::-1]
+    most = options.most_sentences()
+    batches = [b[i : i + most] for b in buckets for i in range(0, len(b), most)]
     workers = max_workers if device.type == "cpu" else 1
     results: list[list[Hypothesis]] = [[] for _ in sources]
     is_small = len(sources) * copies * options.beam_size <= _FEW_ROWS
@@ -218,7 +221,8 @@ def search(
         "special": model.special,
         "constraint": constraint,
     }
-    with torch.inference_mode():
+    advice = "use a smaller generation.beam_size, generation.n_best or batch"
+    with torch.inference_mode(), out_of_memory_is_user_error(advice):
         state = model.start(src)
         if options.sample:
             drawn = sample_search(

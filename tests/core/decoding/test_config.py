@@ -146,3 +146,11 @@ def test_how_long_an_output_must_be() -> None:
     config = GenerationConfig(min_length_ratio=0.75)
     assert [config.shortest_output(n) for n in (0, 1, 2, 4)] == [0, 0, 1, 3]
     assert GenerationConfig().shortest_output(100) == 0
+
+
+def test_wide_searches_have_small_batches() -> None:
+    """A beam of N rows attends N * N times. Ordinary searches are not limited by this."""
+    assert GenerationConfig(beam_size=1).most_sentences() == 4000
+    assert GenerationConfig(beam_size=5).most_sentences() == 800
+    assert GenerationConfig(beam_size=256).most_sentences() == 3
+    assert GenerationConfig(**SAMPLING, n_best=1000).most_sentences() == 4
