@@ -113,7 +113,7 @@ def test_greedy_options_make_a_greedy_search_of_any_configuration() -> None:
 # How many
 
 
-@pytest.mark.parametrize("diversity", [0.0, 0.5])
+@pytest.mark.parametrize("diversity", [0.0, 1.5])
 def test_the_first_of_the_best_is_the_only_one_without_them(diversity: float) -> None:
     alone = searched(CONFIG, diversity=diversity)
     several = searched(CONFIG, diversity=diversity, n_best=4)
