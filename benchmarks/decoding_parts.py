@@ -27,6 +27,8 @@ from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.inference import packed_linear as packed_linear_module
 from transformer_suite.tasks.commands.console import PATH
 from transformer_suite.tasks.seq2seq import generation as generation_module
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.predict import Translator
 
 Part = Callable[[], AbstractContextManager[object]]
@@ -123,13 +125,12 @@ def measure(
             def generate(
                 sources: Sequence[Sequence[int]], config: GenerationConfig = config
             ) -> list[list[int]]:
-                found = generation_module.generate(
-                    translator.models.step_model(int8=config.int8),
-                    sources,
-                    config,
-                    device=translator.device,
+                texts = EncodedTexts(segments=[[source] for source in sources])
+                model = translator.step_model(int8=config.int8)
+                outputs = generation_module.generate_texts(
+                    model, texts, config, GenerationRequest(), translator.device
                 )
-                return [hypotheses[0].tokens for hypotheses in found]
+                return [best.tokens for best, *_ in outputs]
 
             with PARTS[name]():
                 generate(batches[0][:1])  # makes the packed weights

@@ -9,8 +9,9 @@ import torch
 
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
-from transformer_suite.tasks.seq2seq.generation import generate
-from transformer_suite.tasks.seq2seq.pairs import source_tensor
+from transformer_suite.tasks.seq2seq.batches import source_tensor
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.predict import Translator
 
 Ids = list[list[int]]
@@ -49,9 +50,10 @@ def ours(model_folder: Path | None, threads: int, options: GenerationConfig) -> 
     translator = Translator.load(model_folder, device="cpu")
 
     def translate(sources: Ids) -> Ids:
-        model = translator.models.step_model(int8=options.int8)
-        found = generate(model, sources, options, device=translator.device)
-        return [hypotheses[0].tokens for hypotheses in found]
+        model = translator.step_model(int8=options.int8)
+        texts = EncodedTexts(segments=[[source] for source in sources])
+        outputs = generate_texts(model, texts, options, GenerationRequest(), translator.device)
+        return [best.tokens for best, *_ in outputs]
 
     return translate
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from transformer_suite.core.errors import TextError
 
 
-def as_texts(texts: str | Iterable[str], *, name: str = "text") -> list[str]:
+def as_texts(texts: object, *, name: str = "text") -> list[str]:
     """Returns ``texts`` as a list; a string is one text, not a sequence of letters.
 
     Args:
@@ -24,14 +24,19 @@ def as_texts(texts: str | Iterable[str], *, name: str = "text") -> list[str]:
         raise TypeError(f"expected a {name} (str) or several of them (list of str), not {kind}")
     checked = list(texts)
     for number, text in enumerate(checked, start=1):
-        if not isinstance(text, str):
-            raise TypeError(f"{name} {number} must be a str, not {type(text).__name__}")
         check_unicode(text, f"{name} {number}")
     return checked
 
 
-def check_unicode(text: str, name: str) -> None:
-    """Raises a TextError if ``text``, which messages call ``name``, holds a lone surrogate."""
+def check_unicode(text: object, name: str) -> None:
+    """Checks that ``text``, which messages call ``name``, is a string of whole characters.
+
+    Raises:
+        TypeError: not a string.
+        TextError: a lone surrogate.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a str, not {type(text).__name__}")
     if text.isascii():
         return
     try:

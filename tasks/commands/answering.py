@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -131,14 +132,14 @@ def search_and_answer(
     open_input = text_input(texts, line_options)
     is_file = not texts and line_options.input_path is not None
     with option_names(), opened(open_input, line_options, is_file=is_file) as (work, device):
-        search = partial(
-            load(line_options.model, device),
-            **search_options,
-            **given({"batch_tokens": line_options.batch_tokens}),
-            on_batch=work.on_batch,
+        from transformer_suite.tasks.seq2seq.request import GenerationRequest
+
+        request = GenerationRequest.of(
+            **search_options, batch_tokens=line_options.batch_tokens, on_batch=work.on_batch
         )
-        search([])  # refuses options that cannot be used before the first text is read
+        generate = load(line_options.model, device)
+        generate([], request)  # refuses options that cannot be used before the first text is read
         for chunk in work.chunks():
-            results = search(chunk.texts, numbers=chunk.numbers)
+            results = generate(chunk.texts, replace(request, numbers=chunk.numbers))
             rows = zip(chunk.numbers, chunk.lines, results, strict=True)
             work.write(line for row in rows for line in lines_of(*row))

@@ -40,4 +40,4 @@ def couplet(**options: Any) -> None:
 def _load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
     from transformer_suite.tasks.couplet.predict import CoupletWriter
 
-    return CoupletWriter.load(model, device=device).answer_scored
+    return CoupletWriter.load(model, device=device).generate

@@ -48,7 +48,11 @@ def evaluate(
     corpus = corpus_for(task, data)
     use_threads(model.threads)
     measure = registry.module(task, "evaluate")
-    settings = {**search, **given({"batch_tokens": model.batch_tokens})}
+    settings: dict[str, Any] = given({"batch_tokens": model.batch_tokens})
+    if task != "classification":
+        from transformer_suite.tasks.seq2seq.request import GenerationRequest
+
+        settings = {"request": GenerationRequest.of(**search, **settings)}
     with option_names():
         report = measure.run(model.model, corpus, split=split, device=model.device, **settings)
     show = partial(json.dumps, ensure_ascii=False, indent=2) if is_json else measure.as_table

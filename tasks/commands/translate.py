@@ -46,4 +46,4 @@ def translate(**options: Any) -> None:
 def _load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
     from transformer_suite.tasks.translation.predict import Translator
 
-    return Translator.load(model, device=device).translate_scored
+    return Translator.load(model, device=device).generate

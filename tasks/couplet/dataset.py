@@ -16,7 +16,7 @@ from transformer_suite.data.readers import iter_parallel
 from transformer_suite.tasks.couplet.config import CoupletData
 from transformer_suite.tasks.runs import hold_out
 from transformer_suite.tasks.runs.hold_out import HoldOut
-from transformer_suite.tasks.seq2seq.pairs import PairData, short_pairs
+from transformer_suite.tasks.seq2seq.batches import PairData, short_pairs
 
 TOKENIZER = "characters"
 

@@ -1,4 +1,4 @@
-"""Measuring a couplet writer: character BLEU, perplexity, and how often each rule is kept."""
+"""Measuring a couplet writer: character BLEU, perplexity, and the share of kept rules."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.couplet.rules import RULES, check
 from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.pairs import measure_pairs
+from transformer_suite.tasks.seq2seq.objective import measure_pairs
+from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 
 
 def evaluate(
-    writer: CoupletWriter, dataset: LoadCoupletDataset, split: str, **options: Any
+    writer: CoupletWriter,
+    dataset: LoadCoupletDataset,
+    split: str,
+    request: GenerationRequest = DEFAULT_REQUEST,
 ) -> dict[str, Any]:
-    """The report on one split; ``options`` are those of ``answer_scored``."""
+    """Returns the report on one split, whose first lines are answered as ``request`` says."""
     pairs = dataset.read(split)
-    answers = writer.answer_scored([first for first, _ in pairs], **options)
+    answers = writer.generate([first for first, _ in pairs], request)
     measured = measure_pairs(
         writer.models,
-        dataset.encoded(split, max_len=writer.models.max_len),
+        dataset.encoded(split, max_len=writer.max_len),
         batch_tokens=writer.config.train.batch_tokens,
         device=writer.device,
     )
@@ -49,33 +53,34 @@ def evaluate(
 
 
 def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
-    """For each rule the share of couplets, 0 to 1, that keep it."""
+    """Returns for each rule the share of couplets, 0 to 1, that keep it."""
     return {rule: sum(kept[rule] for kept in checks) / len(checks) for rule in RULES}
 
 
 def run(
     model: Folders,
-    data: Path,
+    data: str | Path,
     *,
     split: str | None = None,
     device: str = "auto",
-    **options: Any,
+    request: GenerationRequest = DEFAULT_REQUEST,
 ) -> dict[str, Any]:
-    """Measures a model on a split of the corpus ``data``.
+    """Measures a model on a split of the corpus ``data`` and returns the report.
 
     Args:
         model: what :meth:`CoupletWriter.load` takes.
         split: test (the default), val or train.
-        options: those of ``answer_scored``.
     """
     writer = CoupletWriter.load(model, device=device)
     config = writer.config
-    dataset = LoadCoupletDataset(data, config.data, seed=config.train.seed, codec=writer.codec)
-    return evaluate(writer, dataset, split or "test", **options)
+    dataset = LoadCoupletDataset(
+        Path(data), config.data, seed=config.train.seed, codec=writer.codec
+    )
+    return evaluate(writer, dataset, split or "test", request)
 
 
 def as_table(report: Mapping[str, Any]) -> str:
-    """The report for people."""
+    """Returns the report as a table for people."""
     lines = [
         f"split           {report['split']} ({report['couplets']:,} couplets)",
         f"character BLEU  {report['bleu']:.2f}   {report['bleu_signature']}",

@@ -1,22 +1,23 @@
-"""Answering first lines with a trained model."""
+"""Answering the first lines of couplets with a trained model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 
 from transformer_suite.core.config import check
 from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.device import choose_device
-from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.errors import ConfigError, TextError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.vocabulary import Vocabulary
 from transformer_suite.tasks.couplet.config import CoupletConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER
 from transformer_suite.tasks.couplet.model import CoupletModel
@@ -24,18 +25,19 @@ from transformer_suite.tasks.couplet.rules import (
     CharacterTable,
     CoupletConstraint,
     broken_rule,
-    cut_line,
+    is_chinese,
     is_punctuation,
+    split_line,
 )
 from transformer_suite.tasks.couplet.rules import check as check_rules
-from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders, read_config
-from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
-from transformer_suite.tasks.seq2seq.ensembles import TrainedModels, check_alike
-from transformer_suite.tasks.seq2seq.generation import generate_texts
-from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
+from transformer_suite.tasks.runs.checkpoint_folder import read_config
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts
+from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
+from transformer_suite.tasks.seq2seq.predictor import Predictor
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from transformer_suite.tasks.texts import check_unicode
 
-# The form alone decides how long an answer is, and what in it repeats.
+# The form of a couplet decides how long an answer is and what repeats in it.
 _FORM_OPTIONS = {
     "max_length",
     "max_length_ratio",
@@ -46,11 +48,12 @@ _FORM_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Couplet:
-    """A second line, its score, and the rules it keeps.
+class Couplet(Ranked):
+    """A second line, its score, and whether it keeps each rule.
 
-    ``score`` is the search's score: log-probability, in a beam over the length normaliser.
-    ``others`` are the next best second lines, where more than one was asked for (``n_best``).
+    ``score`` is the score of the search: the log-probability, in beam search divided by the length
+    normalizer. ``others`` are the next best second lines if more than one was asked for
+    (``n_best``).
     """
 
     second: str
@@ -58,18 +61,24 @@ class Couplet:
     rules: dict[str, bool]
     others: tuple[Couplet, ...] = ()
 
-    @property
-    def hypotheses(self) -> tuple[Couplet, ...]:
-        """This one and the others, the best first."""
-        return (self, *self.others)
-
     def record(self) -> dict[str, Any]:
-        """What JSON says of it."""
+        """Returns the fields of the JSON output."""
         return {"second": self.second, "score": self.score, "rules": self.rules}
 
 
-class CoupletWriter:
-    """A trained model, ready to answer: ``CoupletWriter.load().answer(["晚风摇树树还挺"])``."""
+class CoupletWriter(Predictor[Couplet]):
+    """A trained couplet model: ``CoupletWriter.load().answer("晚风摇树树还挺")``.
+
+    White space is dropped. A line that is too long for the model is answered in segments, each of
+    which keeps the rules by itself. The alternatives combine those to the segments
+    (:mod:`tasks.seq2seq.n_best`). Scores are those of the model alone: :meth:`score` does not ask
+    whether a pair keeps the rules.
+
+    Args:
+        models: the model, or the models of an ensemble, in evaluation mode.
+    """
+
+    task = "couplet"
 
     def __init__(
         self,
@@ -78,119 +87,103 @@ class CoupletWriter:
         config: CoupletConfig,
         device: torch.device,
     ) -> None:
-        self.models = TrainedModels(models)
+        super().__init__(models, codec, codec, config.generation, device)
         self.codec = codec
         self.config = config
-        self.device = device
+
+    @overload
+    def answer(self, lines: str, **options: Any) -> str: ...
+
+    @overload
+    def answer(self, lines: Iterable[str], **options: Any) -> list[str]: ...
+
+    def answer(self, lines: str | Iterable[str], **options: Any) -> str | list[str]:
+        """Returns the second line for each first line, in order; an empty line stays empty.
+
+        A single string is one line and gives one string. ``options`` are those of
+        :class:`GenerationRequest`: ``beam_size=1`` for greedy search, ``n_best=5``,
+        ``sample=True``, ``prefix="秋"``... The form decides the lengths and what repeats: their
+        options are refused.
+
+        Raises:
+            ConfigError: an unknown option, an option out of range, options that contradict each
+                other, a prefix that no couplet can have, a constraint that leaves no character.
+            TypeError: anything but a string or an iterable of strings.
+            TextError: a line without any Chinese character, or not valid Unicode.
+        """
+        request = GenerationRequest.of(**options)
+        if isinstance(lines, str):
+            return self.generate([lines], request)[0].second
+        return [couplet.second for couplet in self.generate(lines, request)]
+
+    @overload
+    def answer_scored(self, lines: str, **options: Any) -> Couplet: ...
+
+    @overload
+    def answer_scored(self, lines: Iterable[str], **options: Any) -> list[Couplet]: ...
+
+    def answer_scored(self, lines: str | Iterable[str], **options: Any) -> Couplet | list[Couplet]:
+        """Returns second lines with scores, kept rules and, with ``n_best``, alternatives.
+
+        Arguments and errors are those of :meth:`answer`.
+        """
+        request = GenerationRequest.of(**options)
+        if isinstance(lines, str):
+            return self.generate([lines], request)[0]
+        return self.generate(lines, request)
 
     @classmethod
-    def load(cls, folder: Folders = None, *, device: str = "auto") -> CoupletWriter:
-        """The model in ``folder``, or the one that ships; an ensemble, if there are several.
+    def _load_one(cls, path: Path, device: torch.device) -> CoupletWriter:
+        config = read_config(path, cls.task, CoupletConfig)
+        codec = TextCodec.load(path, tokenizer=TOKENIZER)
+        model = CoupletModel(len(codec.vocabulary), config.model)
+        load_weights(path / WEIGHTS_FILE, model)
+        model = model.to(device).eval().requires_grad_(False)
+        return cls([model], codec, config, device)
 
-        An ensemble searches with the first model's configuration.
+    @classmethod
+    def _join(cls, members: Sequence[CoupletWriter]) -> CoupletWriter:
+        first = members[0]
+        models = [model for member in members for model in member.models]
+        return cls(models, first.codec, first.config, first.device)
 
-        Raises:
-            CheckpointError: a folder is missing, incomplete, damaged or another task's; or the
-                models' vocabularies differ.
-        """
-        chosen = choose_device(device)
-        paths = model_folders("couplet", folder)
-        each = [_load(path, chosen) for path in paths]
-        check_alike(paths, [{"vocabulary": codec.vocabulary} for _, codec, _ in each])
-        _, codec, config = each[0]
-        return cls([model for model, _, _ in each], codec, config, chosen)
+    def _compatibility(self) -> Mapping[str, str | Vocabulary]:
+        return {"vocabulary": self.codec.vocabulary}
 
-    def answer(self, lines: Sequence[str], **options: Any) -> list[str]:
-        """The second lines for ``lines``, in their order; an empty line stays empty.
-
-        ``options`` are those of :meth:`answer_scored`.
-        """
-        return [couplet.second for couplet in self.answer_scored(lines, **options)]
-
-    def answer_scored(
-        self, lines: Sequence[str], *, prefix: str | None = None, **options: Any
-    ) -> list[Couplet]:
-        """As :meth:`answer`, with scores, what became of the rules and, if asked for, alternatives.
-
-        White space is dropped. A line longer than the model can take is answered in pieces, each
-        of which keeps the rules for itself; its alternatives are made of theirs, see
-        :mod:`tasks.seq2seq.n_best`.
-
-        Args:
-            prefix: what every second line begins with, in characters that the model knows.
-            options: replace those of the model's :class:`GenerationConfig` (``beam_size=1`` for
-                greedy search, ``n_best=5``, ``sample=True``...), but for lengths and repetition,
-                which the form decides; or are ``constraint``, ``numbers``, ``batch_tokens`` and
-                ``on_batch`` of :func:`tasks.seq2seq.generation.generate_texts`.
-
-        Raises:
-            ConfigError: an option out of range, options that contradict each other; a prefix that
-                no couplet can have; a constraint that leaves nothing to write.
-        """
-        firsts = [_characters(line) for line in lines]
-        found = self._generate([self._pieces(first) for first in firsts], prefix, options)
-        return [self._couplet(*one) for one in zip(firsts, found, strict=True)]
-
-    def attention(self, line: str, *, prefix: str | None = None, **options: Any) -> list[Attention]:
-        """Who attends to whom in ``line`` and its answer, a record for each piece of it.
-
-        Args:
-            prefix, options: those of :meth:`answer_scored`, for the answer.
-
-        Raises:
-            ConfigError: as there; or the model is an ensemble.
-        """
-        pieces = self._pieces(_characters(line))
-        ((output, *_),) = self._generate([pieces], prefix, options)
-        vocabularies = self.codec.vocabulary, self.codec.vocabulary
-        return [
-            attention(self.models, self._ids(piece), found.tokens, vocabularies, self.device)
-            for piece, found in zip(pieces, output.hypotheses, strict=True)
-        ]
-
-    def _pieces(self, first: Sequence[str]) -> list[list[str]]:
-        return cut_line(first, self.models.max_len - 1)
-
-    def _ids(self, characters: Sequence[str]) -> list[int]:
-        return self.codec.vocabulary.encode(characters)
-
-    def _generate(
-        self, lines: Sequence[list[list[str]]], prefix: str | None, options: Mapping[str, Any]
-    ) -> list[list[Output]]:
-        if unused := sorted(_FORM_OPTIONS & options.keys()):
+    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
+        if refused := sorted(_FORM_OPTIONS & request.search_options().keys()):
             raise ConfigError(
                 f"the form of a couplet decides its length and what repeats: "
-                f"leave out {', '.join(f'generation.{name}' for name in unused)}"
+                f"leave out {', '.join(f'generation.{name}' for name in refused)}"
             )
-        pieces = [piece for line in lines for piece in line]
-        beginning = (
-            [] if prefix is None else self._beginning(prefix, [line[0] for line in lines if line])
-        )
-        beginnings = [
-            beginning if place == 0 else [] for line in lines for place in range(len(line))
-        ]
+        firsts = [_characters(text) for text in texts]
+        for text, first in zip(texts, firsts, strict=True):
+            if first and not any(map(is_chinese, first)):
+                raise TextError(f"{text!r} has no Chinese character: it cannot begin a couplet")
+        lines = [split_line(first, self.max_len - 1) for first in firsts]
+        segments = [*chain.from_iterable(lines)]
+        prefix = [] if request.prefix is None else self._prefix_ids(request.prefix, lines)
+        prefixes = [[] if position else prefix for line in lines for position in range(len(line))]
 
         def form(indices: Sequence[int]) -> Constraint:
             return CoupletConstraint(
-                [pieces[i] for i in indices], self._table, [beginnings[i] for i in indices]
+                [segments[i] for i in indices], self._table, [prefixes[i] for i in indices]
             )
 
-        int8 = bool(options.get("int8", self.config.generation.int8))
-        return generate_texts(
-            self.models.step_model(int8=int8),
-            [[self._ids(piece) for piece in line] for line in lines],
-            self.config.generation,
-            device=self.device,
-            max_lengths=[len(piece) for piece in pieces],
+        encode = self.codec.vocabulary.encode
+        return EncodedTexts(
+            segments=[[encode(segment) for segment in line] for line in lines],
+            max_lengths=[len(segment) for segment in segments],
+            # The prefix is forced by the form, which knows that a mark may stand for another.
             form=form,
-            **options,
         )
 
-    def _couplet(self, first: Sequence[str], outputs: Sequence[Output]) -> Couplet:
-        best, *others = (self._second(first, output) for output in outputs)
+    def _result(self, text: str, outputs: Sequence[Output]) -> Couplet:
+        first = _characters(text)
+        best, *others = (self._couplet(first, output) for output in outputs)
         return replace(best, others=tuple(others))
 
-    def _second(self, first: Sequence[str], output: Output) -> Couplet:
+    def _couplet(self, first: Sequence[str], output: Output) -> Couplet:
         ids = output.tokens
         if len(ids) < len(first):
             raise ConfigError(
@@ -200,8 +193,14 @@ class CoupletWriter:
         second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
         return Couplet("".join(second), output.score, check_rules(first, second))
 
-    def _beginning(self, prefix: str, firsts: Sequence[Sequence[str]]) -> list[int]:
-        """The ids of what the answers to ``firsts`` begin with."""
+    def _prefix_ids(self, prefix: str, lines: Sequence[Sequence[list[str]]]) -> list[int]:
+        """Returns the ids that the answers to ``lines``, which are in segments, begin with.
+
+        Raises:
+            ConfigError: it has no character, or one that the model does not know; or a line
+                whose answer cannot begin so.
+        """
+        check_unicode(prefix, "the prefix")
         characters = _characters(prefix)
         check(bool(characters), "the prefix", prefix, "a text of at least one character")
         ids = []
@@ -211,7 +210,7 @@ class CoupletWriter:
             if index is None:
                 raise ConfigError(f"the model does not know {character!r} in the prefix {prefix!r}")
             ids.append(index)
-        for first in firsts:
+        for first in (line[0] for line in lines if line):
             if rule := broken_rule(first, characters):
                 raise ConfigError(
                     f"no answer to {''.join(first)!r} begins with {prefix!r}: "
@@ -219,29 +218,9 @@ class CoupletWriter:
                 )
         return ids
 
-    def score(
-        self, firsts: Sequence[str], seconds: Sequence[str], **options: Any
-    ) -> list[PairScore]:
-        """How probable each of ``seconds`` is as the answer to the first line at its place.
-
-        White space is dropped. The rules, which :meth:`answer` keeps by force, are left aside.
-        ``options`` are those of :func:`tasks.seq2seq.scoring.score_texts`.
-        """
-        return score_texts(
-            self.models, self.codec, self.codec, firsts, seconds, device=self.device, **options
-        )
-
     @cached_property
     def _table(self) -> CharacterTable:
         return CharacterTable(self.codec.vocabulary, self.device)
-
-
-def _load(path: Path, device: torch.device) -> tuple[CoupletModel, TextCodec, CoupletConfig]:
-    config = read_config(path, "couplet", CoupletConfig)
-    codec = TextCodec.load(path, tokenizer=TOKENIZER)
-    model = CoupletModel(len(codec.vocabulary), config.model)
-    load_weights(path / WEIGHTS_FILE, model)
-    return model.to(device).eval().requires_grad_(False), codec, config
 
 
 def _characters(text: str) -> list[str]:

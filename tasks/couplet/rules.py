@@ -1,14 +1,14 @@
 """The rules of the couplet (对联), as checks of a finished pair and as a constraint on the search.
 
-    length       the second line has as many characters as the first
-    punctuation  the same marks stand at the same places
-    characters   no character of the first line comes back in the second
-    repetition   where the first line repeats a character, the second repeats one, and nowhere else
-    tones        仄起平收: a first line that ends in an oblique tone is answered by a level one
+    length       both lines have the same number of characters
+    punctuation  both lines have the same marks in the same positions
+    characters   no character of the first line is in the second
+    repetition   the second line repeats a character exactly where the first line does
+    tones        仄起平收: if the first line ends in an oblique tone, the second ends in a level one
 
-Tones are those of modern Mandarin (the first and second are level 平, the third and fourth oblique
-仄); a character of several readings may take any of them. The first four rules and, where the first
-line calls for it, the last can be kept by force: see :class:`CoupletConstraint`.
+Tones are those of modern Mandarin: the first and second are level (平), the third and fourth are
+oblique (仄). A character with several readings may have any of their tones.
+:class:`CoupletConstraint` makes a search keep the rules.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ LEVEL, OBLIQUE = "level", "oblique"
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether ``character`` is a mark or a symbol and no word."""
+    """Returns whether ``character`` is a punctuation mark or a symbol."""
     return unicodedata.category(character)[0] in "PS"
+
+
+def is_chinese(character: str) -> bool:
+    """Returns whether ``character`` is a Chinese character; ``々`` and ``〇`` are."""
+    name = unicodedata.name(character, "")
+    return character in "々〇" or name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH"))
 
 
 @cache
 def tones(character: str) -> frozenset[str]:
-    """The tones that ``character`` can have: level, oblique, both, or none that is known."""
+    """Returns the tones that ``character`` can have: level, oblique, both, or none if unknown."""
     from pypinyin import Style, pinyin
 
     readings = pinyin(character, style=Style.TONE3, heteronym=True, errors="ignore")
@@ -42,42 +48,42 @@ def tones(character: str) -> frozenset[str]:
 
 
 def check(first: Sequence[str], second: Sequence[str]) -> dict[str, bool]:
-    """Which rules the second line, a sequence of characters like the first, keeps."""
+    """Returns for each rule whether ``second`` keeps it; both lines are sequences of characters."""
     first_words = [c for c in first if not is_punctuation(c)]
     second_words = [c for c in second if not is_punctuation(c)]
     return {
         "length": len(first) == len(second),
         "punctuation": _marks(first) == _marks(second),
         "characters": not set(first_words) & set(second_words),
-        "repetition": first_places(first_words) == first_places(second_words),
+        "repetition": first_positions(first_words) == first_positions(second_words),
         "tones": not wants_level_end(first)
         or bool(second_words and LEVEL in tones(second_words[-1])),
     }
 
 
-def broken_rule(first: Sequence[str], beginning: Sequence[str]) -> str | None:
-    """The rule that no second line with this ``beginning`` can keep, or None."""
+def broken_rule(first: Sequence[str], prefix: Sequence[str]) -> str | None:
+    """Returns the first rule that no second line with this ``prefix`` can keep, or None."""
     first_words = [c for c in first if not is_punctuation(c)]
-    words = [c for c in beginning if not is_punctuation(c)]
-    place = _level_place(first)
+    words = [c for c in prefix if not is_punctuation(c)]
+    position = _level_position(first)
     is_kept = {
-        "length": len(beginning) <= len(first),
-        "punctuation": _marks(beginning) == _marks(first[: len(beginning)]),
+        "length": len(prefix) <= len(first),
+        "punctuation": _marks(prefix) == _marks(first[: len(prefix)]),
         "characters": not set(first_words) & set(words),
-        "repetition": first_places(words) == first_places(first_words[: len(words)]),
-        "tones": not 0 <= place < len(beginning) or LEVEL in tones(beginning[place]),
+        "repetition": first_positions(words) == first_positions(first_words[: len(words)]),
+        "tones": not 0 <= position < len(prefix) or LEVEL in tones(prefix[position]),
     }
     return next((rule for rule in RULES if not is_kept[rule]), None)
 
 
 def wants_level_end(first: Sequence[str]) -> bool:
-    """Whether the first line's last word can be oblique, so that the answer's must be level."""
+    """Returns whether the last word of ``first`` can be oblique: then the answer ends level."""
     words = [c for c in first if not is_punctuation(c)]
     return bool(words) and OBLIQUE in tones(words[-1])
 
 
-def cut_line(line: Sequence[str], size: int) -> list[list[str]]:
-    """Returns ``line`` in segments of at most ``size`` characters, cut behind marks if possible."""
+def split_line(line: Sequence[str], size: int) -> list[list[str]]:
+    """Splits ``line`` into segments of at most ``size`` characters, after a mark if possible."""
     segments: list[list[str]] = []
     start = 0
     while start < len(line):
@@ -90,10 +96,10 @@ def cut_line(line: Sequence[str], size: int) -> list[list[str]]:
     return segments
 
 
-def first_places(characters: Sequence[str]) -> list[int]:
-    """For each character where it stands first: the pattern of repetitions."""
+def first_positions(characters: Sequence[str]) -> list[int]:
+    """Returns for each character the position where it first occurs: the repetition pattern."""
     seen: dict[str, int] = {}
-    return [seen.setdefault(character, place) for place, character in enumerate(characters)]
+    return [seen.setdefault(character, i) for i, character in enumerate(characters)]
 
 
 def _marks(characters: Sequence[str]) -> list[tuple[int, str]]:
@@ -101,22 +107,23 @@ def _marks(characters: Sequence[str]) -> list[tuple[int, str]]:
 
 
 class CoupletConstraint:
-    """Forbids every next character that would break a rule; see ``core.decoding.search``.
+    """Forbids every next character that would break a rule (a ``Constraint`` of a search).
 
-    There is always a character left. Where the vocabulary is too small to keep all rules, the tones
-    go first, then ``characters``, then ``repetition``; length and punctuation stay.
+    At least one character always stays allowed. If the vocabulary is too small to keep all rules,
+    the rule of tones is dropped first, then ``characters``, then ``repetition``. Length and
+    punctuation are always kept.
 
     Args:
         lines: the first lines of the batch, as characters.
-        table: the facts about the vocabulary's characters.
-        beginnings: the ids that each answer begins with, whatever the rules say; without it none.
+        table: properties of the characters in the vocabulary.
+        prefixes: the ids that each answer begins with, even against the rules; none by default.
     """
 
     def __init__(
         self,
         lines: Sequence[Sequence[str]],
         table: CharacterTable,
-        beginnings: Sequence[Sequence[int]] = (),
+        prefixes: Sequence[Sequence[int]] = (),
     ) -> None:
         self._table = table
         device = table.is_word.device
@@ -127,96 +134,105 @@ class CoupletConstraint:
             return torch.tensor(filled, dtype=torch.long, device=device)
 
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
-        # [B, L] each: the place where a character stands first, the ids of marks and of beginnings.
-        self._first_places = tensor([first_places(line) for line in lines])
+        # [B, L] each: where a character first occurs, the ids of marks and of prefixes.
+        self._first_positions = tensor([first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
-        self._beginnings = tensor(beginnings or [()] * len(lines))
-        self._level_places = torch.tensor([_level_place(line) for line in lines], device=device)
-        # [B, V]: the words, but for those of the first line itself.
+        self._prefixes = tensor(prefixes or [()] * len(lines))
+        self._level_positions = torch.tensor(
+            [_level_position(line) for line in lines], device=device
+        )
+        # [B, V]: all words except those of the first line.
         self._words = table.is_word.repeat(len(lines), 1)
         for row, line in enumerate(lines):
             self._words[row, [i for c in set(line) if (i := table.id_of(c)) is not None]] = False
         self._level_counts = (self._words & table.is_level).sum(dim=1)
 
-    def __call__(self, prefix: Tensor, sentences: Tensor) -> Tensor:
-        """``[t, R]`` and ``[R]`` -> ``[R, V]``, True where a character may not come next."""
-        allowed = self._choices(prefix, sentences)
-        forced = self._forced(prefix, sentences)
+    def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
+        """Returns ``[R, V]``, True where a character may not come next.
+
+        ``outputs`` ``[t, R]`` are the tokens so far, ``sentences`` ``[R]`` the rows of the batch.
+        """
+        allowed = self._choices(outputs, sentences)
+        forced = self._forced(outputs, sentences)
         rows = (forced >= 0).nonzero().flatten()
         allowed[rows] = False
         allowed[rows, forced[rows]] = True
         return ~allowed
 
-    def _forced(self, prefix: Tensor, sentences: Tensor) -> Tensor:
-        """``[R]``: the one right token where there is only one, else -1."""
-        place = len(prefix)
-        column = min(place, self._marks.shape[1] - 1)
+    def _forced(self, outputs: Tensor, sentences: Tensor) -> Tensor:
+        """Returns ``[R]``: the only possible token where the rules leave no choice, else -1."""
+        position = len(outputs)
+        column = min(position, self._marks.shape[1] - 1)
         forced = self._marks[sentences, column]
-        if place > 0:
-            first = self._first_places[sentences, column]
+        if position > 0:
+            first = self._first_positions[sentences, column]
             rows = torch.arange(len(sentences), device=sentences.device)
-            repeated = prefix[first.clamp(0, place - 1), rows]
-            # A beam that fell out of the running may have a special token there, which cannot come.
-            is_repeated = (forced < 0) & (first < place) & (repeated >= len(SPECIALS))
+            repeated = outputs[first.clamp(0, position - 1), rows]
+            # A row of a beam that holds no output may have a special token there. It is not forced.
+            is_repeated = (forced < 0) & (first < position) & (repeated >= len(SPECIALS))
             forced = torch.where(is_repeated, repeated, forced)
-        given = self._beginnings[sentences, column]
+        given = self._prefixes[sentences, column]
         forced = torch.where(given >= 0, given, forced)
-        return forced.masked_fill(place >= self._lengths[sentences], EOS_ID)
+        return forced.masked_fill(position >= self._lengths[sentences], EOS_ID)
 
-    def _choices(self, prefix: Tensor, sentences: Tensor) -> Tensor:
-        """``[R, V]``: the words that keep the rules, or most of them, where none is repeated."""
-        place, is_level = len(prefix), self._table.is_level
-        marks = self._marks[sentences, :place]
-        # What holds the place of a mark may be a word, but it is not said.
-        said = prefix[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
-        words = self._words[sentences].scatter_(1, said, False)
-        allowed, level_place = words.clone(), self._level_places[sentences]
-        allowed[level_place == place] &= is_level
-        # The last level word there is must not be spent before the place that needs it.
-        is_short = (level_place > place) & (self._level_counts[sentences] <= place + 1)
+    def _choices(self, outputs: Tensor, sentences: Tensor) -> Tensor:
+        """Returns ``[R, V]``: the words that keep the rules at a position that repeats nothing.
+
+        Where no word keeps all rules, the words that keep most of them.
+        """
+        position, is_level = len(outputs), self._table.is_level
+        marks = self._marks[sentences, :position]
+        # A word may stand for a mark that the vocabulary lacks. It does not count as used.
+        used = outputs[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
+        words = self._words[sentences].scatter_(1, used, False)
+        allowed, level_position = words.clone(), self._level_positions[sentences]
+        allowed[level_position == position] &= is_level
+        # The last level word must not be used before the position that needs it.
+        is_short = (level_position > position) & (self._level_counts[sentences] <= position + 1)
         level = words[is_short] & is_level
         allowed[is_short] &= ~(level & (level.sum(dim=1, keepdim=True) == 1))
         if allowed.any(dim=1).all():
             return allowed
         every = self._table.is_word.expand_as(words)
-        for more in (words, every.clone().scatter_(1, said, False), every):
+        for more in (words, every.clone().scatter_(1, used, False), every):
             allowed = torch.where(allowed.any(dim=1, keepdim=True), allowed, more)
         return allowed
 
 
 class CharacterTable:
-    """What the rules need to know of a vocabulary's tokens, as tensors ``[V]`` on ``device``."""
+    """Properties of the tokens of a vocabulary, as tensors ``[V]`` on ``device``."""
 
     def __init__(self, vocabulary: Vocabulary, device: torch.device) -> None:
         self._vocabulary = vocabulary
         characters = vocabulary.itos[len(SPECIALS) :]
         marks = [is_punctuation(c) for c in characters]
-        # Where all are marks, there is nothing better than a mark to put in a word's place.
+        # If the vocabulary has nothing but marks, they have to serve as words.
         words = [*[False] * len(SPECIALS), *[all(marks) or not mark for mark in marks]]
         level = [*[False] * len(SPECIALS), *[LEVEL in tones(c) for c in characters]]
         self.is_word = torch.tensor(words, device=device)
         self.is_level = torch.tensor(level, device=device)
-        # A mark that the vocabulary does not know is held by any token; the predictor, which
-        # copies marks from the first line, puts the right one there.
+        # Any token can stand for a mark that is not in the vocabulary: the predictor copies the
+        # marks from the first line.
         self._any_mark = len(SPECIALS) + (marks.index(True) if any(marks) else 0)
 
     def id_of(self, character: str) -> int | None:
-        """The id of a character, if the vocabulary knows it."""
+        """Returns the id of a character, None if it is not in the vocabulary."""
         return self._vocabulary.stoi.get(character)
 
     def mark_id(self, character: str) -> int:
-        """The token that stands for a mark of the first line, -1 for a character that is none."""
+        """Returns the id that stands for a mark of the first line, -1 for any other character."""
         if not is_punctuation(character):
             return -1
         known = self.id_of(character)
         return self._any_mark if known is None else known
 
 
-def _level_place(line: Sequence[str]) -> int:
-    """The place of the answer where its last word, which must be level, is chosen; or -1.
+def _level_position(first: Sequence[str]) -> int:
+    """Returns the position of the answer where its last word, which must be level, is chosen.
 
-    That is not the last place if the first line ends in a character it has had before.
+    If the last word of the first line occurs earlier in it, this is the earlier position. It is -1
+    if the answer need not end in a level tone.
     """
-    if not wants_level_end(line):
+    if not wants_level_end(first):
         return -1
-    return line.index([c for c in line if not is_punctuation(c)][-1])
+    return first.index([c for c in first if not is_punctuation(c)][-1])

@@ -15,7 +15,7 @@ from transformer_suite.tasks.couplet.evaluate import evaluate
 from transformer_suite.tasks.couplet.model import CoupletModel
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.runs.run import Prepared
-from transformer_suite.tasks.seq2seq.pairs import measure_pairs, pair_loss
+from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 
 
 def prepare(

@@ -1,18 +1,30 @@
-"""The best outputs of a text that was searched for in pieces."""
+"""The best outputs of a text that was searched for in segments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from transformer_suite.core.decoding.search import Hypothesis
 
 
+class Ranked:
+    """A result together with its alternatives: the base class of the predictors' results."""
+
+    others: tuple[Self, ...]
+
+    @property
+    def hypotheses(self) -> tuple[Self, ...]:
+        """This result and its alternatives, the best first."""
+        return (self, *self.others)
+
+
 @dataclass(frozen=True)
 class Output:
-    """One output of a whole text: a hypothesis for each of its pieces, and the sum of their scores.
+    """One output of a whole text: a hypothesis for each of its segments, and their summed score.
 
-    A text without pieces has one output, of no tokens and the score 0.
+    A text without segments has one output, without tokens and with score 0.
     """
 
     hypotheses: list[Hypothesis]
@@ -20,44 +32,45 @@ class Output:
 
     @property
     def tokens(self) -> list[int]:
-        """The tokens of all pieces, one after another."""
+        """The tokens of all segments, one segment after another."""
         return [token for hypothesis in self.hypotheses for token in hypothesis.tokens]
 
 
-def best_combinations(of_pieces: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
-    """The ``count`` combinations of one hypothesis a piece with the highest sums, the best first.
+def best_combinations(of_segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
+    """Returns the ``count`` combinations with the highest summed scores, the best first.
+
+    A combination has one hypothesis for each segment. Where there are fewer than ``count``, all
+    are returned. The first is made of the best hypothesis of every segment.
 
     Args:
-        of_pieces: the hypotheses of each piece, the best first; at least one.
-
-    Returns:
-        All combinations, where there are fewer. The first is made of the first of every piece.
+        of_segments: the hypotheses of each segment, at least one, the best first.
     """
-    # Each of the best sums ends in one of the best sums of the pieces before. What leads up to a
-    # sum is a chain of (chain before, hypothesis), so that none is copied on the way.
+    # Each of the best combinations extends one of the best combinations of the segments before.
+    # They are linked lists (rest, hypothesis), so that none is copied on the way.
     best: list[tuple[float, _Chain]] = [(0.0, None)]
-    for hypotheses in of_pieces:
+    for hypotheses in of_segments:
         longer: list[tuple[float, _Chain]] = [
             (total + hypothesis.score, (chain, hypothesis))
             for total, chain in best
             for hypothesis in hypotheses[:count]
         ]
-        best = sorted(longer, key=lambda one: -one[0])[:count]
+        best = sorted(longer, key=lambda candidate: -candidate[0])[:count]
     return [Output(_unwound(chain), total) for total, chain in best]
 
 
-def combinations_by_rank(of_pieces: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
-    """The first hypotheses of all pieces, then the second ones, and so on, ``count`` times.
+def combinations_by_rank(of_segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
+    """Returns the first hypotheses of all segments, then the second ones, and so on.
 
-    That keeps draws apart from each other, and alternatives as different as they were found, where
-    the best sums would differ in one piece only. A piece that has no more repeats its last.
+    This is for sampled and for diverse outputs, which should differ in every segment. The best
+    combinations would differ in one segment only. A segment with too few hypotheses repeats its
+    last one.
     """
-    longest = max(map(len, of_pieces), default=1)
+    longest = max(map(len, of_segments), default=1)
     ranked = [
-        [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in of_pieces]
+        [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in of_segments]
         for rank in range(min(count, longest))
     ]
-    return [Output(one, sum((h.score for h in one), start=0.0)) for one in ranked]
+    return [Output(chosen, sum((h.score for h in chosen), start=0.0)) for chosen in ranked]
 
 
 _Chain = tuple["_Chain", Hypothesis] | None

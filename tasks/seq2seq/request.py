@@ -101,5 +101,8 @@ class GenerationRequest:
         return config.replaced(**self.search_options())
 
 
+DEFAULT_REQUEST = GenerationRequest()
+"""A request that leaves everything to the configuration of the model."""
+
 GREEDY = GenerationRequest(beam_size=1, n_best=1, diversity=0.0, sample=False)
 """A greedy search, whatever the model's configuration says."""

@@ -1,35 +1,35 @@
-"""How probable a model finds given pairs of texts: what both seq2seq predictors share."""
+"""The probability that a model gives to pairs of texts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from transformer_suite.core.inference.scoring import score
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.parallel import map_on_cores
 from transformer_suite.data.batching import bucket_by_length
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import EOS, UNK_ID
-from transformer_suite.tasks.seq2seq.ensembles import TrainedModels
-from transformer_suite.tasks.seq2seq.generation import DEFAULT_BATCH_TOKENS
-from transformer_suite.tasks.seq2seq.pairs import source_tensor
+from transformer_suite.tasks.seq2seq.batches import source_tensor
+from transformer_suite.tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, OnBatch, ignore_batch
 
-# What JSON says of a number: more digits are the noise of one batch or another.
+# The decimal places of numbers in JSON. More digits would differ from batch to batch.
 _DIGITS = 5
 
 
 @dataclass(frozen=True)
 class PairScore:
-    """The log-probability (natural) of a target, given its source, token by token.
+    """The log-probability (natural logarithm) of a target given its source, token by token.
 
-    ``tokens`` are the target's, ``<eos>`` at the end; each of ``log_probs`` is given the source and
-    the tokens before. ``unknown`` of the tokens are not in the vocabulary, and rated as ``<unk>``
-    is. Where source or target is too long for the model, it gives the pair no probability: every
-    logarithm is minus infinity.
+    ``tokens`` are those of the target, with ``<eos>`` at the end. Each of ``log_probs`` is
+    conditioned on the source and the tokens before. ``unknown`` counts the tokens that are not in
+    the vocabulary, which are scored as ``<unk>``. If the source or the target is too long for the
+    model, the pair has no probability: every logarithm is minus infinity.
     """
 
     tokens: tuple[str, ...]
@@ -38,19 +38,19 @@ class PairScore:
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the whole target, its end included."""
+        """The log-probability of the whole target, ``<eos>`` included."""
         return math.fsum(self.log_probs)
 
     @property
     def mean(self) -> float:
-        """The log-probability a token; exp(-mean) is the perplexity."""
+        """The log-probability per token; exp(-mean) is the perplexity."""
         return self.log_prob / len(self.tokens)
 
     def row(self) -> str:
-        """The log-probability, the number of tokens and the mean, tabs between them.
+        """Returns the log-probability, the number of tokens and the mean, separated by tabs.
 
-        Without a probability the two are empty, which to ``sort -g`` and awk's ``$3 > -2`` is less
-        than any number; "-inf" is a word to some of them.
+        Without a probability the first and the last are empty. ``sort -g`` and awk (``$3 > -2``)
+        take an empty field for a small number, and some of them take "-inf" for a word.
         """
         log_prob, mean = (
             f"{x:.4f}" if math.isfinite(x) else "" for x in (self.log_prob, self.mean)
@@ -58,7 +58,7 @@ class PairScore:
         return f"{log_prob}\t{len(self.tokens)}\t{mean}"
 
     def record(self) -> dict[str, Any]:
-        """What JSON, which has no infinity, says of it."""
+        """Returns the fields of the JSON output; JSON has no infinity, so null stands for it."""
         return {
             "log_prob": _finite(self.log_prob),
             "mean": _finite(self.mean),
@@ -69,40 +69,43 @@ class PairScore:
 
 
 def score_texts(
-    models: TrainedModels,
-    source: TextCodec,
-    target: TextCodec,
+    models: Sequence[SequenceToSequence],
+    codecs: tuple[TextCodec, TextCodec],
     sources: Sequence[str],
     targets: Sequence[str],
     *,
     device: torch.device,
     batch_tokens: int = DEFAULT_BATCH_TOKENS,
-    on_batch: Callable[[int], None] = lambda pairs: None,
+    on_batch: OnBatch = ignore_batch,
 ) -> list[PairScore]:
-    """The score of each of ``targets`` given the source at its place, in their order.
+    """Returns the score of each of ``targets`` given the source at its position.
 
-    Texts are taken whole, not sentence by sentence; an empty one is ``<eos>`` alone. Probabilities
-    are those of the searches, see :mod:`core.inference.scoring`. The batch that a pair is in moves
-    its score by rounding alone, some millionths of it.
+    Texts are scored whole, not sentence by sentence. An empty text is ``<eos>`` alone. The
+    probabilities are those of the searches (:mod:`core.inference.scoring`). The batch that a pair
+    is in changes its score by rounding errors alone, some millionths of it.
 
     Args:
-        batch_tokens: the most tokens that either side of a batch holds.
-        on_batch: told how many pairs have just been finished.
+        models: one, or those of an ensemble.
+        codecs: of source and target.
+        batch_tokens: the most tokens on either side of a batch.
+        on_batch: gets the number of pairs that have just been finished.
 
     Raises:
-        ValueError: not equally many sources and targets.
+        ValueError: the numbers of sources and targets differ.
     """
-    words = [target.tokenizer.tokenize(text) for text in targets]
+    source, target = codecs
+    tokens = [target.tokenizer.tokenize(text) for text in targets]
     pairs = [
-        (source.encode(text), target.vocabulary.encode(tokens))
-        for text, tokens in zip(sources, words, strict=True)
+        (source.encode(text), target.vocabulary.encode(words))
+        for text, words in zip(sources, tokens, strict=True)
     ]
-    # One more on each side: both end in <eos>, which a decoder that begins with <bos> foretells.
+    # One more on each side: both end in <eos>.
     lengths = [(len(src) + 1, len(tgt) + 1) for src, tgt in pairs]
     log_probs = [[-math.inf] * length for _, length in lengths]
-    fitting = [i for i, sides in enumerate(lengths) if max(sides) <= models.max_len]
+    limit = min(model.config.max_len for model in models)
+    fitting = [i for i, sides in enumerate(lengths) if max(sides) <= limit]
     buckets = bucket_by_length([lengths[i] for i in fitting], batch_tokens=batch_tokens, seed=None)
-    # The longest first, so that the last ones to be worked on are soon done.
+    # The longest first, so that no core is left with a long batch at the end.
     batches = [[fitting[i] for i in bucket] for bucket in reversed(buckets)]
 
     def score_batch(batch: Sequence[int]) -> list[list[float]]:
@@ -110,15 +113,15 @@ def score_texts(
         return score(models, src.to(device), tgt.to(device)).tokens.t().tolist()
 
     workers = None if device.type == "cpu" else 1
-    for batch, found in zip(
+    for batch, rows in zip(
         batches, map_on_cores(score_batch, batches, workers=workers), strict=True
     ):
-        for number, row in zip(batch, found, strict=True):
-            log_probs[number] = row[: lengths[number][1]]
+        for index, row in zip(batch, rows, strict=True):
+            log_probs[index] = row[: lengths[index][1]]
         on_batch(len(batch))
     return [
-        PairScore((*tokens, EOS), tuple(row), tgt.count(UNK_ID))
-        for tokens, row, (_, tgt) in zip(words, log_probs, pairs, strict=True)
+        PairScore((*words, EOS), tuple(row), tgt.count(UNK_ID))
+        for words, row, (_, tgt) in zip(tokens, log_probs, pairs, strict=True)
     ]
 
 

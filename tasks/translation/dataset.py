@@ -15,7 +15,7 @@ from transformer_suite.data.readers import read_parallel
 from transformer_suite.data.tokenizers import seed_dropout
 from transformer_suite.tasks.runs import hold_out
 from transformer_suite.tasks.runs.hold_out import HoldOut
-from transformer_suite.tasks.seq2seq.pairs import PairData, is_short, short_pairs
+from transformer_suite.tasks.seq2seq.batches import PairData, is_short, short_pairs
 from transformer_suite.tasks.translation.config import TranslationData
 
 

@@ -10,7 +10,8 @@ import sacrebleu
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.pairs import measure_pairs
+from transformer_suite.tasks.seq2seq.objective import measure_pairs
+from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
 
 if TYPE_CHECKING:
@@ -20,21 +21,25 @@ if TYPE_CHECKING:
 def bleu(
     translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> tuple[float, str]:
-    """Corpus BLEU (Papineni et al. 2002), 0 to 100, and sacreBLEU's signature of it (Post 2018)."""
+    """Returns corpus BLEU (Papineni et al. 2002), 0 to 100, and its sacreBLEU signature (Post
+    2018)."""
     metric = sacrebleu.BLEU(lowercase=lowercase)
     score = metric.corpus_score(translations, [references]).score
     return score, str(metric.get_signature())
 
 
 def evaluate(
-    translator: Translator, dataset: LoadEnglishGermanDataset, split: str, **options: Any
+    translator: Translator,
+    dataset: LoadEnglishGermanDataset,
+    split: str,
+    request: GenerationRequest = DEFAULT_REQUEST,
 ) -> dict[str, Any]:
-    """The report on one split; ``options`` are those of ``translate_scored``."""
+    """Returns the report on one split, whose sources are translated as ``request`` says."""
     sources, references = dataset.read(split)
-    translations = translator.translate(sources, **options)
+    translations = [translation.text for translation in translator.generate(sources, request)]
     measured = measure_pairs(
         translator.models,
-        dataset.encoded(split, max_len=translator.models.max_len),
+        dataset.encoded(split, max_len=translator.max_len),
         batch_tokens=translator.config.train.batch_tokens,
         device=translator.device,
     )
@@ -55,24 +60,23 @@ def evaluate(
 
 def run(
     model: Folders,
-    data: Path,
+    data: str | Path,
     *,
     split: str | None = None,
     device: str = "auto",
-    **options: Any,
+    request: GenerationRequest = DEFAULT_REQUEST,
 ) -> dict[str, Any]:
-    """Measures a model on a split of the corpus ``data``.
+    """Measures a model on a split of the corpus ``data`` and returns the report.
 
     Args:
         model: what :meth:`Translator.load` takes.
-        split: by default the first that is called ``test*``.
-        options: those of ``translate_scored``.
+        split: by default the first whose name begins with ``test``.
     """
     from transformer_suite.tasks.translation.predict import Translator
 
     translator = Translator.load(model, device=device)
     dataset = LoadEnglishGermanDataset(
-        data,
+        Path(data),
         translator.config.data,
         seed=translator.config.train.seed,
         source=translator.source,
@@ -81,11 +85,11 @@ def run(
     split = split or dataset.test_split()
     if split is None:
         raise CorpusError(data, f"no test split; name one of: {', '.join(dataset.splits())}")
-    return evaluate(translator, dataset, split, **options)
+    return evaluate(translator, dataset, split, request)
 
 
 def as_table(report: Mapping[str, Any]) -> str:
-    """The report for people."""
+    """Returns the report as a table for people."""
     lowercase, signature = report["bleu_lowercase"], report["bleu_lowercase_signature"]
     return "\n".join(
         (

@@ -2,58 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 
 from transformer_suite.core.config import check
-from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
-from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders, read_config
-from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
-from transformer_suite.tasks.seq2seq.ensembles import TrainedModels, check_alike
-from transformer_suite.tasks.seq2seq.generation import generate_texts
-from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
+from transformer_suite.tasks.runs.checkpoint_folder import read_config
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts
+from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
+from transformer_suite.tasks.seq2seq.predictor import Predictor
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from transformer_suite.tasks.texts import check_unicode
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import load_codecs
 from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.pieces import encoded_pieces
+from transformer_suite.tasks.translation.segments import encoded_segments
 
 
 @dataclass(frozen=True)
-class Translation:
+class Translation(Ranked):
     """A translated text.
 
-    ``score`` is the search's score: log-probability, in a beam over the length normaliser; it is
-    summed over ``pieces``, the number of sentences, or parts of long ones, translated one by one.
-    ``others`` are the next best translations, where more than one was asked for (``n_best``).
+    ``score`` is the score of the search: the log-probability, in beam search divided by the length
+    normalizer, summed over the ``segments``. That is the number of sentences, or parts of long
+    sentences, that were translated one by one. ``others`` are the next best translations if more
+    than one was asked for (``n_best``).
     """
 
     text: str
     score: float
-    pieces: int
+    segments: int
     others: tuple[Translation, ...] = ()
 
-    @property
-    def hypotheses(self) -> tuple[Translation, ...]:
-        """This one and the others, the best first."""
-        return (self, *self.others)
-
     def record(self) -> dict[str, Any]:
-        """What JSON says of it."""
-        return {"translation": self.text, "score": self.score, "pieces": self.pieces}
+        """Returns the fields of the JSON output, where the segments are called ``pieces``."""
+        return {"translation": self.text, "score": self.score, "pieces": self.segments}
 
 
-class Translator:
-    """A trained model, ready to translate: ``Translator.load().translate(["Ein Hund rennt."])``."""
+class Translator(Predictor[Translation]):
+    """A trained translation model: ``Translator.load().translate("Ein Hund rennt.")``.
+
+    A text is translated sentence by sentence, and a sentence that is too long for the model in
+    several segments (:mod:`tasks.translation.segments`). The alternatives to a text of several
+    segments combine those to its segments (:mod:`tasks.seq2seq.n_best`).
+
+    Args:
+        models: the model, or the models of an ensemble, in evaluation mode.
+    """
+
+    task = "translation"
 
     def __init__(
         self,
@@ -63,157 +68,110 @@ class Translator:
         config: TranslationConfig,
         device: torch.device,
     ) -> None:
-        self.models = TrainedModels(models)
-        self.source = source
-        self.target = target
+        super().__init__(models, source, target, config.generation, device)
         self.config = config
-        self.device = device
 
-    @classmethod
-    def load(cls, folder: Folders = None, *, device: str = "auto") -> Translator:
-        """The model in ``folder``, or the one that ships; an ensemble, if there are several.
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
 
-        An ensemble searches with the first model's configuration.
+    @overload
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+
+    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """Returns the translation of each text, in order; an empty text stays empty.
+
+        A single string is one text and gives one string. ``options`` are those of
+        :class:`GenerationRequest`: ``beam_size=1`` for greedy search, ``n_best=5``,
+        ``sample=True``, ``prefix="A dog"``...
 
         Raises:
-            CheckpointError: a folder is missing, incomplete, damaged or another task's; or models
-                of different languages, tokenizers or vocabularies.
+            ConfigError: an unknown option, an option out of range, options that contradict each
+                other, a prefix that the model cannot write.
+            TypeError: anything but a string or an iterable of strings.
+            TextError: a text that is not valid Unicode.
         """
-        chosen = choose_device(device)
-        paths = model_folders("translation", folder)
-        each = [_load(path, chosen) for path in paths]
-        check_alike(paths, [_facts(source, target, config) for _, source, target, config in each])
-        _, source, target, config = each[0]
-        max_tokens = min(config.data.max_tokens for *_, config in each)
-        config = replace(config, data=replace(config.data, max_tokens=max_tokens))
-        return cls([model for model, *_ in each], source, target, config, chosen)
+        request = GenerationRequest.of(**options)
+        if isinstance(texts, str):
+            return self.generate([texts], request)[0].text
+        return [translation.text for translation in self.generate(texts, request)]
 
-    def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
-        """The translations of ``texts``, in their order; an empty text stays empty.
+    @overload
+    def translate_scored(self, texts: str, **options: Any) -> Translation: ...
 
-        ``options`` are those of :meth:`translate_scored`.
-        """
-        return [translation.text for translation in self.translate_scored(texts, **options)]
+    @overload
+    def translate_scored(self, texts: Iterable[str], **options: Any) -> list[Translation]: ...
 
     def translate_scored(
-        self, texts: Sequence[str], *, prefix: str | None = None, **options: Any
-    ) -> list[Translation]:
-        """As :meth:`translate`, with scores and, if asked for, alternatives.
+        self, texts: str | Iterable[str], **options: Any
+    ) -> Translation | list[Translation]:
+        """Returns translations with their scores and, with ``n_best``, their alternatives.
 
-        A text is translated sentence by sentence, and a sentence that is longer than the model can
-        take in pieces; see :mod:`tasks.translation.pieces`. The alternatives to a text of several
-        pieces are made of those to its pieces; see :mod:`tasks.seq2seq.n_best`.
-
-        Args:
-            prefix: what every translation begins with, in words that the model knows.
-            options: replace those of the model's :class:`GenerationConfig` (``beam_size=1`` for
-                greedy search, ``n_best=5``, ``sample=True``...); or are ``constraint``,
-                ``numbers``, ``batch_tokens`` and ``on_batch`` of
-                :func:`tasks.seq2seq.generation.generate_texts`.
-
-        Raises:
-            ConfigError: an option out of range, options that contradict each other, a prefix that
-                cannot come.
+        Arguments and errors are those of :meth:`translate`.
         """
-        pieces = [self._pieces(text) for text in texts]
-        found = self._generate(pieces, prefix, options)
-        return [
-            self._translation(outputs, len(of_text))
-            for outputs, of_text in zip(found, pieces, strict=True)
-        ]
-
-    def attention(self, text: str, *, prefix: str | None = None, **options: Any) -> list[Attention]:
-        """Who attends to whom in ``text`` and its translation, a record for each piece of it.
-
-        Args:
-            prefix, options: those of :meth:`translate_scored`, for the translation.
-
-        Raises:
-            ConfigError: as there; or the model is an ensemble.
-        """
-        pieces = self._pieces(text)
-        ((output, *_),) = self._generate([pieces], prefix, options)
-        vocabularies = self.source.vocabulary, self.target.vocabulary
-        return [
-            attention(self.models, piece, found.tokens, vocabularies, self.device)
-            for piece, found in zip(pieces, output.hypotheses, strict=True)
-        ]
-
-    def score(
-        self, sources: Sequence[str], targets: Sequence[str], **options: Any
-    ) -> list[PairScore]:
-        """How probable each of ``targets`` is as the translation of the source at its place.
-
-        ``options`` are those of :func:`tasks.seq2seq.scoring.score_texts`.
-        """
-        return score_texts(
-            self.models, self.source, self.target, sources, targets, device=self.device, **options
-        )
+        request = GenerationRequest.of(**options)
+        if isinstance(texts, str):
+            return self.generate([texts], request)[0]
+        return self.generate(texts, request)
 
     @property
     def max_source_tokens(self) -> int:
-        """The most source tokens that are translated in one piece."""
-        return min(self.config.data.max_tokens, self.models.max_len - 1)
+        """The most source tokens in one segment."""
+        return min(self.config.data.max_tokens, self.max_len - 1)
 
-    def _pieces(self, text: str) -> list[list[int]]:
-        return encoded_pieces(text, self.source.encode, self.max_source_tokens)
+    @classmethod
+    def _load_one(cls, path: Path, device: torch.device) -> Translator:
+        config = read_config(path, cls.task, TranslationConfig)
+        source, target = load_codecs(path, config.data)
+        model = TranslationModel(
+            len(source.vocabulary),
+            len(target.vocabulary),
+            config.model,
+            share_embeddings=config.data.share_vocabulary,
+        )
+        load_weights(path / WEIGHTS_FILE, model)
+        model = model.to(device).eval().requires_grad_(False)
+        return cls([model], source, target, config, device)
 
-    def _generate(
-        self, texts: Sequence[list[list[int]]], prefix: str | None, options: Mapping[str, Any]
-    ) -> list[list[Output]]:
-        int8 = bool(options.get("int8", self.config.generation.int8))
-        return generate_texts(
-            self.models.step_model(int8=int8),
-            texts,
-            self.config.generation,
-            device=self.device,
-            prefix=() if prefix is None else known_ids(prefix, self.target),
-            **options,
+    @classmethod
+    def _join(cls, members: Sequence[Translator]) -> Translator:
+        first = members[0]
+        max_tokens = min(member.config.data.max_tokens for member in members)
+        config = replace(first.config, data=replace(first.config.data, max_tokens=max_tokens))
+        models = [model for member in members for model in member.models]
+        return cls(models, first.source, first.target, config, first.device)
+
+    def _compatibility(self) -> Mapping[str, str | Vocabulary]:
+        return {
+            "source language": self.config.data.src,
+            "target language": self.config.data.tgt,
+            "tokenizer": self.config.data.tokenizer,
+            "source vocabulary": self.source.vocabulary,
+            "target vocabulary": self.target.vocabulary,
+        }
+
+    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
+        size = self.max_source_tokens
+        return EncodedTexts(
+            segments=[encoded_segments(text, self.source.encode, size) for text in texts],
+            prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
         )
 
-    def _translation(self, outputs: Sequence[Output], pieces: int) -> Translation:
+    def _result(self, text: str, outputs: Sequence[Output]) -> Translation:
         best, *others = (
-            Translation(self.target.decode(output.tokens), output.score, pieces)
+            Translation(self.target.decode(output.tokens), output.score, len(output.hypotheses))
             for output in outputs
         )
         return replace(best, others=tuple(others))
 
 
-def _load(
-    path: Path, device: torch.device
-) -> tuple[TranslationModel, TextCodec, TextCodec, TranslationConfig]:
-    """One model, the codecs of source and target, and the configuration."""
-    config = read_config(path, "translation", TranslationConfig)
-    source, target = load_codecs(path, config.data)
-    model = TranslationModel(
-        len(source.vocabulary),
-        len(target.vocabulary),
-        config.model,
-        share_embeddings=config.data.share_vocabulary,
-    )
-    load_weights(path / WEIGHTS_FILE, model)
-    return model.to(device).eval().requires_grad_(False), source, target, config
-
-
-def _facts(
-    source: TextCodec, target: TextCodec, config: TranslationConfig
-) -> dict[str, str | Vocabulary]:
-    """What the models of an ensemble must have in common."""
-    return {
-        "source language": config.data.src,
-        "target language": config.data.tgt,
-        "tokenizer": config.data.tokenizer,
-        "source vocabulary": source.vocabulary,
-        "target vocabulary": target.vocabulary,
-    }
-
-
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:
-    """The ids of what a translation is to begin with.
+    """Returns the ids of the text that a translation begins with.
 
     Raises:
-        ConfigError: it has no word, or one that the vocabulary does not know.
+        ConfigError: it has no word, or a word that is not in the vocabulary.
+        TextError: it is not valid Unicode.
     """
+    check_unicode(prefix, "the prefix")
     words = codec.tokenizer.tokenize(prefix)
     check(bool(words), "the prefix", prefix, "a text of at least one word")
     ids = codec.vocabulary.encode(words)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from transformer_suite.tasks.runs.run import Prepared
-from transformer_suite.tasks.seq2seq.generation import GREEDY
-from transformer_suite.tasks.seq2seq.pairs import measure_pairs, pair_loss
+from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
+from transformer_suite.tasks.seq2seq.request import GREEDY
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
 from transformer_suite.tasks.translation.evaluate import bleu, evaluate
@@ -42,10 +42,6 @@ def prepare(
         share_embeddings=config.data.share_vocabulary,
     ).to(device)
 
-    def translator() -> Translator:
-        """A new one each time, because it keeps a snapshot of the weights."""
-        return Translator([model], dataset.source, dataset.target, config, device)
-
     test_split = dataset.test_split()
     if test_split is not None:
         dataset.read(test_split)  # an error in it is raised now, not after the training
@@ -53,9 +49,13 @@ def prepare(
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
 
+    def translator() -> Translator:
+        """Returns a translator with the current weights, of which it takes a snapshot."""
+        return Translator([model], dataset.source, dataset.target, config, device)
+
     def validate() -> dict[str, float]:
         measured = measure_pairs([model], val_pairs, batch_tokens=batch_tokens, device=device)
-        translations = translator().translate(val_sources, **GREEDY)
+        translations = [found.text for found in translator().generate(val_sources, GREEDY)]
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],

@@ -14,9 +14,9 @@ from transformer_suite.tasks.couplet.rules import (
     CharacterTable,
     CoupletConstraint,
     check,
-    cut_line,
-    first_places,
+    first_positions,
     is_punctuation,
+    split_line,
     tones,
     wants_level_end,
 )
@@ -82,8 +82,8 @@ def test_a_line_of_several_readings_asks_for_a_level_end() -> None:
     assert not wants_level_end("")
 
 
-def test_repetitions_are_told_by_first_places() -> None:
-    assert first_places("树树还树挺还") == [0, 0, 2, 0, 4, 2]
+def test_repetitions_are_told_by_first_positions() -> None:
+    assert first_positions("树树还树挺还") == [0, 0, 2, 0, 4, 2]
 
 
 # the constraint
@@ -194,8 +194,8 @@ def test_rows_of_a_batch_have_rules_of_their_own() -> None:
 
 
 @given(line=st.text("春风，。", max_size=30), size=st.integers(1, 9))
-def test_a_long_line_is_cut_behind_marks(line: str, size: int) -> None:
-    segments = cut_line(line, size)
+def test_a_long_line_is_split_after_marks(line: str, size: int) -> None:
+    segments = split_line(line, size)
     assert "".join(map("".join, segments)) == line
     assert all(1 <= len(segment) <= size for segment in segments)
     for segment in segments[:-1]:
@@ -205,10 +205,10 @@ def test_a_long_line_is_cut_behind_marks(line: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["春", "春，", "，" + "春" * 30])
-def test_cutting_a_line_is_linear(pattern: str) -> None:
+def test_splitting_a_line_is_linear(pattern: str) -> None:
     """The rest of the line was copied for every segment: 400,000 characters took 24 seconds."""
 
     def cut(length: int) -> None:
-        cut_line((pattern * length)[:length], 20)
+        split_line((pattern * length)[:length], 20)
 
     assert growth(cut, 50_000, 200_000) < 12

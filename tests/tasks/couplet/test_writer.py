@@ -21,8 +21,11 @@ from tests.tasks.tiny_writers import (
     marks,
     untrained,
 )
+from transformer_suite.core.errors import TextError
 from transformer_suite.tasks.couplet import evaluate
 from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.couplet.rules import is_chinese
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
 
 SMALL = [
     untrained(words) for words in ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")
@@ -31,7 +34,7 @@ SMALL = [
 
 lines = st.text(
     st.sampled_from(LEVELS[:3] + OBLIQUES[:4] + MARKS + UNKNOWN), min_size=1, max_size=9
-)
+).filter(lambda line: any(map(is_chinese, line)))
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
@@ -55,6 +58,14 @@ def test_a_vocabulary_too_small_for_the_rules_answers_all_the_same(
     for first, couplet in zip(firsts, couplets, strict=True):
         check_form(writer, first, couplet.second)
         assert math.isfinite(couplet.score)
+
+
+@pytest.mark.parametrize("line", ["hello", "，。", "12 + 3", "🙂", "こんにちは"])
+def test_a_line_without_a_chinese_character_is_refused(line: str) -> None:
+    """``hello`` was answered with five Chinese characters, as if it were a first line."""
+    with pytest.raises(TextError, match=r"has no Chinese character: it cannot begin a couplet$"):
+        WRITERS[0].answer(["天雨", line])
+    assert WRITERS[0].answer(["a天", "々雨", "〇"])[0]
 
 
 def test_answers_differ_with_line_and_model() -> None:
@@ -159,7 +170,9 @@ def test_the_report_is_about_what_the_writer_says(
     table = evaluate.as_table(report)
     assert "16 couplets" in table
     assert len([line for line in table.splitlines() if "100.0%" in line]) == 5
-    wide = evaluate.run(model, corpus, split="val", device="cpu", beam_size=3)
+    wide = evaluate.run(
+        model, corpus, split="val", device="cpu", request=GenerationRequest(beam_size=3)
+    )
     assert wide["split"] == "val"
     assert wide["rules"]["length"] == 1.0
 

@@ -1,4 +1,4 @@
-"""Pictures of attention: the model's own weights, with the words' names."""
+"""Attention for plots: the weights of the model, labeled with tokens."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +19,9 @@ Models = Callable[[str], Path]
 SOURCE, TARGET = (Vocabulary([*SPECIALS, *letters]) for letters in ("abcdefghijklmnop", "ABCDEFGH"))
 
 
-def test_the_weights_are_the_models_and_the_words_are_named() -> None:
+def test_the_weights_are_the_models_and_the_tokens_are_labeled() -> None:
     model = network()
-    found = attention([model], [4, 5, 6], [8, 9], (SOURCE, TARGET), CPU)
+    found = attention(model, [4, 5, 6], [8, 9], (SOURCE, TARGET), CPU)
     assert found.source == ["a", "b", "c", "<eos>"]
     assert found.target == ["<bos>", "E", "F"]
     assert found.written == ["E", "F", "<eos>"]
@@ -36,18 +36,19 @@ def test_the_weights_are_the_models_and_the_words_are_named() -> None:
     assert found.cross.shape == (1, 2, 3, 4)
 
 
-def test_each_model_of_an_ensemble_has_its_own() -> None:
-    model = network()
+def test_each_model_of_an_ensemble_has_its_own(tiny_models: Models) -> None:
+    folder = tiny_models("translation")
+    ensemble = Translator.load([folder, folder], device="cpu")
     with pytest.raises(ConfigError, match="load the ensemble's models one by one"):
-        attention([model, model], [4], [5], (SOURCE, SOURCE), CPU)
+        ensemble.attention("Ein Hund sieht das Boot.")
 
 
-def test_a_translation_is_shown_piece_by_piece(tiny_models: Models) -> None:
+def test_a_translation_is_shown_segment_by_segment(tiny_models: Models) -> None:
     translator = Translator.load(tiny_models("translation"), device="cpu")
     texts = ["Ein Hund sieht das Boot.", "Eine Frau malt das Meer."]
-    pieces = translator.attention(" ".join(texts))
-    assert len(pieces) == 2
-    for shown, text in zip(pieces, texts, strict=True):
+    segments = translator.attention(" ".join(texts))
+    assert len(segments) == 2
+    for shown, text in zip(segments, texts, strict=True):
         assert "".join(shown.source) == "▁" + text.replace(" ", "▁") + "<eos>"
         written = translator.target.tokenizer.detokenize(shown.written[:-1])
         assert written == translator.translate([text])[0]

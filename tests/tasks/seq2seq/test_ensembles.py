@@ -21,8 +21,7 @@ from transformer_suite.data.vocabulary import Vocabulary
 from transformer_suite.tasks.couplet import evaluate as couplet_evaluate
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.seq2seq.ensembles import TrainedModels, mean_logits
-from transformer_suite.tasks.seq2seq.pairs import measure_pairs
+from transformer_suite.tasks.seq2seq.objective import mean_logits, measure_pairs
 from transformer_suite.tasks.translation import evaluate
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.model import TranslationModel
@@ -80,21 +79,17 @@ def test_the_loss_of_a_model_twice_is_its_own() -> None:
     assert one == pytest.approx(two)
 
 
-def test_one_model_is_no_ensemble_and_none_is_refused() -> None:
-    model = network()
-    assert isinstance(TrainedModels([model]).step_model(), IncrementalModel)
-    models = TrainedModels([model, model])
-    assert isinstance(models.step_model(), Ensemble)
-    assert [*models] == [model, model]
-    with pytest.raises(ConfigError, match="at least one model"):
-        TrainedModels([])
+def test_one_model_is_no_ensemble(tiny_models: Models) -> None:
+    folder = tiny_models("translation")
+    assert isinstance(Translator.load(folder, device="cpu").step_model(), IncrementalModel)
+    assert isinstance(Translator.load([folder, folder], device="cpu").step_model(), Ensemble)
 
 
-def test_snapshots_are_made_once_for_float_and_once_for_int8() -> None:
-    models = TrainedModels([network()])
+def test_snapshots_are_made_once_for_float_and_once_for_int8(tiny_models: Models) -> None:
+    translator = Translator.load(tiny_models("translation"), device="cpu")
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda n: models.step_model(int8=n % 2 == 0), range(40)))
-    assert len({id(one) for one in made[::2]}) == len({id(one) for one in made[1::2]}) == 1
+        made = list(pool.map(lambda n: translator.step_model(int8=n % 2 == 0), range(40)))
+    assert len({id(model) for model in made[::2]}) == len({id(model) for model in made[1::2]}) == 1
     assert made[0] is not made[1]
 
 
@@ -127,8 +122,8 @@ def test_an_ensemble_is_measured_as_a_whole(
         assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
 
 
-def test_another_model_has_its_say(tiny_models: Models, tmp_path: Path) -> None:
-    """And the shortest model says how long a piece may be."""
+def test_every_model_has_influence(tiny_models: Models, tmp_path: Path) -> None:
+    """And the shortest model limits the length of a segment."""
     folder = tiny_models("translation")
     other = reweighed(folder, tmp_path / "other", max_len=9)
     together = Translator.load([folder, other], device="cpu")
@@ -140,7 +135,7 @@ def test_another_model_has_its_say(tiny_models: Models, tmp_path: Path) -> None:
     assert together.max_source_tokens == 8
     assert Translator.load(folder, device="cpu").max_source_tokens > 8
     (found,) = together.translate_scored([" ".join(GERMAN * 9)])
-    assert found.pieces > 27
+    assert found.segments > 27
 
 
 def test_the_smallest_limit_of_all_holds(tiny_models: Models, tmp_path: Path) -> None:

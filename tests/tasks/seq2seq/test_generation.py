@@ -1,4 +1,4 @@
-"""Generating for many sources at a time: order, limits, independence of the batches."""
+"""Generating for many sources at a time: order, limits, independence of batches."""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.tasks.tiny_networks import CPU, network
+from tests.tasks.searching import search
+from tests.tasks.tiny_networks import network
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.decoding.search import Constraint, Hypothesis
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.tasks.seq2seq.generation import generate
 
 # More lengths than fit into a batch, in no order.
 SOURCES = [[4 + (3 * i + j) % 16 for j in range(1 + 5 * i % 11)] for i in range(23)]
@@ -36,31 +35,27 @@ def tokens(found: Sequence[Sequence[Hypothesis]]) -> list[list[list[int]]]:
 def test_the_batches_do_not_matter(options: GenerationConfig) -> None:
     model = network()
     alone = [
-        generate(IncrementalModel(model), [source], options, device=CPU, chances=[number])[0]
+        search(model, [source], options, numbers=[number])[0]
         for number, source in enumerate(SOURCES)
     ]
     assert len({str(one) for one in tokens(alone)}) > len(SOURCES) // 2  # not all the same
     for batch_tokens in (1, 20, 10_000):
-        found = generate(
-            IncrementalModel(model), SOURCES, options, device=CPU, batch_tokens=batch_tokens
-        )
+        found = search(model, SOURCES, options, batch_tokens=batch_tokens)
         assert tokens(found) == tokens(alone)
         for one, other in zip(found, alone, strict=True):
             assert math.isclose(one[0].score, other[0].score, rel_tol=1e-4)
-    assert generate(IncrementalModel(model), [], options, device=CPU) == []
+    assert search(model, [], options) == []
 
 
 @every_search
 def test_outputs_end_at_their_own_limits(options: GenerationConfig) -> None:
     model = network()
     with torch.no_grad():
-        model.generator.bias[3] = -100.0  # <eos> never comes by itself
+        model.generator.bias[3] = -100.0  # no output ends by itself
     limits = [i % 7 for i in range(len(SOURCES))]
-    found = generate(
-        IncrementalModel(model), SOURCES, options, device=CPU, max_lengths=limits, batch_tokens=50
-    )
+    found = search(model, SOURCES, options, max_lengths=limits, batch_tokens=50)
     assert [len(hypotheses[0].tokens) for hypotheses in found] == limits
-    found = generate(IncrementalModel(model), SOURCES, options, device=CPU)
+    found = search(model, SOURCES, options)
     assert [len(h[0].tokens) for h in found] == [len(source) + 3 for source in SOURCES]
 
 
@@ -69,7 +64,7 @@ def test_no_output_is_longer_than_the_model() -> None:
     with torch.no_grad():
         model.generator.bias[3] = -100.0
     options = GenerationConfig(beam_size=1, max_length_extra=100)
-    assert len(generate(IncrementalModel(model), [[5, 6]], options, device=CPU)[0][0].tokens) == 11
+    assert len(search(model, [[5, 6]], options)[0][0].tokens) == 11
 
 
 def test_a_source_is_never_cut() -> None:
@@ -79,29 +74,22 @@ def test_a_source_is_never_cut() -> None:
     with torch.no_grad():
         one, other = (model.encode(torch.tensor([[*[5] * 10, w, 3]]).t()).states for w in (6, 7))
     assert not torch.equal(one[0], other[0])
-    generate(IncrementalModel(model), [[5] * 11], options, device=CPU)
+    search(model, [[5] * 11], options)
     with pytest.raises(ValueError, match="12"):
-        generate(IncrementalModel(model), [[5] * 12], options, device=CPU)
+        search(model, [[5] * 12], options)
 
 
-def test_progress_is_told_in_sources() -> None:
+def test_progress_is_reported_in_sources() -> None:
     counts: list[int] = []
     options = GenerationConfig(beam_size=1)
-    generate(
-        IncrementalModel(network()),
-        SOURCES,
-        options,
-        device=CPU,
-        batch_tokens=30,
-        on_batch=counts.append,
-    )
+    search(network(), SOURCES, options, batch_tokens=30, on_batch=counts.append)
     assert len(counts) > 1
     assert sum(counts) == len(SOURCES)
 
 
 @every_search
 def test_each_batch_has_the_constraint_of_its_own_sources(options: GenerationConfig) -> None:
-    """Here source number n may only be answered by the word 4 + n % 16."""
+    """Here the output for source n may only hold the token 4 + n % 16."""
 
     def make_constraint(numbers: Sequence[int]) -> Constraint:
         words = torch.tensor([4 + n % 16 for n in numbers])
@@ -112,13 +100,12 @@ def test_each_batch_has_the_constraint_of_its_own_sources(options: GenerationCon
 
         return forbid
 
-    found = generate(
-        IncrementalModel(network()),
+    found = search(
+        network(),
         SOURCES,
         options,
-        device=CPU,
         batch_tokens=40,
         max_lengths=[2] * len(SOURCES),
-        make_rules=lambda numbers: [make_constraint(numbers)],
+        form=make_constraint,
     )
     assert [h[0].tokens for h in found] == [[4 + n % 16] * 2 for n in range(len(SOURCES))]

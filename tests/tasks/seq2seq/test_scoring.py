@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tasks.searching import search
 from tests.tasks.tiny_networks import CPU, network
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.decoding.search import Hypothesis
@@ -16,8 +17,6 @@ from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.tokenizers import get_tokenizer
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.seq2seq.ensembles import TrainedModels
-from transformer_suite.tasks.seq2seq.generation import generate
 from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
 from transformer_suite.tasks.translation.predict import Translator
 
@@ -30,13 +29,13 @@ WORDS = [
 ]
 CODEC = TextCodec(get_tokenizer("whitespace"), Vocabulary([*SPECIALS, *WORDS]))
 MAX_LEN = 12
-MODELS = TrainedModels([network(len(CODEC.vocabulary), max_len=MAX_LEN)])
+MODEL = network(len(CODEC.vocabulary), max_len=MAX_LEN)
 
 texts = st.lists(st.sampled_from([*WORDS, "Zebra"]), max_size=MAX_LEN - 1).map(" ".join)
 
 
 def scores(sources: Sequence[str], targets: Sequence[str], **options: int) -> list[PairScore]:
-    return score_texts(MODELS, CODEC, CODEC, sources, targets, device=CPU, **options)
+    return score_texts([MODEL], (CODEC, CODEC), sources, targets, device=CPU, **options)
 
 
 def by_hand(source: str, target: str) -> list[float]:
@@ -46,7 +45,7 @@ def by_hand(source: str, target: str) -> list[float]:
     found = []
     for place in range(1, len(tgt)):
         with torch.inference_mode():
-            logits = MODELS[0](src, torch.tensor(tgt[:place]).unsqueeze(1))[-1, 0]
+            logits = MODEL(src, torch.tensor(tgt[:place]).unsqueeze(1))[-1, 0]
         excluded = {PAD_ID, BOS_ID, UNK_ID} - {tgt[place]}
         rated = [i for i in range(len(logits)) if i not in excluded]
         found.append(float(logits[rated].log_softmax(dim=0)[rated.index(tgt[place])]))
@@ -102,7 +101,13 @@ def test_every_pair_in_a_batch_is_reported() -> None:
     reported: list[int] = []
     sources = ["der Hund", "", "ein Boot am Meer", "Hund " * MAX_LEN]
     score_texts(
-        MODELS, CODEC, CODEC, sources, sources, device=CPU, batch_tokens=4, on_batch=reported.append
+        [MODEL],
+        (CODEC, CODEC),
+        sources,
+        sources,
+        device=CPU,
+        batch_tokens=4,
+        on_batch=reported.append,
     )
     assert sum(reported) == 3  # the one that is too long is in none
     assert len(reported) > 1
@@ -140,7 +145,7 @@ def test_a_translation_has_the_probability_that_the_search_found() -> None:
     predicates = ("am Strand.", "im Schnee und lacht.", "vor einem Haus auf der Straße.")
     sources = [f"{subject} {predicate}" for subject in subjects for predicate in predicates]
     ids = [translator.source.encode(source) for source in sources]
-    found = generate(translator.models.step_model(), ids, GenerationConfig(beam_size=3), device=CPU)
+    found = search(translator.step_model(), ids, GenerationConfig(beam_size=3))
     targets = [translator.target.decode(best.tokens) for best, *_ in found]
     # SentencePiece may cut a text into other pieces than those that the search put together.
     encoded = [translator.target.encode(target) for target in targets]
@@ -155,7 +160,7 @@ def test_a_couplet_has_the_probability_that_the_search_found() -> None:
     writer = CoupletWriter.load(device="cpu")
     firsts = ["晚风摇树树还挺", "春风送暖，万里河山披锦绣", "一帆风顺年年好"]
     ids = [writer.codec.encode(first) for first in firsts]
-    found = generate(writer.models.step_model(), ids, GenerationConfig(beam_size=3), device=CPU)
+    found = search(writer.step_model(), ids, GenerationConfig(beam_size=3))
     seconds = [writer.codec.decode(best.tokens) for best, *_ in found]
     spaced = [" ".join(second) for second in seconds]
     assert_scores_are_the_searchs(found, writer.score(firsts, spaced))

@@ -1,4 +1,4 @@
-"""Every search that the core has, for texts of several pieces: each as the core itself does it."""
+"""Every search of the core, for texts of several segments, compared with the core itself."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.tasks.tiny_networks import CPU, network
+from tests.tasks.searching import search, search_texts, step_model
+from tests.tasks.tiny_networks import network
 from transformer_suite.core.decoding.beam_search import beam_search
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.decoding.constraints import ForbiddenTokens, ForcedPrefix, all_of
@@ -15,25 +16,24 @@ from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_sea
 from transformer_suite.core.decoding.sampling import sample_search
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.tasks.seq2seq.generation import GREEDY, generate, generate_texts
+from transformer_suite.tasks.seq2seq.batches import source_tensor
 from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.pairs import source_tensor
+from transformer_suite.tasks.seq2seq.request import GREEDY
 
 WORDS = 20
 EOS = 3
-# Texts of one piece, of none, of several.
+# Texts of one segment, of none, of several.
 TEXTS = [[[4, 5, 6]], [], [[7, 8], [9, 10, 11, 12], [5]], [[6, 6, 6, 6, 6]], [[7, 8], [7, 8]]]
 LENGTHS: dict[str, Any] = {"max_length_ratio": 1.0, "max_length_extra": 3}
 CONFIG = GenerationConfig(beam_size=4, **LENGTHS)
+GREEDY_OPTIONS = GREEDY.search_options()
 SAMPLING = CONFIG.replaced(sample=True, seed=7, temperature=3.0)
 
 
 def searched(config: GenerationConfig, texts: Any = TEXTS, **options: Any) -> list[list[Output]]:
-    return generate_texts(IncrementalModel(network(WORDS)), texts, config, device=CPU, **options)
+    return search_texts(network(WORDS), texts, config, **options)
 
 
 def tokens(found: Sequence[Sequence[Output]]) -> list[list[list[int]]]:
@@ -57,63 +57,52 @@ def restless() -> SequenceToSequence:
 
 def test_beams_are_the_cores() -> None:
     model, source = network(WORDS), [4, 5, 6]
-    prepared = IncrementalModel(model)
     limits = torch.tensor([6])
+    packed = step_model(model)
     with torch.inference_mode():
         common: Any = {"beam_size": 4, "max_lengths": limits, "length_penalty": 0.5}
-        plain = beam_search(prepared.step, prepared.start(source_tensor([source])), **common)
+        plain = beam_search(packed.step, packed.start(source_tensor([source])), **common)
         diverse = diverse_beam_search(
-            prepared.step,
-            prepared.start(source_tensor([source])),
-            groups=4,
-            diversity=2.0,
-            **common,
+            packed.step, packed.start(source_tensor([source])), groups=4, diversity=2.0, **common
         )
     config = CONFIG.replaced(length_penalty=0.5)
     for n_best in (1, 4):
-        (found,) = generate(
-            IncrementalModel(model), [source], config.replaced(n_best=n_best), device=CPU
-        )
+        (found,) = search(model, [source], config.replaced(n_best=n_best))
         assert pairs(found) == pairs(plain[0][:n_best])
     assert len(plain[0]) == 4
-    (found,) = generate(
-        IncrementalModel(model), [source], config.replaced(diversity=2.0), device=CPU
-    )
+    (found,) = search(model, [source], config.replaced(diversity=2.0, n_best=4))
     assert pairs(found) == pairs(diverse[0])
     assert pairs(plain[0]) != pairs(diverse[0])
 
 
 def test_draws_are_the_cores() -> None:
     model, options = network(WORDS), {"temperature": 0.7, "top_k": 9, "top_p": 0.9, "seed": 8}
-    prepared = IncrementalModel(model)
-    sources = [[4, 5, 6], [7, 8, 9]]
+    packed, sources = step_model(model), [[4, 5, 6], [7, 8, 9]]
     with torch.inference_mode():
         (first,), (second,) = (
             sample_search(
-                prepared.step,
-                prepared.start(source_tensor([source])),
+                packed.step,
+                packed.start(source_tensor([source])),
                 max_lengths=torch.tensor([6]),
                 sentence_numbers=torch.tensor([number]),
                 **options,  # type: ignore[arg-type]
             )
             for source, number in zip(sources, (40, 50), strict=True)
         )
-    found = generate(
-        IncrementalModel(model), sources, SAMPLING.replaced(**options), device=CPU, chances=[40, 50]
-    )
+    found = search(model, sources, SAMPLING.replaced(**options), numbers=[40, 50])
     assert [pairs(one) for one in found] == [pairs([first]), pairs([second])]
 
 
 def test_greedy_options_make_a_greedy_search_of_any_configuration() -> None:
     expected = tokens(searched(GenerationConfig(beam_size=1, **LENGTHS)))
     for config in (CONFIG.replaced(n_best=3, diversity=0.5), SAMPLING.replaced(n_best=3)):
-        assert tokens(searched(config, **GREEDY)) == expected
+        assert tokens(searched(config, **GREEDY_OPTIONS)) == expected
 
 
 # How many
 
 
-@pytest.mark.parametrize("diversity", [0.0, 1.5])
+@pytest.mark.parametrize("diversity", [0.0, 2.0])
 def test_the_first_of_the_best_is_the_only_one_without_them(diversity: float) -> None:
     alone = searched(CONFIG, diversity=diversity)
     several = searched(CONFIG, diversity=diversity, n_best=4)
@@ -134,7 +123,7 @@ def test_more_draws_leave_those_before_them_as_they_are() -> None:
     assert len({tuple(o.tokens) for o in several[0]}) > 3
 
 
-# Chance
+# Sampling
 
 
 def test_a_draw_depends_on_the_texts_number_and_on_nothing_else() -> None:
@@ -150,7 +139,7 @@ def test_a_draw_depends_on_the_texts_number_and_on_nothing_else() -> None:
     assert tokens(searched(SAMPLING, numbers=range(5))) != tokens(together)
 
 
-def test_equal_pieces_and_equal_texts_draw_for_themselves() -> None:
+def test_equal_segments_and_equal_texts_are_sampled_independently() -> None:
     texts = [[[7, 8]] * 3] * 3
     found = searched(SAMPLING, texts, max_lengths=[5] * 9)
     drawn = {tuple(h.tokens) for (output,) in found for h in output.hypotheses}
@@ -160,7 +149,7 @@ def test_equal_pieces_and_equal_texts_draw_for_themselves() -> None:
 def test_another_seed_draws_other_outputs() -> None:
     assert tokens(searched(SAMPLING)) == tokens(searched(SAMPLING))
     assert tokens(searched(SAMPLING)) != tokens(searched(SAMPLING, seed=8))
-    assert tokens(searched(SAMPLING, top_k=1)) == tokens(searched(CONFIG, **GREEDY))
+    assert tokens(searched(SAMPLING, top_k=1)) == tokens(searched(CONFIG, **GREEDY_OPTIONS))
 
 
 # Lengths and repetition
@@ -170,7 +159,7 @@ def test_an_output_has_no_more_and_no_fewer_tokens_than_it_may() -> None:
     model, sources = restless(), [[4] * n for n in (1, 2, 7)]
 
     def lengths(**options: Any) -> list[int]:
-        found = generate(IncrementalModel(model), sources, CONFIG.replaced(**options), device=CPU)
+        found = search(model, sources, CONFIG.replaced(**options))
         return [len(hypotheses[0].tokens) for hypotheses in found]
 
     assert lengths() == [4, 5, 10]
@@ -191,10 +180,8 @@ def test_no_ngram_comes_twice(size: int) -> None:
         return [tuple(output[i : i + size]) for i in range(len(output) - size + 1)]
 
     model, options = restless(), CONFIG.replaced(max_length_extra=12)
-    (free,) = generate(IncrementalModel(model), [[4, 5]], options, device=CPU)
-    (kept,) = generate(
-        IncrementalModel(model), [[4, 5]], options.replaced(no_repeat_ngram=size), device=CPU
-    )
+    (free,) = search(model, [[4, 5]], options)
+    (kept,) = search(model, [[4, 5]], options.replaced(no_repeat_ngram=size))
     assert len(set(ngrams(free[0].tokens))) < len(ngrams(free[0].tokens))
     for hypothesis in kept:
         assert len(set(ngrams(hypothesis.tokens))) == len(ngrams(hypothesis.tokens))
@@ -204,7 +191,7 @@ def test_no_ngram_comes_twice(size: int) -> None:
 
 
 @pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(beam_size=1), SAMPLING])
-def test_the_first_piece_of_every_text_begins_with_the_prefix(config: GenerationConfig) -> None:
+def test_the_first_segment_of_every_text_begins_with_the_prefix(config: GenerationConfig) -> None:
     found = searched(config, prefix=[13, 14])
     free = searched(config)
     for (output,), (without,), text in zip(found, free, TEXTS, strict=True):
@@ -226,9 +213,9 @@ def test_a_prefix_that_is_too_long_is_refused() -> None:
     with pytest.raises(ConfigError, match="prefix has 3 tokens, and an output may have 2"):
         searched(CONFIG, prefix=[13, 14, 15], max_length=2)
     model = network(WORDS, max_len=4)
-    generate_texts(IncrementalModel(model), [[[4]]], CONFIG, device=CPU, prefix=[13] * 3)
+    search_texts(model, [[[4]]], CONFIG, prefix=[13] * 3)
     with pytest.raises(ConfigError, match="prefix has 4 tokens, and an output may have 3"):
-        generate_texts(IncrementalModel(model), [[[4]]], CONFIG, device=CPU, prefix=[13] * 4)
+        search_texts(model, [[[4]]], CONFIG, prefix=[13] * 4)
 
 
 @pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(beam_size=1), SAMPLING])
@@ -301,12 +288,12 @@ def test_rules_of_nothing_are_refused() -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(diversity=0.5), SAMPLING])
 def test_a_model_twice_is_the_model(config: GenerationConfig) -> None:
-    model = IncrementalModel(network(WORDS))
+    model = network(WORDS)
     options: Any = {"n_best": 3, "prefix": [13], "no_repeat_ngram": 2, "min_length_ratio": 0.5}
-    # The outputs of two equal pieces are as good in either order: noise alone would rank them.
+    # The outputs of two equal segments are as good in either order: noise alone would rank them.
     texts = [*TEXTS[:-1], [[7, 8], [8, 7]]]
-    one = generate_texts(model, texts, config, device=CPU, **options)
-    two = generate_texts(Ensemble([model, model]), texts, config, device=CPU, **options)
+    one = search_texts(model, texts, config, **options)
+    two = search_texts(step_model(model, model), texts, config, **options)
     assert tokens(one) == tokens(two)
 
 
@@ -321,7 +308,5 @@ def test_the_shortest_model_limits_an_ensemble() -> None:
     for model in models:
         with torch.no_grad():
             model.eval().generator.bias[EOS] = -100.0
-    (found,) = generate(
-        Ensemble([IncrementalModel(model) for model in models]), [[4] * 8], CONFIG, device=CPU
-    )
+    (found,) = search(step_model(*models), [[4] * 8], CONFIG)
     assert len(found[0].tokens) == 8

@@ -17,6 +17,7 @@ from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.tasks.runs import checkpoint_folder as folders
 from transformer_suite.tasks.runs import run
+from transformer_suite.tasks.seq2seq.request import GREEDY, GenerationRequest
 from transformer_suite.tasks.translation import evaluate
 from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData, tiny
 from transformer_suite.tasks.translation.dataset import build_codecs
@@ -74,7 +75,13 @@ def test_the_report_is_about_what_the_translator_says(
     table = evaluate.as_table(report)
     for shown in (f"{bleu.score:.2f}", report["bleu_signature"], "16 sentences"):
         assert shown in table
-    greedy = evaluate.run(model, corpus, split="val", device="cpu", beam_size=1, batch_tokens=50)
+    greedy = evaluate.run(
+        model,
+        corpus,
+        split="val",
+        device="cpu",
+        request=GenerationRequest(beam_size=1, batch_tokens=50),
+    )
     assert greedy["loss"] == pytest.approx(report["loss"])
     assert json.loads((model / "metrics.json").read_text())["test"]["split"] == "test_tiny"
 
@@ -100,10 +107,12 @@ def test_a_corpus_with_sentences_too_long_for_the_model_is_measured(
         endless = " ".join(text.splitlines() * 5)
         (tmp_path / f"test.{language}").write_text(f"{text}{endless}\n")
     model = tiny_models("translation")
-    report = evaluate.run(model, tmp_path, device="cpu", beam_size=1)
+    report = evaluate.run(model, tmp_path, device="cpu", request=GREEDY)
     assert report["sentences"] == 17
     assert "test: 1 of 17 pairs" in capsys.readouterr().err
-    rest = evaluate.run(model, tiny_corpora["translation"], split="val", device="cpu", beam_size=1)
+    rest = evaluate.run(
+        model, tiny_corpora["translation"], split="val", device="cpu", request=GREEDY
+    )
     assert report["loss"] == pytest.approx(rest["loss"])
 
 
@@ -196,5 +205,5 @@ def test_a_corpus_to_measure_on_needs_no_training_split(
 ) -> None:
     for name in ("test_tiny.de", "test_tiny.en"):
         shutil.copy(tiny_corpora["translation"] / name, tmp_path)
-    report = evaluate.run(tiny_models("translation"), tmp_path, device="cpu", beam_size=1)
+    report = evaluate.run(tiny_models("translation"), tmp_path, device="cpu", request=GREEDY)
     assert (report["split"], report["sentences"]) == ("test_tiny", 16)

@@ -20,8 +20,8 @@ from transformer_suite.tasks.seq2seq import generation
 from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData
 from transformer_suite.tasks.translation.dataset import build_codecs
 from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.pieces import encoded_pieces
 from transformer_suite.tasks.translation.predict import Translator
+from transformer_suite.tasks.translation.segments import encoded_segments
 
 TEXTS = ["ein Hund rennt .", "der Hund sieht das Haus , und rennt .", "das Haus sieht er nicht ."]
 WORDS = sorted({word for text in TEXTS for word in text.split()})
@@ -52,13 +52,11 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Makes every translator repeat its source; returns the list of the sources it is given."""
     given: list[list[int]] = []
 
-    def repeat(
-        model: object, sources: Sequence[list[int]], *rest: object, **options: object
-    ) -> Any:
-        given.extend(sources)
-        return [[Hypothesis(list(source), -1.0, -0.5)] for source in sources]
+    def repeat(search: object, segments: Sequence[Any], request: object) -> Any:
+        given.extend(list(segment.ids) for segment in segments)
+        return [[Hypothesis(list(segment.ids), -1.0, -0.5)] for segment in segments]
 
-    monkeypatch.setattr(generation, "generate", repeat)
+    monkeypatch.setattr(generation, "_search_all", repeat)
     return given
 
 
@@ -68,8 +66,8 @@ def test_texts_keep_their_order_and_empty_ones_their_place(folder: Path) -> None
     found = translator.translate_scored(texts)
     alone = [translator.translate_scored([text])[0] for text in texts]
     assert [f.text for f in found] == [a.text for a in alone]
-    assert [f.text for f in found if f.pieces == 0] == ["", "", ""]
-    assert [f.pieces for f in found] == [0, 1, 0, 1, 0, 1, 1]
+    assert [f.text for f in found if f.segments == 0] == ["", "", ""]
+    assert [f.segments for f in found] == [0, 1, 0, 1, 0, 1, 1]
     assert len({f.text for f in found}) > 2
     assert found[0].score == 0.0
     assert isinstance(found[0].score, float)
@@ -105,14 +103,14 @@ def test_long_texts_are_translated_whole(
     translator = untrained(folder, **({"max_len": 21} if limit == "model.max_len" else lengths))
     (found,) = translator.translate_scored([text])
     assert found.text == text
-    assert found.pieces == len(echo) == (1 if text.count(" ") < 20 else found.pieces)
-    assert found.score == -0.5 * found.pieces
+    assert found.segments == len(echo) == (1 if text.count(" ") < 20 else found.segments)
+    assert found.score == -0.5 * found.segments
     assert max(map(len, echo)) <= 20
-    # No more pieces than it takes: two neighbours that fit together are one.
-    assert found.pieces <= 1 + 2 * len(text.split()) / 20
+    # No more segments than needed: neighbors that fit into one are joined.
+    assert found.segments <= 1 + 2 * len(text.split()) / 20
 
 
-def test_long_texts_are_cut_behind_sentences_then_clauses_then_words(
+def test_long_texts_are_split_after_sentences_then_clauses_then_words(
     folder: Path, echo: list[list[int]]
 ) -> None:
     translator = untrained(folder, max_tokens=8)
@@ -137,7 +135,7 @@ def test_each_sentence_is_translated_by_itself(folder: Path, echo: list[list[int
     translator = untrained(folder)
     text = "Hund rennt. Haus rennt nicht! Er sieht das Haus."
     (found,) = translator.translate_scored([text])
-    assert found.pieces == 3
+    assert found.segments == 3
     assert [len(ids) for ids in echo] == [2, 3, 4]
 
 
@@ -154,7 +152,7 @@ def test_a_word_without_end_is_translated_whole(piece_folder: Path, echo: list[l
     assert max(map(len, echo)) <= 20
 
 
-def test_text_without_spaces_is_cut_behind_its_own_marks(
+def test_text_without_spaces_is_split_after_its_own_marks(
     tmp_path: Path, echo: list[list[int]]
 ) -> None:
     config = {"tokenizer": "characters", "max_tokens": 8}
@@ -183,9 +181,9 @@ def test_whatever_the_text_all_of_its_tokens_are_translated(
         if tokenizer == "whitespace":  # whose words may hold what ends a sentence elsewhere
             text = re.sub("[。，]", " ", text)
         translator = untrained_once(piece_folder, tokenizer, limit)
-        pieces = encoded_pieces(text, translator.source.encode, translator.max_source_tokens)
-        assert all(0 < len(piece) <= limit for piece in pieces)
-        cut, whole = [i for piece in pieces for i in piece], translator.source.encode(text)
+        segments = encoded_segments(text, translator.source.encode, translator.max_source_tokens)
+        assert all(0 < len(segment) <= limit for segment in segments)
+        cut, whole = [i for segment in segments for i in segment], translator.source.encode(text)
         if tokenizer == "sentencepiece":  # whose pieces differ where a word begins, not its letters
             assert letters(translator.source, cut) == letters(translator.source, whole)
         else:
@@ -211,7 +209,7 @@ def untrained_once(folder: Path, tokenizer: str, limit: int) -> Translator:
 def test_five_thousand_words_go_through_a_real_model(folder: Path) -> None:
     translator = untrained(folder, max_len=31)
     with torch.no_grad():
-        translator.models[0].generator.bias[EOS_ID] = -100.0  # so that each piece can be counted
+        translator.models[0].generator.bias[EOS_ID] = -100.0  # so that each segment can be counted
     counts: list[int] = []
     (found,) = translator.translate_scored(
         [" ".join(WORDS * (5000 // len(WORDS)))],
@@ -220,13 +218,13 @@ def test_five_thousand_words_go_through_a_real_model(folder: Path) -> None:
         max_length_extra=3,
         on_batch=counts.append,
     )
-    assert found.pieces == sum(counts) > 150
-    assert len(found.text.split()) == 3 * found.pieces
+    assert found.segments == sum(counts) > 150
+    assert len(found.text.split()) == 3 * found.segments
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZER_NAMES)
 @pytest.mark.parametrize("share", [True, False])
-def test_every_tokeniser_translates(tokenizer: str, share: bool, tmp_path: Path) -> None:
+def test_every_tokenizer_translates(tokenizer: str, share: bool, tmp_path: Path) -> None:
     size = 45 if tokenizer == "sentencepiece" else None
     translator = untrained(tmp_path, tokenizer=tokenizer, vocab_size=size, share_vocabulary=share)
     with torch.no_grad():

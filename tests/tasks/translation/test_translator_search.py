@@ -1,4 +1,4 @@
-"""What users can ask of a translator's search: alternatives, chance, beginnings, rules."""
+"""What users can ask of a translator's search: alternatives, sampling, prefixes, rules."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,14 +27,14 @@ def texts_of(found: list[Translation]) -> list[list[str]]:
 def test_the_best_come_first_and_the_first_is_the_translation(translator: Translator) -> None:
     plain = translator.translate_scored(TEXTS, beam_size=5)
     several = translator.translate_scored(TEXTS, beam_size=5, n_best=4)
-    assert [(t.text, t.score, t.pieces, t.others) for t in plain] == [
-        (t.text, t.score, t.pieces, ()) for t in several
+    assert [(t.text, t.score, t.segments, t.others) for t in plain] == [
+        (t.text, t.score, t.segments, ()) for t in several
     ]
     assert [len(t.hypotheses) for t in several] == [4, 1, 4, 4]
     for translation in several:
         scores = [one.score for one in translation.hypotheses]
         assert scores == sorted(scores, reverse=True)
-        assert {one.pieces for one in translation.hypotheses} == {translation.pieces}
+        assert {one.segments for one in translation.hypotheses} == {translation.segments}
     assert plain[0].record() == several[0].record()
     assert list(plain[0].record()) == ["translation", "score", "pieces"]
 
@@ -60,7 +60,7 @@ def test_diverse_alternatives_differ_in_every_sentence(translator: Translator) -
     assert all(first != second for first, second in zip(*ranks, strict=True))
 
 
-def test_chance_knows_seed_and_place_and_nothing_of_batches(translator: Translator) -> None:
+def test_sampling_depends_on_seed_and_number_and_not_on_batches(translator: Translator) -> None:
     options = {"sample": True, "temperature": 2.0, "n_best": 2}
     drawn = translator.translate_scored(TEXTS, seed=1, **options)
     again = translator.translate_scored(TEXTS, seed=1, batch_tokens=1, **options)
@@ -98,8 +98,9 @@ def test_options_that_cannot_be_are_refused_before_there_is_a_text(translator: T
     for options in ({"top_p": 0.5}, {"n_best": 9}, {"beam_size": 2, "sample": True}):
         with pytest.raises(ConfigError, match=r"generation\."):
             translator.translate([], **options)
-    with pytest.raises(TypeError, match="beem_size"):
-        translator.translate([], beem_size=4)
+    for wrong, right in (("beem_size", "beam_size"), ("bean", "beam"), ("diversty", "diversity")):
+        with pytest.raises(ConfigError, match=f"unknown option '{wrong}'; did you mean '{right}'"):
+            translator.translate([], **{wrong: 4})
 
 
 def test_words_can_be_forbidden(translator: Translator) -> None:

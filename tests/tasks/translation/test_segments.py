@@ -1,4 +1,4 @@
-"""Cutting texts: at sentences first, never in the middle of one that fits, and nothing is lost."""
+"""Splitting texts: at sentences first, never inside a sentence that fits, and without loss."""
 
 import time
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.tasks.translation.pieces import encoded_pieces, sentences
+from transformer_suite.tasks.translation.segments import encoded_segments, sentences
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def characters(text: str) -> list[int]:
 
 
 @given(text=anything, size=st.integers(1, 9))
-def test_the_pieces_are_the_whole_text(text: str, size: int) -> None:
+def test_the_segments_are_the_whole_text(text: str, size: int) -> None:
     assert "".join(sentences(text)) == text
-    pieces = encoded_pieces(text, characters, size)
-    assert [i for piece in pieces for i in piece] == characters(text)
-    assert all(0 < len(piece) <= size for piece in pieces)
+    segments = encoded_segments(text, characters, size)
+    assert [i for segment in segments for i in segment] == characters(text)
+    assert all(0 < len(segment) <= size for segment in segments)
 
 
 @given(text=anything)
-def test_a_sentence_that_fits_is_one_piece(text: str) -> None:
-    pieces = encoded_pieces(text, characters, 60)
-    assert pieces == [ids for sentence in sentences(text) if (ids := characters(sentence))]
+def test_a_sentence_that_fits_is_one_segment(text: str) -> None:
+    segments = encoded_segments(text, characters, 60)
+    assert segments == [ids for sentence in sentences(text) if (ids := characters(sentence))]
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 300_000, "." * 300_000, "a." * 150_000, '."' * 150_000, ". " * 150_000]
 )
-def test_endless_texts_are_cut_in_no_time(text: str) -> None:
+def test_endless_texts_are_split_in_no_time(text: str) -> None:
     """A search that tries again from every letter of a word would take hours for the first."""
     started = time.process_time()
     assert "".join(sentences(text)) == text

@@ -1,4 +1,4 @@
-"""Pairs of sequences: batches, tensors, loss and what is measured."""
+"""Pairs of sequences: batches, tensors, the training loss and the validation measures."""
 
 import math
 from pathlib import Path
@@ -13,15 +13,14 @@ from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.model.dropout import Dropout
 from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from transformer_suite.tasks.seq2seq.pairs import (
+from transformer_suite.tasks.seq2seq.batches import (
     Pair,
     PairData,
     as_tensors,
-    measure_pairs,
-    pair_loss,
     short_pairs,
     source_tensor,
 )
+from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 
 # Sides of many lengths, none the length of its other side.
 PAIRS: list[Pair] = [

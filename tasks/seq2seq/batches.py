@@ -1,0 +1,88 @@
+"""Batches of source-target pairs: selection, bucketing by length, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.progress import log
+from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
+from transformer_suite.data.examples import Examples, Pair
+from transformer_suite.data.vocabulary import BOS_ID, EOS_ID
+
+
+class PairData:
+    """Length-bucketed batches of encoded pairs, in a new order every epoch.
+
+    Args:
+        encode: returns the encoded pairs of an epoch. They may differ from epoch to epoch
+            (BPE-dropout), but not between two calls for the same epoch.
+        batch_tokens: the most positions that either side of a batch holds, padding included.
+        seed: decides the order.
+    """
+
+    def __init__(
+        self, encode: Callable[[int], Iterable[Pair]], *, batch_tokens: int, seed: int
+    ) -> None:
+        self._encode = encode
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+
+    def plan(self, epoch: int) -> list[Examples[Pair]]:
+        """Returns the batches of ``epoch``."""
+        pairs = Examples.of_pairs(self._encode(epoch))
+        # One more on each side: the source ends in <eos>, the target begins with <bos>.
+        lengths = (pairs.lengths + 1).tolist()
+        batches = bucket_by_length(
+            lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
+        )
+        return [pairs.select(batch) for batch in batches]
+
+    def batch(self, item: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+        """Returns ``src`` ``[S, B]`` and ``tgt`` ``[T+1, B]``."""
+        return as_tensors(item)
+
+
+def is_short(pair: Pair, max_tokens: int) -> bool:
+    """Returns whether neither side of ``pair`` has more than ``max_tokens`` ids."""
+    return max(map(len, pair)) <= max_tokens
+
+
+def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]:
+    """Returns the indices of the pairs with at most ``max_tokens`` ids on either side.
+
+    Longer pairs are counted, and a message on stderr reports their number.
+
+    Args:
+        path: where the pairs come from, for messages.
+
+    Raises:
+        CorpusError: all pairs are too long.
+    """
+    lengths = Examples.of_pairs(pairs).lengths.max(axis=1).tolist()
+    short = [index for index, length in enumerate(lengths) if length <= max_tokens]
+    if not short:
+        raise CorpusError(path, f"no pair here has at most {max_tokens} tokens on either side")
+    if len(short) < len(lengths):
+        log(
+            f"{path}: {len(lengths) - len(short)} of {len(lengths)} pairs have more than "
+            f"{max_tokens} tokens on a side and are left out"
+        )
+    return short
+
+
+def source_tensor(sources: Sequence[Sequence[int]]) -> Tensor:
+    """Returns ``[S, B]``: every source, followed by ``<eos>``."""
+    return pad_sequence([[*source, EOS_ID] for source in sources])
+
+
+def as_tensors(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    """Returns ``src`` ``[S, B]`` and ``tgt`` ``[T+1, B]``, the latter from ``<bos>`` to ``<eos>``.
+
+    The decoder reads the first T positions of ``tgt`` and predicts the last T.
+    """
+    targets = pad_sequence([[BOS_ID, *target, EOS_ID] for _, target in pairs])
+    return source_tensor([source for source, _ in pairs]), targets

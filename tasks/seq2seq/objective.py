@@ -1,0 +1,85 @@
+"""What a model of pairs is trained and validated on: loss and token accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
+from transformer_suite.core.training.microbatches import LossFunction
+from transformer_suite.data.batching import bucket_by_length
+from transformer_suite.data.examples import Pair
+from transformer_suite.data.vocabulary import PAD_ID
+from transformer_suite.tasks.seq2seq.batches import as_tensors
+
+
+def pair_loss(
+    model: SequenceToSequence, label_smoothing: float, r_drop: float = 0.0
+) -> LossFunction:
+    """Returns the training loss: label-smoothed cross-entropy of the next target token, summed.
+
+    With ``r_drop`` above 0 every pair is read twice, and the divergence of the two predictions is
+    added (:mod:`core.training.loss`).
+    """
+
+    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        src, tgt = batch
+        if r_drop > 0.0:
+            src, tgt = (ids.repeat_interleave(2, dim=1) for ids in (src, tgt))
+        hidden = model.decode(tgt[:-1], model.encode(src))
+        is_token = tgt[1:] != PAD_ID
+        targets = tgt[1:][is_token]
+        total = linear_cross_entropy(
+            hidden[is_token],
+            model.generator.weight,
+            model.generator.bias,
+            targets,
+            label_smoothing=label_smoothing,
+            r_drop=r_drop,
+        )
+        return total, len(targets)
+
+    return loss
+
+
+def measure_pairs(
+    models: Sequence[SequenceToSequence],
+    pairs: Sequence[Pair],
+    *,
+    batch_tokens: int,
+    device: torch.device,
+) -> dict[str, float]:
+    """Returns the mean ``loss`` (nats per token) and the token ``accuracy``, teacher-forced.
+
+    The loss has no label smoothing. ``<eos>`` counts as a token.
+
+    Args:
+        models: one, or those of an ensemble; in evaluation mode. No pair is too long for them.
+    """
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+    loss, correct, count = 0.0, 0, 0
+    with torch.inference_mode():
+        for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
+            src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
+            logits, targets = mean_logits(models, src, tgt[:-1]), tgt[1:]
+            loss += label_smoothed_cross_entropy(logits, targets, pad_id=PAD_ID).item()
+            is_token = targets != PAD_ID
+            correct += int(((logits.argmax(dim=-1) == targets) & is_token).sum())
+            count += int(is_token.sum())
+    return {"loss": loss / count, "accuracy": correct / count}
+
+
+def mean_logits(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Tensor:
+    """Returns logits ``[T, B, V]`` for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
+
+    Those of several models are the logarithms of their mean probabilities.
+    """
+    if len(models) == 1:
+        logits: Tensor = models[0](src, tgt)
+        return logits
+    log_probs = [model(src, tgt).float().log_softmax(dim=-1) for model in models]
+    return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(models))

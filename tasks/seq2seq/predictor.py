@@ -1,0 +1,247 @@
+"""What the predictors of translation and couplets share: loading, searching, scoring, attention."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+
+import torch
+
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.device import choose_device
+from transformer_suite.core.errors import CheckpointError, ConfigError, TextError
+from transformer_suite.core.inference.ensemble import Ensemble
+from transformer_suite.core.inference.incremental_model import IncrementalModel, StepModel
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.vocabulary import Vocabulary
+from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders
+from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
+from transformer_suite.tasks.seq2seq.n_best import Output
+from transformer_suite.tasks.seq2seq.request import (
+    DEFAULT_BATCH_TOKENS,
+    DEFAULT_REQUEST,
+    GenerationRequest,
+    OnBatch,
+    ignore_batch,
+)
+from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
+from transformer_suite.tasks.texts import as_texts
+
+R = TypeVar("R")
+
+
+class Predictor(ABC, Generic[R]):
+    """One trained model, or an ensemble of several, with the codecs of its texts.
+
+    The first search with float weights makes a snapshot of them (:class:`IncrementalModel`), and so
+    does the first one with 8-bit weights. If the weights change afterwards, a new predictor is
+    needed. Several threads can use a predictor at the same time.
+
+    Args:
+        models: the model, or the models of an ensemble, in evaluation mode.
+        source, target: the codecs of source and target texts.
+        generation: how to search where a request does not say otherwise.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(
+        self,
+        models: Sequence[SequenceToSequence],
+        source: TextCodec,
+        target: TextCodec,
+        generation: GenerationConfig,
+        device: torch.device,
+    ) -> None:
+        if not models:
+            raise ConfigError("a predictor needs at least one model")
+        self.models = list(models)
+        self.source = source
+        self.target = target
+        self.generation = generation
+        self.device = device
+        self._step_models: dict[bool, StepModel] = {}
+        self._lock = Lock()
+
+    @classmethod
+    def load(cls, folder: Folders = None, *, device: str = "auto") -> Self:
+        """Loads the model in ``folder``, the shipped one by default, or several as an ensemble.
+
+        An ensemble searches with the configuration of its first model.
+
+        Raises:
+            CheckpointError: a folder is missing, incomplete, damaged or of another task; or the
+                models of an ensemble do not fit together.
+        """
+        chosen = choose_device(device)
+        paths = model_folders(cls.task, folder)
+        if not paths:
+            raise ConfigError("a predictor needs at least one model")
+        members = [cls._load_one(path, chosen) for path in paths]
+        if len(members) == 1:
+            return members[0]
+        check_compatible(paths, [member._compatibility() for member in members])
+        return cls._join(members)
+
+    @property
+    def max_len(self) -> int:
+        """The longest sequence that all models have positions for."""
+        return min(model.config.max_len for model in self.models)
+
+    def step_model(self, *, int8: bool = False) -> StepModel:
+        """Returns the model or the ensemble as searches use it; it is made once.
+
+        Raises:
+            ConfigError: ``int8`` on another device than a CPU.
+        """
+        with self._lock:
+            if int8 not in self._step_models:
+                packed = [IncrementalModel(model, int8=int8) for model in self.models]
+                self._step_models[int8] = packed[0] if len(packed) == 1 else Ensemble(packed)
+            return self._step_models[int8]
+
+    def generate(
+        self, texts: Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
+    ) -> list[R]:
+        """Returns the result for each of ``texts``, in their order.
+
+        Raises:
+            TypeError: a text that is not a string.
+            TextError: a text that the task cannot take.
+            ConfigError: an option out of range, options that contradict each other, a prefix or a
+                constraint that leaves no possible output.
+        """
+        texts = as_texts(texts)
+        config = request.resolve(self.generation)
+        encoded = self._encode(texts, request)
+        step_model = self.step_model(int8=config.int8)
+        outputs = generate_texts(step_model, encoded, config, request, self.device)
+        return [self._result(text, output) for text, output in zip(texts, outputs, strict=True)]
+
+    def attention(self, text: str, **options: Any) -> list[Attention]:
+        """Returns the attention between ``text`` and its best output, one record per segment.
+
+        Args:
+            options: those of :class:`GenerationRequest`, for the search.
+
+        Raises:
+            ConfigError: as :meth:`generate`; or this is an ensemble, whose models each have
+                attention of their own.
+        """
+        if len(self.models) > 1:
+            raise ConfigError(
+                "attention belongs to a single model: load the ensemble's models one by one"
+            )
+        request = GenerationRequest.of(**options)
+        config = request.resolve(self.generation)
+        encoded = self._encode(as_texts([text]), request)
+        step_model = self.step_model(int8=config.int8)
+        ((best, *_),) = generate_texts(step_model, encoded, config, request, self.device)
+        vocabularies = self.source.vocabulary, self.target.vocabulary
+        return [
+            attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)
+            for ids, hypothesis in zip(encoded.segments[0], best.hypotheses, strict=True)
+        ]
+
+    @overload
+    def score(  # type: ignore[overload-overlap]  # a string is an iterable, but one text here
+        self, sources: str, targets: str, *, batch_tokens: int = ..., on_batch: OnBatch = ...
+    ) -> PairScore: ...
+
+    @overload
+    def score(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        batch_tokens: int = ...,
+        on_batch: OnBatch = ...,
+    ) -> list[PairScore]: ...
+
+    def score(
+        self,
+        sources: str | Iterable[str],
+        targets: str | Iterable[str],
+        *,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        on_batch: OnBatch = ignore_batch,
+    ) -> PairScore | list[PairScore]:
+        """Returns how probable each of ``targets`` is, given the source at its position.
+
+        Two strings are one pair and give one score. See :func:`score_texts` for the details. The
+        rules of a task's form and the options of searches have no influence.
+
+        Raises:
+            TypeError: anything but two strings, or two lists of strings.
+            TextError: the lists have different lengths, or a text is not valid Unicode.
+        """
+        if isinstance(sources, str) != isinstance(targets, str):
+            raise TypeError("sources and targets must be two strings or two lists of strings")
+        pairs = as_texts(sources, name="source"), as_texts(targets, name="target")
+        if len(pairs[0]) != len(pairs[1]):
+            raise TextError(
+                f"each source needs one target: {len(pairs[0])} sources, {len(pairs[1])} targets"
+            )
+        scores = score_texts(
+            self.models,
+            (self.source, self.target),
+            *pairs,
+            device=self.device,
+            batch_tokens=batch_tokens,
+            on_batch=on_batch,
+        )
+        return scores[0] if isinstance(sources, str) else scores
+
+    @classmethod
+    @abstractmethod
+    def _load_one(cls, path: Path, device: torch.device) -> Self:
+        """Loads the model in one folder."""
+
+    @classmethod
+    @abstractmethod
+    def _join(cls, members: Sequence[Self]) -> Self:
+        """Returns the ensemble of ``members``, which are compatible."""
+
+    @abstractmethod
+    def _compatibility(self) -> Mapping[str, str | Vocabulary]:
+        """Returns what the models of an ensemble must have in common, by its name in messages."""
+
+    @abstractmethod
+    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
+        """Returns ``texts`` as a search takes them."""
+
+    @abstractmethod
+    def _result(self, text: str, outputs: Sequence[Output]) -> R:
+        """Returns the result for one text, from its outputs, the best first."""
+
+
+def check_compatible(
+    folders: Sequence[Path], properties: Sequence[Mapping[str, str | Vocabulary]]
+) -> None:
+    """Refuses models for an ensemble that read or write other texts than the first one.
+
+    Args:
+        properties: for each folder, what must be equal in all of them, by its name.
+
+    Raises:
+        CheckpointError: names the two folders and the difference.
+    """
+    for folder, others in zip(folders, properties, strict=True):
+        for name, expected in properties[0].items():
+            if others[name] != expected:
+                raise CheckpointError(
+                    f"{folders[0]} and {folder} cannot search as one: their {name} differs, "
+                    f"{_difference(expected, others[name])}"
+                )
+
+
+def _difference(first: str | Vocabulary, second: str | Vocabulary) -> str:
+    if isinstance(first, str) or isinstance(second, str) or len(first) != len(second):
+        return f"{first} and {second}"
+    number = next(i for i, word in enumerate(first.itos) if word != second.itos[i])
+    return f"word {number} is {first.itos[number]!r} and {second.itos[number]!r}"

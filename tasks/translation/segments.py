@@ -1,0 +1,88 @@
+"""Splits texts into segments that a model can translate whole.
+
+A model that was trained on sentences and gets a paragraph translates one or two sentences of it
+and drops the others. So each sentence becomes a segment. A sentence that is too long for the model
+is split further: after clauses, or else between words, or else anywhere. The segments together are
+the whole text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+# The end of a sentence: a mark, and no lowercase letter after it. Chinese and Japanese have no
+# space there. Possessive quantifiers keep the search linear, and they keep the second of two
+# spaces from matching where a letter must not follow.
+_SENTENCE_END = re.compile(
+    r"""(?<![.!?…])([.!?…]++)["'”’»“)\]]*+\s++(?![a-zß-öø-ÿ])|[。！？][”’」』）]*+\s*+"""
+)
+# After these a dot does not end a sentence: a single letter ("z. B."), a number of one or two
+# digits ("3. Mai"), an abbreviation.
+_NO_END = re.compile(
+    r"\b(?:[^\W\d]|\d{1,2}|abb|bd|bzw|ca|co|corp|dept|dipl|dr|etc|evtl|fr|geb|hr|inc|jr|ltd|mio|mr"
+    r"|mrd|mrs|ms|nr|prof|sog|sr|st|str|tel|vgl|vol|vs)\Z",
+    re.IGNORECASE,
+)
+_LONGEST_ABBREVIATION = 5
+# Where a sentence that is too long is split, the best places first: after a clause, between words.
+_BREAKS = (re.compile(r"[.!?…,;:\u2013\u2014]\s+|[，；：、]\s*"), re.compile(r"\s+"))
+
+Encode = Callable[[str], list[int]]
+"""From a text to its ids."""
+
+
+def sentences(text: str) -> list[str]:
+    """Splits ``text`` after the end of every sentence; the dot of an abbreviation is not one."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text) if _is_end(match)]
+    return _split_at(text, ends)
+
+
+def encoded_segments(text: str, encode: Encode, size: int) -> list[list[int]]:
+    """Returns the ids of each segment of ``text``, at most ``size`` per segment.
+
+    An empty text has no segments.
+    """
+    return [
+        ids for sentence in sentences(text) for ids in _segments(sentence, encode, size, _BREAKS)
+    ]
+
+
+def _segments(
+    text: str, encode: Encode, size: int, breaks: Sequence[re.Pattern[str]]
+) -> list[list[int]]:
+    ids = encode(text)
+    if len(ids) <= size:
+        return [ids] if ids else []
+    if not breaks:
+        return [ids[start : start + size] for start in range(0, len(ids), size)]
+    parts = _split_at(text, [match.end() for match in breaks[0].finditer(text)])
+    joined = _join(parts, [len(encode(part)) for part in parts], size)
+    return [ids for part in joined for ids in _segments(part, encode, size, breaks[1:])]
+
+
+def _join(parts: Sequence[str], lengths: Sequence[int], size: int) -> list[str]:
+    """Joins neighboring ``parts`` as long as the sum of their ``lengths`` is at most ``size``."""
+    joined: list[str] = []
+    capacity = 0
+    for part, length in zip(parts, lengths, strict=True):
+        if joined and length <= capacity:
+            joined[-1] += part
+            capacity -= length
+        else:
+            joined.append(part)
+            capacity = size - length
+    return joined
+
+
+def _split_at(text: str, ends: Sequence[int]) -> list[str]:
+    """Splits ``text`` into non-empty parts that end at ``ends`` and at the end of the text."""
+    return [text[start:end] for start, end in pairwise([0, *ends, len(text)]) if start < end]
+
+
+def _is_end(match: re.Match[str]) -> bool:
+    if match[1] != ".":  # the other marks have no other use
+        return True
+    before = match.string[max(0, match.start() - _LONGEST_ABBREVIATION - 1) : match.start()]
+    return _NO_END.search(before) is None
