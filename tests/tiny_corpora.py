@@ -46,7 +46,7 @@ def write_translation(folder: Path) -> Path:
 
 
 def write_classification(folder: Path) -> Path:
-    """150 labelled rows in three classes, 120 in train.csv and 30 in test.csv."""
+    """150 labeled rows in three classes, 120 in train.csv and 30 in test.csv."""
     generator = random.Random(1)
     rows = []
     for number in range(150):

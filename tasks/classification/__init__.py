@@ -1,1 +1,1 @@
-"""Classification: AG_News topics, or any labelled CSV."""
+"""Classification: AG_News topics, or any labeled CSV."""

@@ -1,4 +1,4 @@
-"""Codecs: learnt from texts, kept in a folder, and what a damaged folder gives."""
+"""Codecs: built from texts, saved in a folder, and the errors of a damaged folder."""
 
 from pathlib import Path
 

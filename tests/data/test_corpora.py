@@ -1,4 +1,4 @@
-"""The catalogue is complete and consistent, and agrees with the real files."""
+"""The catalog is complete and consistent, and agrees with the real files."""
 
 import hashlib
 import re

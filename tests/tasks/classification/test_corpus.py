@@ -83,7 +83,7 @@ def test_columns_can_be_chosen(folder: Path) -> None:
     assert "text" not in load(folder, columns=("title",)).codec.vocabulary
 
 
-def test_texts_are_cleaned_before_they_are_learnt(folder: Path) -> None:
+def test_the_vocabulary_is_built_from_cleaned_texts(folder: Path) -> None:
     write(folder, [(0, "&lt;b&gt;It #39;s", r"a\scar"), *ROWS])
     dataset = load(folder, val_share=0.1)
     assert dataset.text_of(dataset.read("train")[0]) == "It 's a scar"
