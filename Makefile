@@ -4,6 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Tests run in one process per core. Each keeps a row of neighboring tests, which share fixtures.
+WORKERS := --numprocesses auto --maxprocesses 8 --dist worksteal
+# The laws of the model and of the searches, the walls between packages, and the command line.
+QUICK := tests/test_imports.py tests/core/model tests/core/decoding \
+  tests/commands/test_main.py tests/commands/test_texts.py
+
 .PHONY: demo test quick lint types format wheel clean
 
 demo: $(VENV)/installed
@@ -15,11 +21,10 @@ demo: $(VENV)/installed
 	@$(BIN)/python cli.py couplet 晚风摇树树还挺
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest -q --numprocesses auto
+	$(BIN)/python -m pytest -q $(WORKERS)
 
-# The laws of the model and of the searches, the walls between packages, and the command line.
 quick: $(VENV)/installed-test
-	$(BIN)/python -m pytest -q --numprocesses auto -m quick
+	$(BIN)/python -m pytest -q $(WORKERS) $(QUICK)
 
 lint: $(VENV)/installed-test types
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from tests.source_walk import (
     RUNS_CODE,
     TRANSFORMER_OF_TORCH,
     circle,
+    flags,
     imports,
     imports_at_load,
     imports_of_ours,
@@ -74,7 +75,7 @@ def test_imports_go_one_way(folder: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("package", [name for name in MAY_IMPORT if name != "core.model"])
+@pytest.mark.parametrize("package", MAY_IMPORT)
 def test_the_packages_of_core_import_one_way(package: str) -> None:
     """Ground floor <- model, decoding <- inference, training. Decoding knows no model."""
     wrong = [
@@ -104,6 +105,17 @@ def test_an_application_is_imported_by_none_of_the_others(application: str) -> N
         if any(is_inside(module_of(path), other) for other in others)
         for place, name in imports_of_ours(path)
         if is_inside(name, f"tasks.{application}")
+    ]
+    assert wrong == []
+
+
+def test_only_the_command_line_imports_the_commands() -> None:
+    wrong = [
+        place
+        for path in product_files()
+        if module_of(path) != "cli" and not is_inside(module_of(path), "tasks.commands")
+        for place, name in imports_of_ours(path)
+        if is_inside(name, "tasks.commands")
     ]
     assert wrong == []
 
@@ -140,7 +152,9 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert circle(graph) == []
 
 
-@pytest.mark.parametrize(("library", "homes"), [("torchtext", ("data",))])
+@pytest.mark.parametrize(
+    ("library", "homes"), [("torchtext", ("data",)), ("click", ("cli", "tasks.commands"))]
+)
 def test_a_library_stays_in_its_place(library: str, homes: tuple[str, ...]) -> None:
     wrong = [
         place
@@ -160,6 +174,18 @@ def test_packages_hold_a_docstring_alone() -> None:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             if len(tree.body) != 1 or ast.get_docstring(tree) is None:
                 wrong.append(str(path.relative_to(ROOT)))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["core", "data"])
+def test_no_message_names_a_flag(folder: str) -> None:
+    """A library does not know the command line: it names the argument or the setting."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {flag}"
+        for path in product_files()
+        if is_inside(module_of(path), folder)
+        for line, flag in flags(parse(path)[0])
+    ]
     assert wrong == []
 
 

@@ -1,6 +1,7 @@
 """What is installed: one package, complete, that lives beside any files of a user's own."""
 
 import configparser
+import importlib
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from tests.source_walk import ROOT
 
 SOURCES = ("transformer_suite", "core", "data", "tasks")
-PACKED = (*SOURCES, "cli.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+PACKED = (*SOURCES, "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +97,18 @@ def test_every_folder_with_modules_is_a_package() -> None:
             assert (path.parent / "__init__.py").exists(), path
 
 
+def test_the_console_command_exists(settings: configparser.ConfigParser) -> None:
+    _, _, target = settings["options.entry_points"]["console_scripts"].partition("=")
+    module, _, function = target.strip().partition(":")
+    assert module.startswith(f"{SOURCES[0]}.")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
 def test_the_wheel_has_one_package_with_all_files(wheel: Path) -> None:
     """``core``, ``data``, ``tasks`` and ``cli`` were installed beside everyone's own modules."""
     names = set(ZipFile(wheel).namelist())
     tops = {name.partition("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} <= {SOURCES[0], "cli.py"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {SOURCES[0]}
     for source in SOURCES:
         for path in (ROOT / source).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:

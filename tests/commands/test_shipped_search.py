@@ -38,14 +38,21 @@ def in_groups(texts: Sequence[str], size: int, **options: Any) -> list[str]:
     return [text for group in groups for text in translator().translate(group, **options)]
 
 
-@pytest.mark.parametrize(("count", "options"), [(1000, {"beam_size": 1}), (100, {})])
+@pytest.mark.parametrize(
+    ("count", "options", "groups"),
+    [
+        (1000, {"beam_size": 1}, {1: 200, 7: 400, 64: 1000}),
+        (100, {}, {1: 50, 7: 100, 64: 100}),
+    ],
+)
 def test_a_sentence_is_translated_alike_in_any_company(
-    count: int, options: dict[str, Any], sentences: list[str]
+    count: int, options: dict[str, Any], groups: dict[int, int], sentences: list[str]
 ) -> None:
+    """``groups`` says how many sentences are translated in groups of each size."""
     expected = translator().translate(sentences[:count], **options)
     assert len(set(expected)) > 0.9 * count
-    for size in (1, 7, 64):
-        assert in_groups(sentences[:count], size, **options) == expected
+    for size, part in groups.items():
+        assert in_groups(sentences[:part], size, **options) == expected[:part]
     assert translator().translate(sentences[:count], batch_tokens=300, **options) == expected
 
 
