@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What each part of fast training is worth: the time without it, divided by the time with it.
+"""What each optimization of training is worth: the time without it, divided by the time with it.
 
-Every variant leaves one thing out and takes turns with the whole, a few batches each, in a process
-of its own; ratios are medians over the batches. The model is that of ``benchmarks.training``.
+Each variant leaves out one optimization and runs in its own process, in turns with the complete
+program. Ratios are medians over the batches. The model is that of ``benchmarks.training``.
 
     python -m benchmarks.training_parts --data FOLDER
 """
@@ -44,7 +44,7 @@ Part = Callable[[], AbstractContextManager[object]]
 
 @contextmanager
 def dropout_of_torch() -> Iterator[None]:
-    """PyTorch's dropout: one random number for every element."""
+    """Uses PyTorch's dropout: one random number for every element."""
     with (
         patch.object(dropout_module, "dropout", F.dropout),
         patch.object(attention_module, "dropout", F.dropout),
@@ -61,7 +61,7 @@ def loss_of_all_logits(
     label_smoothing: float,
     r_drop: float,
 ) -> Tensor:
-    """The output layer, and then the loss."""
+    """Computes all logits, and then the loss."""
     logits = F.linear(hidden, weight, bias)
     return label_smoothed_cross_entropy(logits, targets, label_smoothing=label_smoothing)
 
@@ -88,7 +88,7 @@ PARTS: dict[str, Part] = {
 @click.command()
 @click.option("--data", type=PATH, required=True, help="A folder with train.de and train.en.")
 @click.option("--threads", default=2, show_default=True)
-@click.option("--batches", default=30, show_default=True, help="So many for each variant.")
+@click.option("--batches", default=30, show_default=True, help="Batches of each variant.")
 @click.option("--batch-tokens", default=2500, show_default=True)
 def main(data: Path, threads: int, batches: int, batch_tokens: int) -> None:
     setting = Setting(data, threads, batches, batch_tokens)
@@ -101,7 +101,7 @@ def main(data: Path, threads: int, batches: int, batch_tokens: int) -> None:
 
 
 def variant(setting: Setting, name: str) -> Rate:
-    """The rate of a step without one of the parts, or with all of them."""
+    """Returns the rate of a step without the optimization ``name``."""
     batches, vocab_size = in_buckets(setting)
     if name == "batches of one length":
         sentences = sum(source.shape[1] for source, _ in batches)

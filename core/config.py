@@ -1,7 +1,7 @@
 """Configuration is data: frozen, keyword-only dataclasses, validated when they are made.
 
-A configuration file is a mapping of sections (``model``, ``train``, ``data``...), each a dataclass
-of plain values. Unknown names and values of a wrong type are refused with the nearest right name.
+A configuration file is a mapping of sections (``model``, ``train``, ``data``...). Each section is a
+dataclass of plain values. An unknown name is refused, and the error gives the most similar name.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ C = TypeVar("C")
 
 
 def check(is_right: bool, name: str, value: object, allowed: str) -> None:
-    """Raises the ConfigError that says what ``name`` may be, unless ``is_right``."""
+    """Raises a ConfigError that says what ``name`` may be, unless ``is_right``."""
     if not is_right:
         raise ConfigError(f"{name} must be {allowed}, not {value!r}")
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Raises a ConfigError unless ``value`` is one of ``choices``; it names the nearest of them."""
+    """Raises a ConfigError unless ``value`` is one of ``choices``."""
     choices = list(choices)
     if value not in choices:
         hint = nearest(str(value), choices)
         raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}{hint}")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A half-sentence for an error message: which of ``names`` was probably meant, or nothing."""
+def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
+    """Returns "; did you mean ...?" with the most similar of ``names``, or "" without any."""
     close = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {prefix + close[0]!r}?" if close else ""
 
 
 def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -> C:
-    """A config dataclass from plain nested mappings, as read from JSON or TOML.
+    """Makes a config dataclass of plain nested mappings, as read from JSON or TOML.
 
     Raises:
-        ConfigError: an unknown name, a value of a wrong type, or one that ``cls`` refuses.
+        ConfigError: an unknown name, a value of a wrong type, or a value that ``cls`` refuses.
     """
     types_of = typing.get_type_hints(cls)
     values = {}
@@ -56,15 +56,15 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """The plain nested mapping of a config, ready for JSON."""
+    """Returns a config as a plain nested mapping, ready for JSON."""
     return dataclasses.asdict(config)
 
 
 def override(config: C, assignments: Iterable[str]) -> C:
-    """``config`` with ``section.key=value`` assignments applied, each value read as its key's type.
+    """Returns ``config`` with ``section.key=value`` assignments applied.
 
     Raises:
-        ConfigError: something that is no assignment, an unknown name, a value that cannot be used.
+        ConfigError: a text that is not an assignment, an unknown name, or an unusable value.
     """
     mapping = to_mapping(config)
     for assignment in assignments:
@@ -88,7 +88,7 @@ def override(config: C, assignments: Iterable[str]) -> C:
 def _section(
     mapping: dict[str, Any], config_type: Any, names: list[str]
 ) -> tuple[dict[str, Any], Any]:
-    """The part of ``mapping`` that ``names`` lead to, and its dataclass."""
+    """Returns the section of ``mapping`` with the dotted name ``names``, and its dataclass."""
     for depth, name in enumerate(names, start=1):
         types_of = typing.get_type_hints(config_type)
         sections = [n for n, wanted in types_of.items() if dataclasses.is_dataclass(wanted)]
@@ -99,40 +99,38 @@ def _section(
 
 
 def _full_names(config_type: Any, key: str) -> list[str]:
-    """Where ``config_type`` has an option called ``key``: the dotted names of all places."""
-    found = []
+    """Returns the dotted names of all options of ``config_type`` that are called ``key``."""
+    full_names = []
     for name, wanted in typing.get_type_hints(config_type).items():
         if dataclasses.is_dataclass(wanted):
-            found += [f"{name}.{rest}" for rest in _full_names(wanted, key)]
+            full_names += [f"{name}.{rest}" for rest in _full_names(wanted, key)]
         elif name == key:
-            found.append(name)
-    return found
+            full_names.append(name)
+    return full_names
 
 
 def _unknown(
     kind: str, full_name: str, siblings: Iterable[str], *, elsewhere: Iterable[str] = ()
 ) -> ConfigError:
-    """The error for a name that is not among its ``siblings``: it gives the nearest right one.
+    """Returns the error for a name that is not one of its ``siblings``.
 
-    ``elsewhere`` are options of exactly that name in other sections.
+    ``elsewhere`` are options of the same name in other sections; the first of them is suggested.
     """
+    for other_name in elsewhere:
+        return ConfigError(f"unknown {kind} {full_name!r}; did you mean {other_name!r}?")
     parent, dot, name = full_name.rpartition(".")
-    close = [
-        *elsewhere,
-        *(parent + dot + n for n in difflib.get_close_matches(name, siblings, n=1)),
-    ]
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = nearest(name, siblings, prefix=parent + dot)
     return ConfigError(f"unknown {kind} {full_name!r}{hint}")
 
 
 def _convert(name: str, value: Any, wanted: Any) -> Any:
-    """``value`` as JSON or TOML gave it, as the annotated type ``wanted``."""
+    """Converts ``value``, read from JSON or TOML, to the annotated type ``wanted``."""
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name} is a section, not {value!r}")
         return from_mapping(wanted, value, where=name)
     options = _options(wanted)
-    # TOML has no null: there, none is the text that says so.
+    # TOML has no null, so there the text "none" stands for it.
     if type(None) in options and value in (None, "none"):
         return None
     for option in options:
@@ -141,7 +139,7 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
                 inner = typing.get_args(option)[0]
                 return tuple(_convert(f"{name}[{i}]", item, inner) for i, item in enumerate(value))
         elif option is float and type(value) in (int, float):
-            # JSON has no other numbers, and no option has a use for them.
+            # Infinity and NaN are not JSON, and no option needs them.
             if math.isfinite(value):
                 return float(value)
         elif option in (int, str, bool) and type(value) is option:
@@ -150,7 +148,7 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
 
 
 def _parse(name: str, text: str, wanted: Any) -> Any:
-    """The text after the equals sign, as the annotated type ``wanted``."""
+    """Converts the text after the equals sign to the annotated type ``wanted``."""
     options = _options(wanted)
     if type(None) in options and text.lower() in ("none", ""):
         return None
@@ -173,7 +171,7 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
 
 
 def _options(wanted: Any) -> list[Any]:
-    """The types that ``wanted`` allows, ``str`` last: every text would pass for it."""
+    """Returns the types that ``wanted`` allows, ``str`` last because it accepts every text."""
     is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
     options = typing.get_args(wanted) if is_union else (wanted,)
     return sorted(options, key=lambda option: option is str)

@@ -1,12 +1,12 @@
-"""The errors a user can cause. Each message says what is wrong, where, and what to do about it."""
+"""Errors that a user can cause. A message says what is wrong, where, and what to do about it."""
 
 from pathlib import Path
 
 
 class UserError(Exception):
-    """Something the person at the command line can put right. Shown in one line, no traceback.
+    """A problem that the user can solve. It is shown in one line, without a traceback.
 
-    Without a message it is not shown: another process of the same run says what is wrong.
+    An error without a message is not shown: another process of the same run reports the problem.
     """
 
 
@@ -15,9 +15,10 @@ class ConfigError(UserError, ValueError):
 
 
 class CorpusError(UserError):
-    """Text that cannot be read as the corpus it should be.
+    """A corpus that cannot be read.
 
-    `path` is the file (or folder) and `line` the 1-based line, where one line is to blame.
+    ``path`` is the file or folder. ``line`` is the line, counted from 1, or None if the problem is
+    not in one line.
     """
 
     def __init__(self, path: str | Path, reason: str, line: int | None = None) -> None:
@@ -28,12 +29,12 @@ class CorpusError(UserError):
         super().__init__(f"{place}: {reason}")
 
     def __reduce__(self) -> tuple[type["CorpusError"], tuple[Path, str, int | None]]:
-        # Exception pickles its message alone, and a data-loading worker process sends errors home.
+        # Exception pickles only its message, but a worker process sends its errors by pickle.
         return type(self), (self.path, self.reason, self.line)
 
 
 class CheckpointError(UserError):
-    """A checkpoint folder that is incomplete, damaged, or not for this task."""
+    """A checkpoint folder that is incomplete, damaged, or of another task."""
 
 
 class TextError(UserError, ValueError):
@@ -41,8 +42,8 @@ class TextError(UserError, ValueError):
 
 
 class NetworkError(UserError):
-    """A download that failed; the message names the address and what can be tried instead."""
+    """A download that failed. The message names the address and what to try instead."""
 
 
 class Interrupted(Exception):
-    """The user asked the work to stop; what was done is saved and the message says how to go on."""
+    """The user stopped the work. Its state is saved, and the message says how to continue."""

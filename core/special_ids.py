@@ -1,4 +1,4 @@
-"""The ids of the special tokens, which the model, the searches and the loss all rely on."""
+"""The ids of the special tokens, shared by the model, the searches and the loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SpecialIds(NamedTuple):
-    """The numbers of the four special tokens."""
+    """The ids of the four special tokens."""
 
     unk: int = 0
     pad: int = 1

@@ -1,11 +1,10 @@
-"""The copy task: the smallest problem that takes a whole Transformer to solve.
+"""The copy task: the smallest problem that needs a whole Transformer.
 
     python -m examples.copy_task
 
-The model reads ten random symbols and has to write the same ten. For that it must tell positions
-apart, find its place in the source while it writes, and never look ahead: all that translation
-needs, but for the languages. It is the first example of "The Annotated Transformer" (Rush 2018),
-and takes less than a minute on a laptop.
+The model reads ten random symbols and has to write the same ten. It must tell positions apart, find
+its position in the source while it writes, and never look ahead, as in translation. This is the
+first example of "The Annotated Transformer" (Rush 2018). It takes less than a minute on a laptop.
 """
 
 import sys
@@ -27,28 +26,28 @@ START = 0
 EPOCHS, BATCHES, BATCH_SIZE = 20, 100, 30
 TESTS = 500
 
-# A vocabulary of text has four special tokens. Here nothing is padded, unknown or ends early: one
-# will do, which stands before the first symbol to be written.
+# A vocabulary of text has four special tokens. Here nothing is padded, unknown or ends early, so
+# one token is enough: it is the decoder's first input.
 SPECIAL = SpecialIds(unk=START, pad=START, bos=START, eos=START)
 
 
 def random_sequences(count: int) -> Tensor:
-    """``[S, B]``: ``count`` sequences of ``LENGTH`` symbols, side by side.
+    """Returns ``count`` sequences of ``LENGTH`` symbols: ``[S, B]``.
 
-    There are ten thousand million of them, so those of one call are new to all others.
+    There are 10^10 different sequences, so it is very unlikely that two calls return the same one.
     """
     return torch.randint(1, VOCABULARY, (LENGTH, count))
 
 
 def make_model() -> SequenceToSequence:
-    """Embeddings, two encoder layers, two decoder layers, and an output layer."""
+    """Makes a model with two encoder layers and two decoder layers."""
     config = TransformerConfig(
         d_model=32,
         nhead=4,
         num_encoder_layers=2,
         num_decoder_layers=2,
         dim_feedforward=64,
-        dropout=0.0,  # every batch is new: there is nothing to learn by heart
+        dropout=0.0,  # every batch is new, so the model cannot overfit
     )
     return SequenceToSequence(
         VOCABULARY, VOCABULARY, config, share_embeddings=True, special=SPECIAL
@@ -56,10 +55,10 @@ def make_model() -> SequenceToSequence:
 
 
 def copy_loss(model: SequenceToSequence, src: Tensor) -> Tensor:
-    """How surprised the model is by each symbol, given the source and the symbols before it.
+    """Returns the mean cross-entropy of a symbol, given the source and the symbols before it.
 
-    The decoder is fed the answer, moved on by one place: at every position it sees what comes
-    before, and its causal mask hides the rest. So all positions are learnt in one pass.
+    Training is teacher-forced: the decoder's input is the answer, shifted by one position. The
+    causal mask hides later symbols, so one pass trains all positions.
     """
     start = torch.full((1, src.shape[1]), START)
     logits = model(src, torch.cat([start, src[:-1]]))  # [T, B, V]
@@ -72,7 +71,7 @@ def train_epoch(
     schedule: CustomSchedule,
     epoch: int,
 ) -> float:
-    """One step a batch; returns the mean loss."""
+    """Trains for ``BATCHES`` steps and returns the mean loss."""
     model.train()
     total = 0.0
     for batch in range(1, BATCHES + 1):
@@ -87,9 +86,9 @@ def train_epoch(
 
 
 def exact_copies(model: SequenceToSequence) -> int:
-    """How many of ``TESTS`` new sequences the model copies without a single mistake.
+    """Returns how many of ``TESTS`` new sequences the model copies without a mistake.
 
-    Now nobody tells it what comes before: it reads what it has written itself, symbol by symbol.
+    Here the decoder's input is its own output, symbol by symbol.
     """
     model.eval()
     src = random_sequences(TESTS)

@@ -1,7 +1,7 @@
-"""Who attended to whom: the attention weights of a whole model, for pictures.
+"""The attention weights of a whole model, for pictures.
 
-Layers never ask for weights, so that their fused kernel can run. For the time of one call the
-attentions are watched from outside by hooks; the layers and their normal path know nothing of it.
+Layers never request weights, so that PyTorch's fused kernel can run. Hooks on the attention modules
+request and record them during one call.
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from torch import Tensor, nn
 
 
 class AttentionWeights(NamedTuple):
-    """The weights of L layers: row t holds what query t takes of each key, and sums to 1.
+    """The weights of L layers: row t has the weight of each key for query t, and sums to 1.
 
-    Rows of padding and columns of padding or of what is yet to come are 0.
+    Rows of padding are 0, and so are columns of padding and of later positions.
     """
 
     encoder: Tensor
-    """``[L, B, H, S, S]``: the source among itself."""
+    """``[L, B, H, S, S]``: from source to source."""
     decoder: Tensor
-    """``[L, B, H, T, T]``: the target among itself."""
+    """``[L, B, H, T, T]``: from target to target."""
     cross: Tensor
-    """``[L, B, H, T, S]``: of the target over the source."""
+    """``[L, B, H, T, S]``: from target to source."""
 
 
 @contextmanager
 def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
-    """Gathers the weights ``[B, H, T, S]`` of each call, inside the block, of the attention that
-    every layer has under ``name``."""
+    """Records the weights ``[B, H, T, S]`` of each layer's attention called ``name``.
+
+    Yields the list to which every call inside the block appends its weights.
+    """
     weights: list[Tensor] = []
 
-    def ask(module: nn.Module, args: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def request(
+        module: nn.Module, args: Any, options: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         return args, {**options, "need_weights": True, "average_attn_weights": False}
 
     def store(module: nn.Module, args: Any, result: tuple[Tensor, Tensor]) -> None:
@@ -43,13 +47,13 @@ def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Te
     with ExitStack() as hooks:
         for layer in layers:
             attention = layer.get_submodule(name)
-            hooks.enter_context(attention.register_forward_pre_hook(ask, with_kwargs=True))
+            hooks.enter_context(attention.register_forward_pre_hook(request, with_kwargs=True))
             hooks.enter_context(attention.register_forward_hook(store))
         yield weights
 
 
 def stack_weights(weights: Sequence[Tensor], query_is_pad: Tensor) -> Tensor:
-    """L layers' weights ``[B, H, T, S]`` as ``[L, B, H, T, S]``, 0 for queries of padding.
+    """Stacks the weights ``[B, H, T, S]`` of L layers: ``[L, B, H, T, S]``, 0 for padded queries.
 
     ``query_is_pad`` is ``[B, T]``.
     """

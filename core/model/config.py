@@ -1,4 +1,4 @@
-"""The sizes of a model, as configuration (Vaswani et al. 2017, table 3)."""
+"""The configuration of a model: its sizes (Vaswani et al. 2017, table 3)."""
 
 from __future__ import annotations
 

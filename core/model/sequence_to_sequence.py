@@ -1,7 +1,7 @@
-"""A whole encoder-decoder model over token ids (Vaswani et al. 2017, figure 1).
+"""The complete encoder-decoder model over token ids (Vaswani et al. 2017, figure 1).
 
-Translation and couplets are this model with different vocabularies. It derives every mask from the
-ids themselves, so that a caller cannot forget one, in training and in decoding alike.
+Translation and couplets use this model with different vocabularies. It derives every mask from the
+token ids, so that a caller cannot forget one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ class Memory(NamedTuple):
 
 
 class SequenceToSequence(nn.Module):
-    """Embeddings, positions, :class:`MyTransformer` and the output layer over the target words.
+    """Embeddings, positions, :class:`MyTransformer` and the output layer over the target tokens.
 
     Args:
-        src_vocab_size, tgt_vocab_size: the numbers of source and target words.
+        src_vocab_size, tgt_vocab_size: the sizes of the source and the target vocabulary.
         config: the sizes of the Transformer.
-        share_embeddings: one table for source and target (their vocabulary must be one).
-        tie_output: the target table is the output layer's weight as well (section 3.4).
+        share_embeddings: use one table for source and target, which then share a vocabulary.
+        tie_output: use the target table as the weight of the output layer too (section 3.4).
         special: the ids of the special tokens.
+
+    Raises:
+        ValueError: a shared table for vocabularies of different sizes.
     """
 
     def __init__(
@@ -50,8 +53,8 @@ class SequenceToSequence(nn.Module):
         super().__init__()
         if share_embeddings and src_vocab_size != tgt_vocab_size:
             raise ValueError(
-                "one shared embedding needs one vocabulary, "
-                f"not one of {src_vocab_size} and one of {tgt_vocab_size} words"
+                "shared embeddings need vocabularies of one size, "
+                f"not {src_vocab_size} and {tgt_vocab_size}"
             )
         self.config = config
         self.special = special
@@ -84,17 +87,17 @@ class SequenceToSequence(nn.Module):
         return self.generator(self.decode(tgt, self.encode(src)))
 
     def encode(self, src: Tensor) -> Memory:
-        """``[S, B]`` -> the memory and its padding, which belong together from here on."""
+        """``src`` ``[S, B]`` -> the memory, together with its padding."""
         src_is_pad = padding_mask(src, self.special.pad)
         x = self.positional_encoding(self.src_embedding(src))
         states = self.transformer.encoder(x, src_key_padding_mask=src_is_pad)
         return Memory(states, src_is_pad)
 
     def decode(self, tgt: Tensor, memory: Memory) -> Tensor:
-        """``[T, B]`` -> ``[T, B, D]``, every position at once, each blind to those after it.
+        """``tgt`` ``[T, B]`` -> ``[T, B, D]``, all positions at once under the causal mask.
 
-        Padding stands at the end of ``tgt``, where the causal mask already hides it from every
-        real position: it needs no mask of its own.
+        Padding is at the end of ``tgt``. There the causal mask already hides it from every real
+        position, so it needs no mask of its own.
         """
         return self.transformer.decoder(
             self.positional_encoding(self.tgt_embedding(tgt)),
@@ -105,10 +108,10 @@ class SequenceToSequence(nn.Module):
 
     @torch.no_grad()
     def attention_weights(self, src: Tensor, tgt: Tensor) -> AttentionWeights:
-        """What every head of every layer attends to, for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
+        """Returns every layer's attention weights for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
 
-        ``tgt`` is as in :meth:`forward`. The model must be in evaluation mode, or dropout takes
-        weights away. It is not for several threads at once on one model.
+        ``tgt`` is as in :meth:`forward`. In training mode the weights would show dropout, so call
+        ``eval()`` first. Several threads must not call this on one model at the same time.
         """
         encoder, decoder = self.transformer.encoder.layers, self.transformer.decoder.layers
         src_is_pad, tgt_is_pad = (padding_mask(ids, self.special.pad) for ids in (src, tgt))
