@@ -1,7 +1,7 @@
-"""Processes that train one model together: what they tell each other, and how they end.
+"""The processes that train one model together: how they communicate, and how they end.
 
-Every process computes on its own share of every batch, and all take the same decisions from the
-same numbers, so that their models stay equal. Only the first writes files.
+Every process computes on its own shard of every batch. All take the same decisions from the same
+numbers, so that their models stay equal. Only the main process (rank 0) writes files.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ from ..errors import Interrupted, UserError
 from ..progress import silence
 from .world import World, process_group, stdout_to_stderr
 
-# The others wait for the first one's validation however long it takes. A process that has died is
-# noticed without this, by its closed connections.
-_PATIENCE = timedelta(days=30)
+# The others wait while the main process validates, which may take long. A process that dies is
+# noticed without a timeout: its connections close.
+_TIMEOUT = timedelta(days=30)
 
-# How long those that are left wait for each other to tell who is missing. torchrun gives them 30.
-_ROLL_CALL_SECONDS = 5.0
+# After a failure, processes wait this long for the others to report. torchrun waits 30 seconds.
+_REPORT_SECONDS = 5.0
 
 T = TypeVar("T")
 
 
 class Disconnected(Exception):
-    """Another process cannot be reached any more."""
+    """Another process cannot be reached."""
 
 
 class ProcessGroup:
-    """This process and those that it trains with; without a ``world`` it is by itself.
+    """The processes that train together, seen from one of them.
 
-    Every method but :meth:`share` waits until all processes have called it.
+    Every method but :meth:`shard` waits until all processes have called it.
+
+    Args:
+        world: None: a group of this process alone.
     """
 
     def __init__(self, world: World | None = None) -> None:
@@ -49,24 +52,24 @@ class ProcessGroup:
         self._group: dist.ProcessGroup | None = None
         if self.size > 1:
             with stdout_to_stderr():
-                self._group = dist.new_group(backend="gloo", timeout=_PATIENCE)
+                self._group = dist.new_group(backend="gloo", timeout=_TIMEOUT)
                 self.barrier()
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that speaks and writes for all."""
+        """Whether this is the main process, which logs and writes files for all."""
         return self.rank == 0
 
     def shard(self, examples: Sequence[T]) -> Sequence[T]:
-        """This process's part of ``examples``; it may be empty.
+        """Returns this process's shard of ``examples``, which may be empty.
 
-        Every ``size``-th of them: of examples sorted by length, the sums of all parts' lengths
-        differ by no more than the longest one.
+        It is every ``size``-th example: when the examples are sorted by length, the total lengths
+        of any two shards differ by at most the longest example.
         """
         return examples[self.rank :: self.size]
 
     def sum(self, numbers: Sequence[float]) -> Sequence[float]:
-        """The sums over all processes, number by number."""
+        """Returns the sum over all processes, number by number."""
         if self._group is None:
             return numbers
         totals = torch.tensor(numbers, dtype=torch.float64)
@@ -75,17 +78,17 @@ class ProcessGroup:
         return totals.tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether ``flag`` holds in any process."""
+        """Returns whether ``flag`` is true in any process."""
         return self.sum([flag])[0] > 0
 
     def barrier(self) -> None:
-        """Returns when all processes are here."""
+        """Waits until all processes have called it."""
         self.sum([0])
 
     def broadcast(self, compute: Callable[[], T]) -> T:
-        """What ``compute`` gives in the first process; in the others it is not called.
+        """Returns the result of ``compute`` in the main process; the others do not call it.
 
-        It is sent as JSON.
+        The result is sent as JSON.
         """
         if self._group is None:
             return compute()
@@ -99,12 +102,12 @@ class ProcessGroup:
         return json.loads(message.numpy().tobytes())
 
     def is_same(self, value: object) -> bool:
-        """Whether all processes have the same ``value``; it is sent as JSON."""
+        """Returns whether all processes have the same ``value``, which is sent as JSON."""
         return not self.any(value != self.broadcast(lambda: value))
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """The first process goes through the body, and then the others, who find what it left."""
+        """Runs the body in the main process, and then in the others, which find its files."""
         if not self.is_main:
             self.barrier()
         yield
@@ -114,43 +117,43 @@ class ProcessGroup:
 
 @contextmanager
 def joined_group(world: World, device: torch.device, *, advice: str = "") -> Iterator[ProcessGroup]:
-    """Connects the processes of ``world`` for the body, and lets none leave before the others.
+    """Connects the processes of ``world``; at the end, each waits for all others.
 
-    Only the first one says how the work goes. What ends all of them alike is said by one; the
-    errors of the others are empty.
+    Only the main process logs. An error that all processes raise has its message in one of them
+    and is empty in the others, so that it is shown once.
 
     Args:
         device: this process's own.
-        advice: what to do when another process has died.
+        advice: what the user can do when another process has died.
 
     Raises:
-        UserError: another process has died; it is named.
+        UserError: another process has died; the message names it.
     """
     if world.size == 1:
         yield ProcessGroup()
         return
     stop: Interrupted | None = None
     with process_group(world, device), nullcontext() if world.is_main else silence():
-        register = _Register(world)
+        report = _FailureReport(world)
         try:
             group = ProcessGroup(world)
             yield group
             group.barrier()
         except Interrupted as error:
-            _outlast_torchrun()
-            stop = Interrupted() if register.is_said(error) else error
+            _ignore_sigterm()
+            stop = Interrupted() if report.is_shown(error) else error
         except UserError as error:
-            _outlast_torchrun()
-            register.leave(is_explained=True)
-            if register.is_said(error):
+            _ignore_sigterm()
+            report.leave(is_explained=True)
+            if report.is_shown(error):
                 raise UserError() from error
             raise
         except Disconnected as error:
-            _outlast_torchrun()
-            register.leave(is_explained=False)
-            raise register.explanation(error, advice) from error
+            _ignore_sigterm()
+            report.leave(is_explained=False)
+            raise report.explanation(error, advice) from error
         except Exception:
-            register.leave(is_explained=True)
+            report.leave(is_explained=True)
             raise
     if stop is not None:
         raise stop
@@ -158,30 +161,32 @@ def joined_group(world: World, device: torch.device, *, advice: str = "") -> Ite
 
 @contextmanager
 def connection() -> Iterator[None]:
-    """Makes a failure of ``torch.distributed`` in the body one that can be told from others.
+    """Turns a failure of ``torch.distributed`` in the body into an error of its own type.
 
     Raises:
-        Disconnected: another process cannot be reached any more.
+        Disconnected: another process cannot be reached.
     """
     try:
         yield
+    except torch.OutOfMemoryError:  # a RuntimeError, too
+        raise
     except RuntimeError as error:
         raise Disconnected(str(error)) from error
 
 
-def _outlast_torchrun() -> None:
-    """It ends all processes as soon as one has failed, which the others may still have to explain.
+def _ignore_sigterm() -> None:
+    """Lets this process finish its error message after another one has failed.
 
-    It kills those that take too long.
+    torchrun sends SIGTERM to all processes as soon as one fails, and SIGKILL some time later.
     """
     with suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-class _Register:
-    """Which processes have ended in an error, and what has been said about it.
+class _FailureReport:
+    """Which processes have failed, and which error messages have been shown.
 
-    It is kept in the store by which torchrun brought them together, and which outlives them.
+    It is kept in torchrun's store, which outlives the processes.
     """
 
     def __init__(self, world: World) -> None:
@@ -190,22 +195,22 @@ class _Register:
         self._store = dist.TCPStore(*address, is_master=False)  # type: ignore[attr-defined]
 
     def leave(self, *, is_explained: bool) -> None:
-        """Notes that this process has failed, and whether it says why."""
+        """Records that this process has failed, and whether it shows the reason."""
         with suppress(dist.DistError):
             self._store.set(f"group/left/{self._world.rank}", "")
             if is_explained:
                 self._store.set("group/explained", "")
 
-    def is_said(self, error: Exception) -> bool:
-        """Whether another process says the same; if not, the others hear that this one does."""
+    def is_shown(self, error: Exception) -> bool:
+        """Returns whether another process shows this error; if none does, this one will."""
         key = hashlib.sha256(str(error).encode()).hexdigest()
         rank = str(self._world.rank)
         with suppress(dist.DistError):
-            return self._store.compare_set(f"group/said/{key}", "", rank).decode() != rank
+            return self._store.compare_set(f"group/shown/{key}", "", rank).decode() != rank
         return False
 
     def explanation(self, lost: Disconnected, advice: str) -> UserError:
-        """The error of a process that has lost the others; empty where one of them says it."""
+        """Returns the error of a process that has lost the others; empty if another shows it."""
         missing = self._missing()
         if missing:
             numbers = ", ".join(map(str, missing))
@@ -215,11 +220,11 @@ class _Register:
         else:
             reason = f"the processes cannot reach each other: {lost}"
         error = UserError(f"{reason}; {advice}" if advice else reason)
-        return UserError() if self.is_said(error) else error
+        return UserError() if self.is_shown(error) else error
 
     def _missing(self) -> list[int]:
         missing = list(range(self._world.size))
-        deadline = time.monotonic() + _ROLL_CALL_SECONDS
+        deadline = time.monotonic() + _REPORT_SECONDS
         with suppress(dist.DistError):
             while missing and time.monotonic() < deadline:
                 missing = [

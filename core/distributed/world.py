@@ -1,7 +1,7 @@
-"""The processes that do one job together, as torchrun starts them.
+"""The processes that torchrun has started: their number, and the connection between them.
 
-torchrun tells every process by environment variables who it is and where the others are. Nothing
-here imports torch before there are several processes, so that asking costs nothing.
+torchrun sets environment variables that tell every process its rank and the address of the others.
+Nothing here imports torch before there are several processes: a command that only asks stays fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import ConfigError, UserError
 if TYPE_CHECKING:
     import torch
 
-# Processes on a busy machine, or on several, do not all come up at the same time.
+# On a busy machine, or on several machines, processes do not all start at the same time.
 TIMEOUT = timedelta(minutes=10)
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -27,10 +27,10 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """This process among ``size`` that work together.
+    """One of ``size`` processes that work together.
 
-    ``rank``, from 0, is its number among all of them, ``local_rank`` that among those of its own
-    machine.
+    ``rank`` is its number among all processes, ``local_rank`` its number among those of its own
+    machine; both count from 0.
     """
 
     rank: int
@@ -45,15 +45,15 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is rank 0, the one that speaks and writes for all."""
+        """Whether this is rank 0, which logs and writes files for all."""
         return self.rank == 0
 
 
 def world_from_environment(variables: Mapping[str, str] = os.environ) -> World | None:
-    """The world that torchrun has put this process into; None for a process on its own.
+    """Returns the world that torchrun has started this process in; None without torchrun.
 
     Raises:
-        ConfigError: some of torchrun's variables are there, but not all, or not as numbers.
+        ConfigError: some of torchrun's variables are missing, or are not numbers.
     """
     if "RANK" not in variables:
         return None
@@ -61,7 +61,7 @@ def world_from_environment(variables: Mapping[str, str] = os.environ) -> World |
     if missing:
         raise ConfigError(
             f"RANK is set, but not {', '.join(missing)}: start the processes by torchrun, or unset "
-            "RANK to work alone"
+            "RANK to use one process"
         )
     return World(
         rank=_number("RANK", variables),
@@ -74,17 +74,17 @@ def world_from_environment(variables: Mapping[str, str] = os.environ) -> World |
 def process_group(
     world: World, device: torch.device, *, timeout: timedelta = TIMEOUT
 ) -> Iterator[None]:
-    """Connects the processes of ``world``: by NCCL where they compute on GPUs, else by gloo.
+    """Connects the processes of ``world``: by NCCL on GPUs, otherwise by gloo.
 
-    A body that fails leaves the group as it is, for the operating system to close: to end it
-    properly takes the others, who may not answer any more.
+    If the body fails, the connections are left for the operating system to close: an orderly end
+    needs the other processes, which may not answer.
 
     Args:
         device: this process's own.
-        timeout: for the others to come, and for every operation that waits for them.
+        timeout: of the start, and of every operation that waits for other processes.
 
     Raises:
-        UserError: the others do not come.
+        UserError: the processes do not find one another in time.
     """
     import torch
     import torch.distributed as dist
@@ -102,13 +102,13 @@ def process_group(
                 device_id=device if is_gpu else None,
             )
             if not is_gpu:
-                # gloo connects pair by pair: one that has all of its pairs could begin, and end,
-                # while another still waits for its own.
+                # gloo connects pair by pair: a process with all of its pairs could begin and end
+                # while another one still waits for its own.
                 dist.barrier()
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"rank {world.rank}: the {world.size} processes do not find together: {reason}"
+            f"rank {world.rank}: the {world.size} processes cannot connect: {reason}"
         ) from error
     yield
     dist.destroy_process_group()
@@ -116,7 +116,7 @@ def process_group(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Inside the block: some versions of gloo print a greeting on stdout, which is for results."""
+    """Redirects stdout to stderr: some versions of gloo greet on stdout, which is for results."""
     ours = os.dup(1)
     os.dup2(2, 1)
     try:

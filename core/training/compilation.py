@@ -1,9 +1,8 @@
-"""``torch.compile`` for training: the layers of the stacks become machine code of their own.
+"""``torch.compile`` for training: compiles the layers of the encoder and the decoder.
 
-It is the layers that are compiled, not the model: they are all alike, so one does for all of them,
-however deep the model; and between them is little to gain. They are compiled for lengths and batch
-sizes of every kind at once, since every batch has others. Outside of training the model is as it
-was, and so are the names of its weights, always.
+The layers are compiled, not the model: all layers of a stack share one compiled function, and there
+is little to gain between them. They are compiled for all lengths and batch sizes at once, because
+every batch has its own. Outside of training, and in its checkpoints, the model is unchanged.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _BACKEND = "inductor"
 
 
 def check_compiler(device: torch.device) -> None:
-    """Compiles something small for ``device``.
+    """Compiles a small function for ``device``.
 
     Raises:
-        UserError: that fails: a compiler is missing, most likely.
+        UserError: that fails, probably because a compiler is missing.
     """
     try:
         torch.compile(_probe, backend=_BACKEND)(torch.ones(8, device=device))
-    except Exception as error:  # torch has one for every way to fail, and more to come
+    except Exception as error:  # torch has many types of errors for this
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
             f"train.compile: nothing can be compiled for {device.type} here ({reason}); install a "
@@ -37,7 +36,7 @@ def check_compiler(device: torch.device) -> None:
 
 
 class CompiledLayers:
-    """The layers of ``model``, compiled when they are first run where they are :meth:`in_use`."""
+    """The compiled layers of ``model``. Each is compiled at its first use."""
 
     def __init__(self, model: nn.Module) -> None:
         self._forwards = {
@@ -48,7 +47,7 @@ class CompiledLayers:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """The model runs its compiled layers, and afterwards its own again."""
+        """Makes the model use its compiled layers while the context lasts."""
         for layer, forward in self._forwards.items():
             layer.__dict__["forward"] = forward
         try:

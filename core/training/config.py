@@ -1,4 +1,4 @@
-"""How a model is trained, as configuration."""
+"""The configuration of training."""
 
 from __future__ import annotations
 
@@ -6,41 +6,48 @@ from dataclasses import dataclass
 
 from ..config import check, check_choice
 
+OPTIMIZERS = ("adamw", "adam")
+SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")
+AVERAGES = ("best", "last")
+PRECISIONS = ("auto", "fp32", "bf16")
+DISK_TYPES = ("fp32", "fp16")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is trained; see :func:`core.training.fit.fit`.
+    """The options of :func:`core.training.fit.fit`.
 
     Attributes:
-        epochs: passes over the training data.
-        batch_tokens: the most tokens, padding included, that one side of a batch holds.
-        accumulate: so many batches make one step.
+        epochs: the number of passes over the training data.
+        batch_tokens: the largest number of tokens, with padding, in one side of a batch.
+        accumulate: the number of batches in one step.
         optimizer: "adamw" or "adam", which has no weight decay; see :mod:`core.training.optimizer`.
         learning_rate: the schedule's peak; "noam" has its own.
         schedule: "noam", "inverse_sqrt", "cosine" or "constant"; see :mod:`core.training.schedule`.
-        warmup_steps: the steps in which the learning rate rises.
-        label_smoothing: the part of a target's probability that all words share.
-        r_drop: R-Drop's alpha: every example is read twice, and its two outputs are pulled together
-            (:mod:`core.training.loss`); about twice the time and memory. 0: off.
-        weight_decay: what a weight loses in a step, in learning rates ("adamw" only).
-        adam_beta2: how slowly the optimizer forgets the gradients' sizes.
-        clip_norm: gradients beyond this length are cut to it; 0: never.
-        explosion: the run stops when the mean loss of the last steps is so many times the lowest
-            that this mean has been, or that of the gradients' lengths the square of it
-            (:mod:`core.training.divergence`); 0: never. A loss that is no number always stops it.
-        patience: so many epochs without a better metric end the run early; 0: never.
-        ema: the decay of an exponential moving average of the weights, 0.999 say, which is
-            validated and kept in their place; see :mod:`core.training.ema`. 0: off.
-        average: so many epochs are kept, and the mean of their weights is tried at the end.
-        average_of: "best" or "last": which epochs those are.
-        precision: "fp32", "bf16", or "auto": bf16 on a GPU that has it.
-        compile: training runs layers that ``torch.compile`` has made; it takes a compiler, and a
-            minute or more to begin with. Resumed runs then differ in rounding.
-        seed: decides all that is random.
-        save_every: the state is saved after so many steps, and after every epoch.
-        log_every: ``steps.csv`` gets a row every so many steps; 0: never.
-        tensorboard: the curve goes to event files in ``tensorboard/`` as well.
-        weights_on_disk: "fp32", or "fp16" for a model of half the size.
+        warmup_steps: the number of steps in which the learning rate rises.
+        label_smoothing: the part of the target distribution that is spread over the vocabulary.
+        r_drop: alpha of R-Drop (:mod:`core.training.loss`), which trains on every example twice and
+            makes the two outputs similar; about twice the time and memory. 0: off.
+        weight_decay: the weight decay of "adamw".
+        adam_beta2: the decay of Adam's second moment.
+        clip_norm: the largest gradient norm; longer gradients are scaled down to it. 0: no limit.
+        explosion: the run stops when the mean loss of the last steps is this many times its lowest
+            value, or the mean gradient norm the square of this many times
+            (:mod:`core.training.divergence`). 0: never. A loss that is NaN or infinite always stops
+            the run.
+        patience: the run stops after this many epochs without a better metric; 0: never.
+        ema: the decay of an exponential moving average of the weights, for example 0.999, which is
+            validated and kept instead of the weights; see :mod:`core.training.ema`. 0: off.
+        average: the number of epochs whose weights are kept; their mean is tried at the end.
+        average_of: which epochs are averaged: the "best" or the "last".
+        precision: "fp32", "bf16", or "auto": bf16 on a GPU that supports it.
+        compile: compile the layers with ``torch.compile``. It needs a compiler, and a minute or
+            more at the start. Resumed runs then differ in rounding.
+        seed: decides everything random.
+        save_every: the state is saved after this many steps, and after every epoch.
+        log_every: ``steps.csv`` gets a row after this many steps; 0: never.
+        tensorboard: write the curve to event files in ``tensorboard/``, too.
+        weights_on_disk: "fp32", or "fp16" for a file of half the size.
     """
 
     epochs: int = 20
@@ -80,16 +87,14 @@ class TrainConfig:
         for name in ("label_smoothing", "adam_beta2", "ema"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"train.{name}", value, "at least 0 and below 1")
-        check_choice("train.optimizer", self.optimizer, ("adamw", "adam"))
+        check_choice("train.optimizer", self.optimizer, OPTIMIZERS)
         check(
             self.optimizer == "adamw" or self.weight_decay == 0.0,
             "train.weight_decay",
             self.weight_decay,
             f"0 with train.optimizer={self.optimizer}; adamw has weight decay",
         )
-        check_choice(
-            "train.schedule", self.schedule, ("noam", "inverse_sqrt", "cosine", "constant")
-        )
-        check_choice("train.average_of", self.average_of, ("best", "last"))
-        check_choice("train.precision", self.precision, ("auto", "fp32", "bf16"))
-        check_choice("train.weights_on_disk", self.weights_on_disk, ("fp32", "fp16"))
+        check_choice("train.schedule", self.schedule, SCHEDULES)
+        check_choice("train.average_of", self.average_of, AVERAGES)
+        check_choice("train.precision", self.precision, PRECISIONS)
+        check_choice("train.weights_on_disk", self.weights_on_disk, DISK_TYPES)

@@ -1,12 +1,13 @@
-"""Runs that go wrong: when a loss that is still a number has exploded.
+"""Detects a run whose loss has exploded although it is still a number.
 
-A single batch may have a loss or a gradient far beyond the others'; clipping deals with that. A run
-has exploded when they stay there. So the mean of the last steps is compared with the least that
-this mean has been. A healthy run's mean falls and then stays: batches differ, but ten of them in a
-row do not, and neither warm-up nor a rising learning rate takes it to many times its lowest.
+One batch may have a loss or a gradient far above the others; clipping takes care of that. A run
+diverges when they stay there. So the mean of the last steps is compared with the lowest value that
+this mean has had. In a healthy run, the mean falls and then stays. Batches differ, but the means of
+ten steps differ little, and neither warm-up nor a rising learning rate makes them many times the
+lowest.
 
-Near zero anything is many times anything: a loss below one nat, or a gradient shorter than one,
-counts as one. Gradients' lengths differ more than losses do: they are allowed the square.
+A value below 1 counts as 1: near zero, every number is many times another. Gradient norms vary more
+than losses, so their limit is the square of the factor.
 """
 
 from __future__ import annotations
@@ -17,49 +18,51 @@ _STEPS = 10
 
 
 @dataclass
-class Level:
-    """The mean of a quantity over about the last ten steps, and the lowest that mean has been."""
+class RunningMean:
+    """The exponential mean of a value over about ten steps, and the lowest that it has been."""
 
     mean: float | None = None
     lowest: float | None = None
 
-    def add(self, value: float) -> None:
-        """Takes in the newest step's value; older ones fade out."""
-        self.mean = value if self.mean is None else self.mean + (value - self.mean) / _STEPS
-        self.lowest = self.mean if self.lowest is None else min(self.lowest, self.mean)
+    def add(self, value: float) -> float:
+        """Adds the value of the newest step, and returns the mean."""
+        mean = value if self.mean is None else self.mean + (value - self.mean) / _STEPS
+        self.mean = mean
+        self.lowest = mean if self.lowest is None else min(self.lowest, mean)
+        return mean
 
     def limit(self, factor: float) -> float:
-        """The mean beyond which there is an explosion."""
+        """Returns the largest mean that is not an explosion."""
         return factor * max(1.0, self.lowest or 0.0)
 
 
 @dataclass
-class Course:
-    """How the loss and the length of its gradient have gone so far, step by step."""
+class DivergenceMonitor:
+    """The running means of the loss and of the gradient norm."""
 
-    loss: Level = field(default_factory=Level)
-    norm: Level = field(default_factory=Level)
+    loss: RunningMean = field(default_factory=RunningMean)
+    norm: RunningMean = field(default_factory=RunningMean)
 
     def explosion(self, loss: float, norm: float, factor: float) -> str | None:
-        """Takes in a step; what has exploded with it, in words, or None.
+        """Adds a step. Returns a description of what has exploded, or None.
 
         Args:
-            loss: the step's mean loss, in nats. norm: the length of its gradient, unclipped.
-            factor: how many times its lowest mean the mean of the loss may become.
+            loss: the mean loss of the step, in nats.
+            norm: the gradient norm before clipping.
+            factor: the mean loss may become this many times its lowest value.
         """
-        for name, level, value, times in (
+        for name, running, value, limit in (
             ("loss", self.loss, loss, factor),
-            ("gradient's norm", self.norm, norm, factor**2),
+            ("gradient norm", self.norm, norm, factor**2),
         ):
-            level.add(value)
-            assert level.mean is not None
-            if level.mean > level.limit(times):
+            mean = running.add(value)
+            if mean > running.limit(limit):
                 return (
                     f"the {name} has exploded to {value:.4g}: the mean of the last steps is "
-                    f"{level.mean:.4g}, and has been {level.lowest:.4g}"
+                    f"{mean:.4g}, and its lowest value was {running.lowest:.4g}"
                 )
         return None
 
-    def is_calm(self, loss: float, norm: float, factor: float) -> bool:
-        """Whether a step like this, if more of its kind came, would be no explosion."""
+    def is_stable(self, loss: float, norm: float, factor: float) -> bool:
+        """Returns whether a run of steps with these values would be no explosion."""
         return loss <= self.loss.limit(factor) and norm <= self.norm.limit(factor**2)

@@ -1,9 +1,9 @@
 """The one training loop, for every task.
 
-A task brings its data (:class:`TrainingData`), its loss and its validation; ``fit`` does the rest:
-schedule, mixed precision, gradient clipping, checkpoints that survive anything, early stopping, and
-averages of weights. Everything that decides a run is in its state file, so that
-a run that was interrupted ends exactly as one that was not.
+A task brings its data (:class:`TrainingData`), its loss and its validation. ``fit`` does the rest:
+schedule, mixed precision, gradient clipping, checkpoints, early stopping, and averages of weights.
+Everything that decides how a run continues is in its state file, so that an interrupted run ends
+exactly like one that was not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from ..distributed.process_group import ProcessGroup
-from ..errors import Interrupted, UserError
+from ..errors import CheckpointError, Interrupted, UserError
 from ..progress import Progress, log
 from ..storage.checkpoint import WEIGHTS_FILE, load_weights
 from . import schedule, tensorboard
@@ -32,18 +32,18 @@ from .state import Metrics, TrainingState
 
 
 class TrainingData(Protocol):
-    """Batches of an epoch; the same for the same epoch number, whenever they are asked for."""
+    """The batches of each epoch. The same epoch number always gives the same batches."""
 
     def plan(self, epoch: int) -> Sequence[Any]:
-        """What the batches of this epoch are made of, in order.
+        """Returns the entries that :meth:`batch` makes the batches of this epoch from, in order.
 
-        Where several processes train together, each entry is a sequence of examples that can be
-        sliced: every process makes a batch of a part of it.
+        If several processes train together, each entry is a sequence of examples that can be
+        sliced: every process makes a batch of its shard.
         """
         ...
 
     def batch(self, item: Any) -> Batch:
-        """The tensors of one entry of the plan."""
+        """Returns the tensors of an entry of the plan."""
         ...
 
 
@@ -63,31 +63,30 @@ def fit(
 ) -> TrainingState:
     """Trains ``model`` in place and leaves its best weights in ``folder`` and in ``model``.
 
-    Several processes that each call it, as a ``group``, train as one would: a step takes the same
-    batches, of which each process computes its share, and ends in the same weights but for the
-    rounding of sums. With dropout, each process draws from its own stream of random numbers, which
-    the seed, its rank and the step decide: the same number of processes has the same run again. A
-    run can go on with another number of them, from the same place in the same batches. All of them
-    see ``folder``; the first one writes there, and validates.
+    With a ``group`` of several processes, each of them calls it. They train as one process would:
+    every step takes the same batches, of which each process computes a shard, and leads to the same
+    weights up to rounding. With dropout, each process has its own stream of random numbers, decided
+    by the seed, the rank and the step: a run can be repeated with the same number of processes. A
+    run can be resumed with another number. All processes need access to ``folder``; the main
+    process writes there, and validates.
 
-    On a CPU the same seed and number of threads give the same run, bit for bit: each thread draws
-    from a stream of its own for its part of a batch (:mod:`core.batch_parts`).
+    On a CPU, the same seed and number of threads give the same run, bit for bit.
 
     Args:
-        model: on ``device`` already. Its ``config.d_model`` is what the paper's schedule goes by.
-        loss: computes with ``model`` in training mode, under the run's precision.
-        validate: the metrics of ``model`` as it is, in evaluation mode; ``metric`` among them.
+        model: on ``device`` already. The paper's schedule uses its ``config.d_model``.
+        loss: computes with ``model`` in training mode, in the precision of the run.
+        validate: returns the metrics of ``model`` in evaluation mode, ``metric`` among them.
         metric: decides which epoch is best; see :mod:`core.training.kept_checkpoints`.
-        folder: gets ``model.safetensors`` (the best), the training curve and, in
-            ``training/``, what is needed to go on.
-        resume: go on from the state in ``folder``.
-        on_begin: called once it is sure that the run can begin or go on, before its first step; of
-            a group, by the first process.
-        group: the processes that train together; without it, this one by itself.
+        folder: gets ``model.safetensors`` (the best weights), the training curve, and in
+            ``training/`` the state for resuming.
+        resume: continue from the state in ``folder``.
+        on_begin: called before the first step, when nothing can prevent the run from starting or
+            continuing; only in the main process.
+        group: the processes that train together; None: this process alone.
 
     Raises:
-        Interrupted: SIGINT or SIGTERM came, to any process; everything up to this step is saved.
-        UserError: the loss is not finite any more or has exploded, or a file cannot be written.
+        Interrupted: SIGINT or SIGTERM came, to any process; all steps so far are saved.
+        UserError: the loss is not finite or has exploded, or a file cannot be written.
         CheckpointError: ``resume`` without a usable state.
     """
     group = group or ProcessGroup()
@@ -115,10 +114,10 @@ def fit(
 
 
 def check_installed(config: TrainConfig, device: torch.device) -> None:
-    """Makes sure, before there is anything to lose, that what ``config`` asks for is here.
+    """Checks that the optional packages and tools which ``config`` needs are installed.
 
     Raises:
-        UserError: TensorBoard or a compiler is not; says what to install.
+        UserError: TensorBoard or a compiler is missing; says what to install.
     """
     if config.tensorboard:
         tensorboard.check_installed()
@@ -127,7 +126,7 @@ def check_installed(config: TrainConfig, device: torch.device) -> None:
 
 
 def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> schedule.Schedule:
-    """The schedule that ``config`` names. "noam" is the paper's formula, which has its own peak."""
+    """Returns the schedule that ``config`` names. "noam" (the paper's) has a peak of its own."""
     if config.schedule == "noam":
         return schedule.CustomSchedule(d_model, config.warmup_steps)
     if config.schedule == "cosine":
@@ -140,13 +139,18 @@ def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> sch
 def _train_epoch(
     run: Run, data: TrainingData, loss: LossFunction, is_stop_requested: Callable[[], bool]
 ) -> None:
-    """Trains from where ``run`` stands to the end of its epoch."""
+    """Trains from the current position of ``run`` to the end of its epoch."""
     config, state = run.config, run.state
     plan = data.plan(state.epoch)
     if not plan:
         raise UserError("there is nothing to train on: the training data has no examples")
     if run.group.size > 1 and not run.group.is_same([len(item) for item in plan]):
         raise UserError("the processes read different training data: it must be the same for all")
+    if state.position > len(plan):
+        raise CheckpointError(
+            f"{run.folder}: the run stopped after batch {state.position} of epoch {state.epoch}, "
+            f"which has {len(plan)} batches: the training data has changed"
+        )
     rate = _schedule_of(run, len(plan))
     run.model.train()
     started = time.monotonic() - state.seconds
@@ -164,30 +168,30 @@ def _train_epoch(
             )
             if is_stop_requested():
                 run.save()
-                run.group.barrier()  # nobody leaves before the state is safe
+                run.group.barrier()  # no process leaves before the state is saved
                 raise _interrupted(run)
             is_due = state.step % config.save_every == 0 and state.position < len(plan)
-            if is_due and run.is_calm:  # an explosion may have begun
+            if is_due and run.is_stable:  # otherwise, an explosion may have begun
                 run.save()
 
 
 def _batches(
     data: TrainingData, items: Sequence[Any], group: ProcessGroup
 ) -> Iterator[Batch | None]:
-    """This process's shares of a step's batches; None where they have fewer examples than ranks."""
+    """Yields this process's shards of a step's batches; None for an empty one."""
     if group.size == 1:
         yield from map(data.batch, items)
         return
     for item in items:
-        share = group.shard(item)
-        yield data.batch(share) if share else None
+        shard = group.shard(item)
+        yield data.batch(shard) if shard else None
 
 
 def _schedule_of(run: Run, batches: int) -> schedule.Schedule:
-    """The schedule for an epoch of so many batches, to reach its end with the run's last step.
+    """Returns the schedule for an epoch of ``batches``; it ends with the last step of the run.
 
-    Epochs may differ in length: what the epochs so far have had is known, and those to come are
-    taken to be as long as this one.
+    Epochs may differ in length. The lengths of the past epochs are known; those to come are assumed
+    to be as long as this one.
     """
     state, config = run.state, run.config
     before = state.step - state.epoch_steps
@@ -202,15 +206,15 @@ def _interrupted(run: Run) -> Interrupted:
 
 @contextmanager
 def _stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
-    """Turns the first SIGINT or SIGTERM to any process into a request that all of them hear of.
+    """Turns the first SIGINT or SIGTERM to any process into a request to all of them.
 
-    A second one acts as it always does on a process by itself. Of several, each may get the same
-    signal from the scheduler and again from torchrun, which kills those that take too long.
+    In a single process, a second signal has its usual effect. Several processes ignore it: each may
+    get the same signal from the scheduler and again from torchrun, which later sends SIGKILL.
     """
     received: list[int] = []
     previous: dict[int, Any] = {}
 
-    def remember(number: int, frame: Any) -> None:
+    def request_stop(number: int, frame: Any) -> None:
         received.append(number)
         line = "stopping as soon as this step is saved"
         if group.size == 1:
@@ -218,14 +222,14 @@ def _stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
             line += "; once more to stop at once"
         elif len(received) > 1:
             return
-        # The signal may have come in the middle of another line on stderr.
+        # The signal may have interrupted the writing of another line to stderr.
         with suppress(RuntimeError):
             log(line)
 
     try:
         for wanted in (signal.SIGINT, signal.SIGTERM):
-            previous[wanted] = signal.signal(wanted, remember)
-    except ValueError:  # not the main thread: nobody's signals come here
+            previous[wanted] = signal.signal(wanted, request_stop)
+    except ValueError:  # not the main thread, which alone gets signals
         pass
     try:
         yield lambda: group.any(bool(received))

@@ -1,7 +1,7 @@
-"""The curve of a run, written down as it happens.
+"""The training curve, written while the run goes on.
 
-``history.csv`` has a row an epoch. ``steps.csv`` has one every ``train.log_every`` steps, with the
-means over those steps. TensorBoard gets both, where it is asked for.
+``history.csv`` has a row for each epoch. ``steps.csv`` has a row for every ``train.log_every``
+steps, with the means over these steps. With ``train.tensorboard``, both go to event files as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROW = re.compile(r"\d+,(\d+),.+\n")  # epoch, step, ...
 
 
 class History:
-    """The files of a run's curve in ``folder``."""
+    """The files of the training curve in ``folder``."""
 
     def __init__(self, folder: Path, config: TrainConfig) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class History:
         self._events: EventFile | None = None
 
     def begin(self, step: int) -> None:
-        """The run is about to go on from ``step``: rows of later steps, lost to a crash, go.
+        """Removes the rows of steps after ``step``, which a crashed run may have left.
 
         Raises:
             UserError: a file cannot be read or written.
@@ -45,7 +45,7 @@ class History:
             self._events = EventFile(self._folder / EVENTS_FOLDER, first_step=step + 1)
 
     def add_step(self, row: Metrics) -> None:
-        """One row more for ``steps.csv``."""
+        """Adds a row to ``steps.csv``."""
         path = self._folder / STEPS_FILE
         header, _, line = as_csv([row]).partition("\n")
         is_empty = not path.is_file() or path.stat().st_size == 0
@@ -53,7 +53,7 @@ class History:
         self._add_event("steps", row)
 
     def add_epoch(self, rows: Sequence[Metrics]) -> None:
-        """All of ``history.csv``, whose last row is new."""
+        """Writes all of ``history.csv``; the last row is new."""
         write_text(self._folder / HISTORY_FILE, as_csv(rows))
         self._add_event("epochs", rows[-1])
 
@@ -64,7 +64,7 @@ class History:
 
 
 def as_csv(rows: Sequence[Metrics]) -> str:
-    """``rows`` under the names of their columns."""
+    """Returns ``rows`` as CSV with a header."""
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -74,9 +74,9 @@ def as_csv(rows: Sequence[Metrics]) -> str:
 
 
 def _until(step: int, text: str) -> str:
-    """The lines of ``steps.csv`` up to ``step``, without what a crash has cut off."""
+    """The lines of ``steps.csv`` up to ``step``, without a last line that a crash has cut off."""
     header, *rows = text.splitlines(keepends=True) or [""]
     if not header.endswith("\n"):
         return ""
-    found = ((row, _ROW.fullmatch(row)) for row in rows)
-    return header + "".join(row for row, match in found if match and int(match[1]) <= step)
+    matches = ((row, _ROW.fullmatch(row)) for row in rows)
+    return header + "".join(row for row, match in matches if match and int(match[1]) <= step)

@@ -1,4 +1,4 @@
-"""Which epochs' weights a run keeps: the best one's, and those to be averaged at its end."""
+"""The epochs whose weights a run keeps: the best, and those to be averaged at the end."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from ..storage.checkpoint import (
     save_weights,
 )
 from .config import TrainConfig
-from .state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState, numbers_of
+from .state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
+from .state_file import StateFile
 
 
-class KeptWeights:
-    """The weights of some epochs on disk, and the best of them as the model in ``folder``.
+class KeptCheckpoints:
+    """The weights of some epochs on disk, and the best ones as the model in ``folder``.
 
     Args:
         metric: decides which epoch is best; see :func:`is_better`.
-        is_writer: whether this process writes, or only keeps account of what another one does.
+        is_writer: whether this process writes the files; the others only follow.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class KeptWeights:
         self._metric = metric
 
     def keep(self, state: TrainingState, value: float) -> None:
-        """Keeps the weights of the epoch in ``state``, whose metric is ``value``, if it is needed.
+        """Keeps the weights of the current epoch if they are needed; its metric is ``value``.
 
-        The best epoch so far is the model. The best or the last epochs are for the average.
+        The weights of the best epoch become the model. Those of the best epochs, or of the last
+        ones, are kept for the average.
         """
         if is_better(self._metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
@@ -66,7 +68,7 @@ class KeptWeights:
             self._save(self._path(state.epoch))
 
     def remove_others(self, state: TrainingState) -> None:
-        """Removes what ``state`` no longer names, once that state is safe on disk."""
+        """Removes the weights that ``state`` does not name, after that state was saved."""
         if not self._is_writer:
             return
         kept = set(map(self._path, _epochs_of(state)))
@@ -75,7 +77,7 @@ class KeptWeights:
                 path.unlink()
 
     def finish(self, state: TrainingState, validate: Callable[[], Metrics]) -> None:
-        """Tries the mean of the candidates' weights, and keeps it if it beats the best epoch."""
+        """Makes the mean of the candidates' weights the model, if it beats the best epoch."""
         epochs = sorted(epoch for _, epoch in state.candidates)
         if self._config.average >= 2 and len(epochs) >= 2:
             average = average_weights([self._path(epoch) for epoch in epochs])
@@ -90,10 +92,10 @@ class KeptWeights:
                 self._save_model()
                 state.averaged = epochs
                 return
-        self._put_back_best(state)
+        self._restore_best(state)
 
-    def _put_back_best(self, state: TrainingState) -> None:
-        """Before the run was prolonged, it may have kept an average in the best epoch's place."""
+    def _restore_best(self, state: TrainingState) -> None:
+        """Makes the best epoch the model again; the run may have ended before, with an average."""
         best = self._path(state.best_epoch)
         if not best.is_file():
             return
@@ -115,34 +117,34 @@ class KeptWeights:
 
 
 def disk_dtype(config: TrainConfig) -> torch.dtype | None:
-    """The type of a finished model's weights on disk; None: the one they have."""
+    """Returns the type of a finished model's weights on disk; None: their own."""
     return torch.float16 if config.weights_on_disk == "fp16" else None
 
 
 def epoch_file(folder: Path, epoch: int) -> Path:
-    """Where the run in ``folder`` keeps the weights of ``epoch``, if it keeps them."""
+    """Returns the path of the kept weights of ``epoch`` of the run in ``folder``."""
     return folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
 
 
 def kept_epochs(folder: Path) -> list[int]:
-    """The epochs whose weights the run in ``folder`` has kept (``train.average``), the best first.
+    """Returns the epochs whose weights the run in ``folder`` has kept, the best first.
 
     Raises:
         CheckpointError: there is no training state, or it is damaged.
     """
     path = folder / STATE_FOLDER / STATE_FILE
-    state, _ = numbers_of(path, load_tensors(path))
+    state = StateFile(path).state
     values = {epoch: value for value, epoch in state.candidates}
     if not values or state.best is None:
         return []
     values[state.best_epoch] = state.best
-    # The best of them all is at the good end, whichever that is.
+    # The best epoch shows whether the metric rises or falls.
     is_rising = state.best == max(values.values())
     return sorted(sorted(values), key=values.__getitem__, reverse=is_rising)
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:
-    """Whether ``new`` beats ``old``: losses and perplexities fall, everything else rises."""
+    """Returns whether ``new`` is better than ``old``; losses and perplexities fall, others rise."""
     if old is None:
         return not math.isnan(new)
     return new < old if _falls(metric) else new > old

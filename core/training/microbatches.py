@@ -1,9 +1,8 @@
-"""The gradient of a batch, computed on a CPU part by part, each part on a core of its own.
+"""The gradient of a batch on a CPU, computed in microbatches: one for each core.
 
-Splitting every operation among the cores has them wait for one another hundreds of times a step,
-and hands what one core has just computed to another. The examples of a batch have nothing to do
-with each other until their gradients are added up: a core that keeps a part of them to itself waits
-once.
+If every operation is split over the cores, they wait for one another hundreds of times in a step,
+and each needs what another one has just computed. The examples of a batch are independent until
+their gradients are added up: a core with a microbatch of its own waits once.
 """
 
 from __future__ import annotations
@@ -18,55 +17,57 @@ from ..parallel import map_on_cores
 
 Batch = tuple[Tensor, ...]
 """The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
-and nothing else in a batch has two axes."""
+and no other tensor of a batch has two axes."""
 
 LossFunction = Callable[[Batch], tuple[Tensor, int]]
-"""From a batch to its summed loss and the number of things (words, sentences) summed over."""
+"""From a batch to its summed loss and the number of targets (tokens, or texts) in the sum."""
 
-# With fewer positions, a part's matrix products are too small to be quick.
-_POSITIONS_OF_A_PART = 1000
+# With fewer positions, the matrix products of a microbatch are too small to be fast.
+_MIN_POSITIONS = 1000
 
 
-def number_of_parts(batch: Batch) -> int:
-    """Into how many parts it pays to split ``batch``, given its device and PyTorch's threads."""
+def microbatch_count(batch: Batch) -> int:
+    """Returns the best number of microbatches for ``batch`` on its device; 1: do not split."""
     if batch[0].device.type != "cpu":
         return 1
     positions, examples = max(x.numel() for x in batch), batch[0].shape[-1]
-    return max(1, min(torch.get_num_threads(), examples, positions // _POSITIONS_OF_A_PART))
+    return max(1, min(torch.get_num_threads(), examples, positions // _MIN_POSITIONS))
 
 
-def add_gradients(
+def accumulate_gradients(
     batch: Batch,
     loss: LossFunction,
     parameters: Sequence[nn.Parameter],
-    parts: int,
+    count: int,
 ) -> tuple[Tensor, int]:
     """Adds the gradients of the summed loss of ``batch`` to those of ``parameters``.
 
-    Each part draws its random numbers from a stream of its own, and the gradients are added up in
-    the order of the parts: the same batch, state of chance and number of parts give the same bits.
+    Each microbatch has its own stream of random numbers, and the gradients are added up in a fixed
+    order: the same batch, random state and number of microbatches give the same bits.
 
     Args:
-        batch: of at least as many examples as there are ``parts``; they are the last axis.
-        loss: called by several threads at a time.
+        batch: the examples are the last axis; at least ``count`` of them.
+        loss: called from several threads at a time.
+        count: the number of microbatches.
 
     Returns:
-        The summed loss, and the number of things.
+        The summed loss, and the number of targets.
     """
-    seeds = torch.randint(1 << 62, (parts,)).tolist()
+    seeds = torch.randint(1 << 62, (count,)).tolist()
 
     def compute(number: int) -> tuple[Tensor, int, Sequence[Tensor | None]]:
-        # Every so many examples: neighbours are of about the same length.
-        part = tuple(x[..., number::parts].contiguous() for x in batch)
+        # Every ``count``-th example: neighbors have about the same length.
+        microbatch = tuple(x[..., number::count].contiguous() for x in batch)
         with private_rng(seeds[number]):
-            total, count = loss(part)
+            total, targets = loss(microbatch)
             gradients = torch.autograd.grad(total, parameters, allow_unused=True)
-        return total.detach(), count, gradients
+        return total.detach(), targets, gradients
 
-    computed = list(map_on_cores(compute, range(parts)))
+    computed = list(map_on_cores(compute, range(count)))
     for _, _, gradients in computed:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
                 grad = parameter.grad
                 parameter.grad = gradient if grad is None else grad.add_(gradient)
-    return torch.stack([total for total, _, _ in computed]).sum(), sum(n for _, n, _ in computed)
+    total = torch.stack([microbatch_loss for microbatch_loss, _, _ in computed]).sum()
+    return total, sum(targets for _, targets, _ in computed)

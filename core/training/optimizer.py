@@ -1,10 +1,10 @@
 """Optimizers by name.
 
-``adam`` is Adam as it was published (Kingma and Ba 2015), which the paper trains with (Vaswani et
-al. 2017, section 5.3): without weight decay, and without the L2 penalty that often goes by that
-name. ``adamw`` is Adam with decoupled weight decay (Loshchilov and Hutter 2019): a step of learning
-rate r also shrinks every weight w by ``r * weight_decay * w``, apart from the gradient and its
-moments. With no weight decay the two are one.
+``adam`` is Adam as published (Kingma and Ba 2015) and used in the paper (Vaswani et al. 2017,
+section 5.3), without weight decay and without an L2 penalty. ``adamw`` is Adam with decoupled
+weight decay (Loshchilov and Hutter 2019): a step with learning rate r also reduces every weight w
+by ``r * weight_decay * w``, independently of the gradient and its moments. Without weight decay,
+both are the same.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import nn
 from .config import TrainConfig
 
 BETA1 = 0.9
-EPSILON = 1e-9  # section 5.3, as beta1 is
+EPSILON = 1e-9  # section 5.3, like beta1
 
 
 def make_optimizer(
     config: TrainConfig, parameters: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """The optimizer that ``config`` names; the learning rate is set from step to step."""
+    """Returns the optimizer that ``config`` names; :class:`.run.Run` sets its learning rate."""
     betas = (BETA1, config.adam_beta2)
     if config.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=0.0, betas=betas, eps=EPSILON, fused=True)

@@ -1,27 +1,26 @@
-"""Where a training run stands: the numbers that decide how it goes on, and its curve's rows."""
+"""The state of a training run: the numbers that decide how it continues, and its history."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
-from ..errors import CheckpointError
-from .divergence import Course, Level
+from .divergence import DivergenceMonitor, RunningMean
 
 STATE_FILE = "state.safetensors"
 STATE_FOLDER = "training"
-"""In a run's folder: what is needed to go on, and nobody needs to predict."""
+"""The subfolder of a run that holds what resuming needs, and prediction does not."""
 
 Metrics = dict[str, float]
 
+_LARGEST = 1 << 53  # up to here, integers are exact as floats
+
 
 class Sums(NamedTuple):
-    """What is summed over the steps of an epoch."""
+    """The sums over the steps of an epoch."""
 
     loss_sum: float = 0.0
     loss_count: int = 0
@@ -32,11 +31,11 @@ class Sums(NamedTuple):
     seconds: float = 0.0
 
     def since(self, earlier: Sums) -> Sums:
-        """What has come since ``earlier``."""
+        """Returns the differences to ``earlier``."""
         return Sums._make(now - then for now, then in zip(self, earlier, strict=True))
 
     def means(self) -> Metrics:
-        """The curve's columns. Tokens are those of source and target, without padding."""
+        """Returns the columns of the curve. Tokens are source and target without padding."""
         return {
             "train_loss": self.loss_sum / self.loss_count,
             "gradient_norm": self.norm_sum / self.steps,
@@ -47,7 +46,11 @@ class Sums(NamedTuple):
 
 @dataclass
 class TrainingState:
-    """Where a run stands, apart from its tensors. The sums are over the epoch so far."""
+    """The numbers of a run; its tensors are in :mod:`.state_file`.
+
+    The sums are those of the current epoch. ``position`` is the number of its batches that are
+    done.
+    """
 
     epoch: int = 1
     position: int = 0
@@ -61,29 +64,56 @@ class TrainingState:
     positions: int = 0
     seconds: float = 0.0
     logged: Sums = field(default_factory=Sums)
-    """The sums when the newest row of the steps' curve was written."""
+    """The sums when the last row of ``steps.csv`` was written."""
     best: float | None = None
     best_epoch: int = 0
     candidates: list[tuple[float, int]] = field(default_factory=list)
+    """The metric and the number of each epoch whose weights are kept for the average."""
     history: list[Metrics] = field(default_factory=list)
-    course: Course = field(default_factory=Course)
+    monitor: DivergenceMonitor = field(default_factory=DivergenceMonitor)
     averaged: list[int] = field(default_factory=list)
-    """The epochs whose mean is the model that was kept; none where it is the best epoch's own."""
+    """The epochs whose average is the final model; empty if it is the best epoch alone."""
 
     @classmethod
-    def from_mapping(cls, mapping: dict[str, Any]) -> TrainingState:
-        """The state that ``asdict`` made ``mapping`` of, and JSON may have changed."""
-        state = cls(**mapping)
-        state.candidates = [(value, epoch) for value, epoch in state.candidates]
-        # States of before had none of these.
-        state.logged = Sums(*mapping.get("logged", ()))
-        course = mapping.get("course", {})
-        state.course = Course(**{name: Level(**level) for name, level in course.items()})
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> TrainingState:
+        """Returns the state of which ``dataclasses.asdict`` and JSON made ``mapping``.
+
+        Raises:
+            ValueError: unknown names, values of a wrong type or out of range, or numbers that
+                contradict one another.
+        """
+        values = dict(mapping)
+        # The names of older versions.
+        if "course" in values:
+            values["monitor"] = values.pop("course")
+        unknown = values.keys() - {f.name for f in dataclasses.fields(cls)}
+        if unknown:
+            raise ValueError(f"unknown names: {', '.join(map(repr, sorted(unknown)))}")
+        state = cls(**{name: _READERS[name](value) for name, value in values.items()})
+        state._check()
         return state
+
+    def _check(self) -> None:
+        """Raises a ValueError if the numbers contradict one another."""
+        sums, logged = self.sums, self.logged
+        counts = (self.position, self.epoch_steps, self.loss_count)
+        done = [epoch for _, epoch in self.candidates] + self.averaged
+        if not (
+            (all(counts) or not any(counts))
+            and self.epoch_steps <= min(self.step, self.position)
+            and all(now >= then for now, then in zip(sums[1::2], logged[1::2], strict=True))
+            and logged.steps <= sums.steps
+            and (logged.steps < sums.steps) == (logged.loss_count < sums.loss_count)
+            and len(self.history) == self.epoch - 1
+            and (self.best is None) == (self.best_epoch == 0)
+            and all(1 <= epoch < self.epoch for epoch in done)
+            and self.best_epoch < self.epoch
+        ):
+            raise ValueError("its numbers contradict one another")
 
     @property
     def sums(self) -> Sums:
-        """Over the epoch so far."""
+        """The sums of the current epoch."""
         return Sums(
             loss_sum=self.loss_sum,
             loss_count=self.loss_count,
@@ -96,18 +126,18 @@ class TrainingState:
 
     @property
     def tokens_per_second(self) -> float:
-        """In the epoch so far."""
+        """The speed in the current epoch."""
         return self.sums.means()["tokens_per_second"]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Moves on to the first batch of ``epoch``."""
+        """Moves to the first batch of ``epoch``."""
         self.epoch = epoch
         self.position = self.epoch_steps = self.loss_count = self.tokens = self.positions = 0
         self.loss_sum = self.norm_sum = self.seconds = 0.0
         self.logged = Sums()
 
     def epoch_row(self, metrics: Metrics) -> Metrics:
-        """The epoch in the history, with what its validation measured."""
+        """Returns the row of the current epoch in the history, with its validation ``metrics``."""
         means = self.sums.means()
         return {
             "epoch": self.epoch,
@@ -120,7 +150,7 @@ class TrainingState:
         }
 
     def step_row(self) -> Metrics:
-        """The steps since the row before, or since the epoch began."""
+        """Returns the row of ``steps.csv`` for the steps since the last row."""
         means = self.sums.since(self.logged).means()
         self.logged = self.sums
         return {
@@ -132,18 +162,128 @@ class TrainingState:
         }
 
 
-def numbers_of(
-    path: Path, tensors: Mapping[str, Tensor]
-) -> tuple[TrainingState, dict[str, object]]:
-    """The state at ``path``, whose ``tensors`` these are, and the settings it was made with.
+# One function for every field: from a value of JSON to the field's, or a ValueError.
 
-    Raises:
-        CheckpointError: it is no training state, or of a program that writes other ones.
-    """
-    try:
-        numbers = json.loads(tensors["numbers"].numpy().tobytes())
-        return TrainingState.from_mapping(numbers["state"]), numbers["train"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: not a training state, or that of another version of this program"
-        ) from error
+
+def _count(value: Any, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= _LARGEST:
+        raise ValueError("a count that is no count")
+    return value
+
+
+def _number(value: Any) -> float:
+    number = _float(value)
+    if not math.isfinite(number):
+        raise ValueError("a number that is not finite")
+    return number
+
+
+def _float(value: Any) -> float:
+    if type(value) is not float and not (type(value) is int and abs(value) <= _LARGEST):
+        raise ValueError("a number that is no number")
+    return float(value)
+
+
+def _amount(value: Any) -> float:
+    number = _number(value)
+    if number < 0.0:
+        raise ValueError("a negative amount")
+    return number
+
+
+def _metric(value: Any) -> float:
+    """A measured number, which may be infinite, but not NaN."""
+    number = _float(value)
+    if math.isnan(number):
+        raise ValueError("a metric that is NaN")
+    return number
+
+
+def _optional(read: Callable[[Any], float]) -> Callable[[Any], float | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("a list that is no list")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise ValueError("a section that is no section")
+    return value
+
+
+def _sums(value: Any) -> Sums:
+    values = _list(value) or list(Sums())
+    if len(values) != len(Sums._fields):
+        raise ValueError("not the sums of an epoch")
+    loss_sum, loss_count, norm_sum, steps, tokens, positions, seconds = values
+    return Sums(
+        _number(loss_sum),
+        _count(loss_count),
+        _amount(norm_sum),
+        _count(steps),
+        _count(tokens),
+        _count(positions),
+        _amount(seconds),
+    )
+
+
+def _candidate(value: Any) -> tuple[float, int]:
+    pair = _list(value)
+    if len(pair) != 2:
+        raise ValueError("a candidate is a metric and an epoch")
+    return _metric(pair[0]), _count(pair[1], 1)
+
+
+def _row(value: Any) -> Metrics:
+    """A row of the history. What a validation measures may be NaN; the rest may not."""
+    row = _mapping(value)
+    for number in row.values():
+        _float(number)
+    for name in ("epoch", "step"):
+        _count(row.get(name))
+    for name in ("train_loss", "learning_rate", "seconds"):
+        _number(row.get(name))
+    return row
+
+
+def _monitor(value: Any) -> DivergenceMonitor:
+    means = _mapping(value)
+    if means.keys() - {"loss", "norm"}:
+        raise ValueError("not a divergence monitor")
+    return DivergenceMonitor(**{name: _running_mean(mean) for name, mean in means.items()})
+
+
+def _running_mean(value: Any) -> RunningMean:
+    numbers = _mapping(value)
+    if numbers.keys() != {"mean", "lowest"}:
+        raise ValueError("not a running mean")
+    mean, lowest = (_optional(_number)(numbers[name]) for name in ("mean", "lowest"))
+    if (mean is None) != (lowest is None):
+        raise ValueError("half of a running mean")
+    return RunningMean(mean, lowest)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "epoch": lambda value: _count(value, 1),
+    "learning_rate": _amount,
+    "loss_sum": _number,
+    "norm_sum": _amount,
+    "seconds": _amount,
+    "logged": _sums,
+    "best": _optional(_metric),
+    "candidates": lambda value: [_candidate(item) for item in _list(value)],
+    "history": lambda value: [_row(item) for item in _list(value)],
+    "monitor": _monitor,
+    "averaged": lambda value: [_count(item, 1) for item in _list(value)],
+    **dict.fromkeys(
+        (
+            *("position", "step", "epoch_steps", "loss_count"),
+            *("tokens", "positions", "best_epoch"),
+        ),
+        _count,
+    ),
+}

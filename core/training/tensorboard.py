@@ -14,7 +14,7 @@ from ..storage.files import append
 
 
 def check_installed() -> None:
-    """Refuses, as a UserError, to go on without TensorBoard's package."""
+    """Raises a UserError if the package of TensorBoard is not installed."""
     if find_spec("tensorboard") is None:
         raise UserError(
             "train.tensorboard needs the package tensorboard, which is not installed: "
@@ -23,11 +23,11 @@ def check_installed() -> None:
 
 
 class EventFile:
-    """Numbers by name and step, in a new file in ``folder``.
+    """A new event file in ``folder``, for numbers by name and step.
 
     Args:
-        first_step: what older files in the folder say about this step and later ones is forgotten:
-            it was lost in a crash.
+        first_step: TensorBoard ignores this step and later ones in the older files of the folder;
+            a crashed run may have written them.
 
     Raises:
         UserError: TensorBoard is not installed, or the file cannot be written.
@@ -37,13 +37,13 @@ class EventFile:
         check_installed()
         from tensorboard.compat.proto.event_pb2 import SessionLog
 
-        # Its reader takes the files of a folder in the order of their names.
+        # TensorBoard reads the files of a folder in the order of their names.
         self._path = folder / f"events.out.tfevents.{time.time_ns()}"
         self._write(file_version="brain.Event:2")
         self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """The ``values`` at ``step``."""
+        """Adds the ``values`` of ``step``."""
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]

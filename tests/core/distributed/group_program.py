@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor
 
 from tests.core.training.tiny_runs import (
@@ -23,7 +24,7 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     validation_of,
 )
-from transformer_suite.core.distributed import gradient_sum
+from transformer_suite.core.distributed import data_parallel
 from transformer_suite.core.distributed.process_group import ProcessGroup, joined_group
 from transformer_suite.core.distributed.world import world_from_environment
 from transformer_suite.core.errors import Interrupted, UserError
@@ -38,7 +39,9 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-gradient_sum._BUCKET_BYTES = 1000  # for the tiny model's gradients to fill several
+# The gradients of the tiny model fill several buckets.
+dist._DEFAULT_FIRST_BUCKET_BYTES = 1000
+data_parallel._BUCKET_MEGABYTES = 0.001
 
 
 class Program:

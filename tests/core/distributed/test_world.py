@@ -84,7 +84,7 @@ def test_others_that_do_not_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("MASTER_PORT", "0")
     world = World(rank=0, size=2, local_rank=0)
     with (
-        pytest.raises(UserError, match=r"rank 0: the 2 processes do not find together: .*imed out"),
+        pytest.raises(UserError, match=r"rank 0: the 2 processes cannot connect: .*imed out"),
         process_group(world, CPU, timeout=timedelta(seconds=1)),
     ):
         pass

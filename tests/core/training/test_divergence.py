@@ -15,7 +15,7 @@ from tests.core.training.tiny_runs import loss_of, run_fit, same, tiny_model, we
 from transformer_suite.core.errors import UserError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.training.divergence import Course
+from transformer_suite.core.training.divergence import DivergenceMonitor
 from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.core.training.run import Run
 from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
@@ -25,9 +25,9 @@ def first_explosion(
     losses: list[float], norms: list[float] | None = None, factor: float = 10.0
 ) -> int | None:
     """The number of the step, from 1, that the check stops at."""
-    course = Course()
+    monitor = DivergenceMonitor()
     for step, loss in enumerate(losses):
-        if course.explosion(loss, 1.0 if norms is None else norms[step], factor):
+        if monitor.explosion(loss, 1.0 if norms is None else norms[step], factor):
             return step + 1
     return None
 
@@ -121,8 +121,9 @@ def test_it_stops_the_run_and_names_the_step_and_the_batch(tmp_path: Path) -> No
         return loss(batch)
 
     message = (
-        r"the loss has exploded to \d+: the mean of the last steps is .*, and has been .*, "
-        r"at step 13 \(epoch 2, batch 5\); the last good checkpoint is kept. "
+        r"the loss has exploded to \d+: the mean of the last steps is .*, "
+        r"and its lowest value was .*, at step 13 \(epoch 2, batch 5\); "
+        r"the last good checkpoint is kept. "
         r"Lower train.learning_rate or raise train.warmup_steps"
     )
     with pytest.raises(UserError, match=message):
@@ -184,7 +185,7 @@ def test_states_from_before_the_check_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / STATE_FOLDER / STATE_FILE
     tensors = load_tensors(path)
     numbers = json.loads(tensors["numbers"].numpy().tobytes())
-    del numbers["state"]["course"]
+    del numbers["state"]["monitor"]
     content = bytearray(json.dumps(numbers).encode())
     save_tensors(path, {**tensors, "numbers": torch.frombuffer(content, dtype=torch.uint8)})
     assert run_fit(tiny_model(), tmp_path, epochs=2, resume=True).epoch == 3

@@ -19,8 +19,12 @@ from tests.core.training.tiny_runs import (
     without_times,
 )
 from transformer_suite.core.model.dropout import dropout, private_rng
-from transformer_suite.core.training import microbatches as batch_parts
-from transformer_suite.core.training.microbatches import Batch, add_gradients, number_of_parts
+from transformer_suite.core.training import microbatches
+from transformer_suite.core.training.microbatches import (
+    Batch,
+    accumulate_gradients,
+    microbatch_count,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +37,7 @@ def three_threads() -> Iterator[None]:
 
 @pytest.fixture
 def always_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_parts, "_POSITIONS_OF_A_PART", 1)
+    monkeypatch.setattr(microbatches, "_MIN_POSITIONS", 1)
 
 
 def batch_of(size: int) -> Batch:
@@ -48,7 +52,7 @@ def in_parts(size: int, parts: int, *, dropout: float, times: int = 1) -> tuple[
     parameters = list(model.parameters())
     torch.manual_seed(5)
     for _ in range(times):
-        total, count = add_gradients(batch_of(size), loss_of(model), parameters, parts)
+        total, count = accumulate_gradients(batch_of(size), loss_of(model), parameters, parts)
     return total.item(), count, gradients_of(model)
 
 
@@ -84,13 +88,13 @@ def test_parts_draw_different_numbers() -> None:
         return weight.sum() * 0.0, 1
 
     weight = torch.nn.Parameter(torch.ones(1))
-    add_gradients((torch.full((2, 2), 4),), loss, [weight], 2)
+    accumulate_gradients((torch.full((2, 2), 4),), loss, [weight], 2)
     assert not torch.equal(*seen)
 
 
 def test_weights_without_a_part_in_the_loss_have_no_gradient() -> None:
     used, unused = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
-    total, _ = add_gradients(
+    total, _ = accumulate_gradients(
         (torch.ones(2, 4),), lambda b: (used * b[0].sum(), 1), [used, unused], 2
     )
     assert (total.item(), used.grad.item(), unused.grad) == (8.0, 8.0, None)
@@ -101,7 +105,7 @@ def test_an_error_in_one_part_is_that_of_the_batch() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        add_gradients(batch_of(4), loss, [], 2)
+        accumulate_gradients(batch_of(4), loss, [], 2)
     assert torch.get_num_threads() == 3
 
 
@@ -124,7 +128,7 @@ def test_private_rng_is_its_own_and_ends() -> None:
     ("shape", "parts"), [((10, 20), 1), ((10, 250), 2), ((10, 900), 3), ((2500, 1), 1), ((0, 0), 1)]
 )
 def test_small_batches_stay_whole(shape: tuple[int, int], parts: int) -> None:
-    assert number_of_parts((torch.ones(shape), torch.ones(shape[1]))) == parts
+    assert microbatch_count((torch.ones(shape), torch.ones(shape[1]))) == parts
 
 
 @pytest.mark.usefixtures("always_in_parts")

@@ -32,8 +32,8 @@ from transformer_suite.core.errors import CheckpointError, ConfigError, Interrup
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
 from transformer_suite.core.training import history as history_module
-from transformer_suite.core.training import kept_checkpoints as kept_weights
-from transformer_suite.core.training import run as run_module
+from transformer_suite.core.training import kept_checkpoints
+from transformer_suite.core.training import state_file as state_module
 from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
 
 STEPS = 24
@@ -177,9 +177,9 @@ def test_after_a_crash_inside_the_end_of_an_epoch(
             epoch += 1
             if epoch == 2:
                 for module, name in (
-                    (kept_weights, "save_weights"),
+                    (kept_checkpoints, "save_weights"),
                     (history_module, "write_text"),
-                    (run_module, "save_tensors"),
+                    (state_module, "save_tensors"),
                 ):
                     patch.setattr(module, name, crashing(getattr(module, name)))
             return validation_of(model)()
@@ -291,7 +291,7 @@ def without(name: str) -> Callable[[dict[str, Any]], object]:
         without("train"),
         lambda numbers: numbers["state"].update(momentum=1.0),
         lambda numbers: numbers["state"].update(candidates=[1]),
-        lambda numbers: numbers["state"].update(course={"losses": {}}),
+        lambda numbers: numbers["state"].update(monitor={"losses": {}}),
         lambda numbers: numbers.update(state=[]),
     ],
 )
