@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ STATE_FOLDER = "training"
 """The subfolder of a run that holds what resuming needs, and prediction does not."""
 
 Metrics = dict[str, float]
+
+_NEWER_NAMES = {"logged", "monitor", "averaged"}  # not in the states of older versions
 
 _LARGEST = 1 << 53  # up to here, integers are exact as floats
 
@@ -75,20 +77,19 @@ class TrainingState:
     """The epochs whose average is the final model; empty if it is the best epoch alone."""
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> TrainingState:
+    def from_mapping(cls, mapping: dict[str, Any]) -> TrainingState:
         """Returns the state of which ``dataclasses.asdict`` and JSON made ``mapping``.
 
         Raises:
             ValueError: unknown names, values of a wrong type or out of range, or numbers that
                 contradict one another.
         """
-        values = dict(mapping)
-        # The names of older versions.
-        if "course" in values:
+        values = dict(_mapping(mapping))
+        if "course" in values:  # its name in older versions
             values["monitor"] = values.pop("course")
-        unknown = values.keys() - {f.name for f in dataclasses.fields(cls)}
-        if unknown:
-            raise ValueError(f"unknown names: {', '.join(map(repr, sorted(unknown)))}")
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not names - _NEWER_NAMES <= values.keys() <= names:
+            raise ValueError("not the numbers of a training state")
         state = cls(**{name: _READERS[name](value) for name, value in values.items()})
         state._check()
         return state
