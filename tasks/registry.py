@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from transformer_suite.core.config import check_choice, from_mapping, override, to_mapping
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.storage.files import reason_of
+from transformer_suite.core.config import check_choice, override
+from transformer_suite.tasks.runs.config_file import merge_file
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +65,7 @@ def load_scorer(task: str, folder: Folders, *, device: str) -> Callable[..., Seq
 def make_config(
     task: str, *, preset: str, config_file: Path | None, assignments: Iterable[str]
 ) -> Any:
-    """The configuration of a run: a preset, then a TOML file, then ``section.key=value``.
+    """The configuration of a run: a preset, then a file, then ``section.key=value``.
 
     Raises:
         ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.
@@ -76,26 +74,9 @@ def make_config(
     check_choice("--preset", preset, presets)
     config = presets[preset]()
     if config_file is not None:
-        config = _merge_file(config, config_file)
+        config = merge_file(config, config_file, task=task)
     return override(config, assignments)
 
 
 def _predictor(task: str, folder: Folders, device: str) -> Any:
     return getattr(module(task, "predict"), PREDICTORS[task][0]).load(folder, device=device)
-
-
-def _merge_file(config: Any, path: Path) -> Any:
-    try:
-        sections = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read: {reason_of(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
-    merged = to_mapping(config)
-    for name, section in sections.items():
-        is_section = isinstance(section, dict) and isinstance(merged.get(name), dict)
-        merged[name] = merged[name] | section if is_section else section
-    try:
-        return from_mapping(type(config), merged)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error

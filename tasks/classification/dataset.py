@@ -88,6 +88,10 @@ class LoadSentenceClassificationDataset:
         rows = list(self._rows(split))
         return [rows[i] for i in self._hold_out.rows(split, len(rows))]
 
+    def check_split(self, split: str) -> None:
+        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
+        self._hold_out.check_split(split, (path.stem for path in self.folder.glob("*.csv")))
+
     def text_of(self, row: Row) -> str:
         """Returns the cleaned text of the configured columns."""
         return clean(" ".join(getattr(row, column) for column in self.config.columns))

@@ -106,6 +106,8 @@ def run(
         codec=classifier.codec,
         classes=classifier.classes,
     )
+    if split is not None:
+        dataset.check_split(split)
     return evaluate(classifier, dataset, split or "test", **options)
 
 

@@ -87,11 +87,12 @@ class Program(click.Group):
         _complete_in_shell(self, name)
         arguments = list(sys.argv[1:] if args is None else args)
         try:
-            with _stop_on_signals(), self.make_context(name, arguments, **extra) as context:
+            with _stop_on_signals(), self.make_context(name, arguments[:], **extra) as context:
                 self.invoke(context)
             code = 0
         except BaseException as error:
-            code = report(error)
+            called = arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else []
+            code = report(error, " ".join([name, *called]))
         sys.exit(code)
 
 
@@ -108,8 +109,12 @@ def main() -> None:
     """
 
 
-def report(error: BaseException) -> int:
-    """Prints one line about ``error`` on stderr and returns the exit code; raises what is a bug."""
+def report(error: BaseException, command: str) -> int:
+    """Prints one line about ``error`` on stderr and returns the exit code; raises what is a bug.
+
+    Args:
+        command: the program and the command, as they are called.
+    """
     match error:
         case Exit():
             return error.exit_code
@@ -117,7 +122,7 @@ def report(error: BaseException) -> int:
             if not _is_first_process():  # all processes have the same arguments
                 time.sleep(_REPORT_SECONDS)
             else:
-                _print_error(_usage_message(error))
+                _print_error(_usage_message(error, command))
             return error.exit_code
         case UserError():
             _print_error(str(error))
@@ -138,15 +143,14 @@ def report(error: BaseException) -> int:
     raise error
 
 
-def _usage_message(error: click.UsageError) -> str:
+def _usage_message(error: click.UsageError, command: str) -> str:
     message = " ".join(error.format_message().split()).removesuffix(".")
-    context = error.ctx
-    if context is None:
-        return message
-    takes_texts = any(parameter.name == "texts" for parameter in context.command.params)
-    if isinstance(error, NoSuchOption) and takes_texts:
-        message += "; before a text that begins with a dash, put --"
-    return f"{message}; see {context.command_path} --help"
+    if context := error.ctx:
+        command = context.command_path
+        takes_texts = any(parameter.name == "texts" for parameter in context.command.params)
+        if isinstance(error, NoSuchOption) and takes_texts:
+            message += "; before a text that begins with a dash, put --"
+    return f"{message}; see {command} --help"
 
 
 def _print_error(message: str) -> None:

@@ -58,6 +58,11 @@ class LoadCoupletDataset:
             codec = self._build_codec(save_to)
         self.codec = codec
 
+    def check_split(self, split: str) -> None:
+        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
+        present = (path.parent.name for path in self.folder.glob("*/in.txt"))
+        self._hold_out.check_split(split, present)
+
     def read(self, split: str) -> list[tuple[str, str]]:
         """Returns the couplets of a split: train (with its extra folders), val or test.
 

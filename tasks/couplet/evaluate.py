@@ -76,6 +76,8 @@ def run(
     dataset = LoadCoupletDataset(
         Path(data), config.data, seed=config.train.seed, codec=writer.codec
     )
+    if split is not None:
+        dataset.check_split(split)
     return evaluate(writer, dataset, split or "test", request)
 
 

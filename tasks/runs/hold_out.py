@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from transformer_suite.core.config import check_choice
 from transformer_suite.core.errors import CorpusError
 
 T = TypeVar("T")
@@ -43,6 +44,20 @@ class HoldOut:
             return range(count)
         kept, held = hold_out(range(count), share=self.share, seed=self.seed, path=self.path)
         return kept if split == "train" else held
+
+    def check_split(self, split: str, present: Iterable[str]) -> None:
+        """Refuses a split that the corpus does not have.
+
+        Args:
+            present: the names of the splits that are in the corpus as files.
+
+        Raises:
+            ConfigError: names all splits.
+        """
+        names = set(present)
+        if self.is_needed and "train" in names:
+            names.add("val")
+        check_choice(f"{self.path.parent}: the split", split, sorted(names))
 
     def key(self) -> list[float] | None:
         """Returns what decides the training examples, for a cache key."""

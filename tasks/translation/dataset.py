@@ -65,6 +65,10 @@ class LoadEnglishGermanDataset:
         names = {path.stem for path in self.folder.glob(f"*.{self.config.src}")}
         return sorted(name for name in names if self._paths(name)[1].is_file())
 
+    def check_split(self, split: str) -> None:
+        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
+        self._hold_out.check_split(split, self.splits())
+
     def test_split(self) -> str | None:
         """Returns the alphabetically first of the splits ``test*``, or None without any.
 

@@ -82,6 +82,8 @@ def run(
         source=translator.source,
         target=translator.target,
     )
+    if split is not None:
+        dataset.check_split(split)
     split = split or dataset.test_split()
     if split is None:
         raise CorpusError(data, f"no test split; name one of: {', '.join(dataset.splits())}")

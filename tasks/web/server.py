@@ -1,8 +1,8 @@
 """The web application, in Flask.
 
-GET  /              a page to try the three tasks on
-POST /api/TASK      {"texts": [...]} -> {"results": [...]}, an object for each text, as the
-                    command line's --json has it; {"error": "..."} and 400 for anything else
+GET  /              a page on which to try the three tasks
+POST /api/TASK      {"texts": [...]} -> {"results": [...]} with one object per text, like those of
+                    --json on the command line; {"error": "..."} and 400 for anything else
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Predict = Callable[[Sequence[str]], Sequence[Any]]
 
 
 def create_app(load: Callable[[str], Predict]) -> Flask:
-    """The application.
+    """Returns the application.
 
     Args:
-        load: from the name of a task to its predictor; called when the task is first asked for.
+        load: returns the predictor of a task; called when the task is first requested.
     """
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MOST_BYTES
-    # One request computes at a time: more would only share the same processor.
+    # One request computes at a time: several would share the same processor.
     busy = Lock()
     loaded = cache(load)
 
@@ -50,11 +50,13 @@ def create_app(load: Callable[[str], Predict]) -> Flask:
         texts = body.get("texts") if isinstance(body, dict) else None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             return {"error": 'expected {"texts": ["...", ...]}'}, 400
+        if unread := sorted(body.keys() - {"texts"}):
+            return {"error": f"unknown option {unread[0]!r}; a request has texts only"}, 400
         if len(texts) > MOST_TEXTS:
             return {"error": f"{len(texts)} texts; at most {MOST_TEXTS} at a time"}, 400
         with busy:
-            found = loaded(task)(texts)
-        pairs = zip(texts, found, strict=True)
+            results = loaded(task)(texts)
+        pairs = zip(texts, results, strict=True)
         return {"results": [{"input": text, **result.record()} for text, result in pairs]}, 200
 
     @app.errorhandler(HTTPException)
@@ -72,7 +74,7 @@ def serve(models: Mapping[str, Path | None], *, host: str, port: int, device: st
     """Answers requests until it is interrupted.
 
     Args:
-        models: the checkpoint folder of each task, None for the model that ships.
+        models: the checkpoint folder of each task; None for the shipped model.
 
     Raises:
         UserError: the address cannot be used.

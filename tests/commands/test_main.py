@@ -1,4 +1,4 @@
-"""The door: help, usage, errors, exit codes."""
+"""The entry point: help, usage, errors, exit codes."""
 
 import configparser
 import re
@@ -11,14 +11,14 @@ import cli
 from tests.commands.command_line import error_of, lines_of, run
 from transformer_suite.core.errors import Interrupted
 from transformer_suite.data import fetching
+from transformer_suite.tasks.commands.main import COMMANDS
 
 Models = Callable[[str], Path]
 
 
 def test_help_names_every_command() -> None:
     text = "\n".join(lines_of("--help"))
-    names = ("translate", "classify", "couplet", "score", "train", "evaluate", "models", "data")
-    for name in names:
+    for name in COMMANDS:
         assert re.search(rf"^  {name} ", text, re.MULTILINE)
 
 
@@ -84,6 +84,29 @@ def test_a_wrong_name_is_answered_with_the_nearest_right_one(in_tmp: Path) -> No
     assert "did you mean 'tiny'?" in error_of(2, "train", "couplet", "--preset", "tinny")
     assert "'train.epochs'" in error_of(2, "train", "couplet", "--set", "train.epoch=3")
     assert "'multi30k'" in error_of(2, "data", "fetch", "multi30")
+
+
+def test_wrong_usage_is_one_line_with_a_hint() -> None:
+    """click prints three lines, and not the reason first."""
+    for arguments, message in (
+        (("translat",), "error: no such command: 'translat'; did you mean 'translate'?; see "),
+        (("translate", "--bean", 3), "error: No such option '--bean'"),
+        (("classify", "--top"), "error: Option '--top' requires an argument; see "),
+        (("train",), "error: Missing argument"),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(message)
+        assert result.stderr.endswith(" --help\n")
+        assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["-5 Grad", "--Hund", "-x"])
+def test_a_text_that_begins_with_a_dash_is_answered_with_the_way_to_write_it(
+    text: str, tiny_models: Models
+) -> None:
+    assert "before a text that begins with a dash, put --;" in error_of(2, "translate", text)
+    assert len(lines_of("translate", "--model", tiny_models("translation"), "--", text)) == 1
 
 
 def test_an_error_is_one_line_whatever_is_in_it(in_tmp: Path) -> None:

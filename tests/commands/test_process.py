@@ -264,7 +264,12 @@ def test_closed_streams_are_empty_ones(closed: str, output: str, tiny_models: Mo
     assert done.stdout.decode().partition("\t")[0] == output
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+needs_dev_full = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="this system has no /dev/full"
+)
+
+
+@needs_dev_full
 def test_a_full_disk_is_a_failure() -> None:
     with Path("/dev/full").open("wb") as full:
         done = run("data", "list", stdout=full)
@@ -272,7 +277,31 @@ def test_a_full_disk_is_a_failure() -> None:
     assert done.stderr == b"error: standard output: cannot write: No space left on device\n"
 
 
-def test_ctrl_c_ends_quietly_and_leaves_the_old_output(tiny_models: Models, tmp_path: Path) -> None:
+@needs_dev_full
+def test_help_for_a_full_disk_is_one_line() -> None:
+    """It was a traceback."""
+    with Path("/dev/full").open("wb") as full:
+        for arguments in (("--help",), ("translate", "--help")):
+            done = run(*arguments, stdout=full)
+            assert done.returncode == 1
+            message = b"error: standard output: cannot write: No space left on device\n"
+            assert done.stderr == message
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [
+        ([signal.SIGINT], 130),
+        ([signal.SIGINT, signal.SIGINT], 130),
+        ([signal.SIGTERM], 143),
+        ([signal.SIGHUP], 129),
+        ([signal.SIGTERM, signal.SIGINT], 143),
+    ],
+)
+def test_a_signal_ends_quietly_and_leaves_the_old_output(
+    signals: list[signal.Signals], code: int, tiny_models: Models, tmp_path: Path
+) -> None:
+    """SIGTERM and SIGHUP left a temporary file; Ctrl-C twice printed a traceback now and then."""
     target = tmp_path / "out.txt"
     target.write_text("old")
     model = tiny_models("translation")
@@ -282,8 +311,10 @@ def test_ctrl_c_ends_quietly_and_leaves_the_old_output(tiny_models: Models, tmp_
         while len(list(tmp_path.iterdir())) == 1:  # until the new file is begun
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT) == 130
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.01)
+        assert process.wait(TIMEOUT) == code
         assert process.stdout and process.stdout.read() == b""
         assert process.stderr and process.stderr.read() == b""
     assert target.read_text() == "old"

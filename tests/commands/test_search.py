@@ -275,6 +275,46 @@ def test_a_value_out_of_range_is_answered_with_the_range(arguments: str) -> None
     assert "is not in the range" in message
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--beam 20000",
+        "--n-best 20000",
+        "--diverse 1e300",
+        "--sample --temperature 1e300",
+        "--sample --top-k 99999999999",
+        "--max-length 1000000000",
+        "--max-length-ratio 1e308",
+        "--max-length-extra 1000000000",
+        "--min-length-ratio 1e308",
+        "--no-repeat-ngram 1000000000",
+        "--threads 100000",
+        "--batch-tokens 1000000000",
+    ],
+)
+def test_what_no_machine_can_take_is_refused_by_name(arguments: str) -> None:
+    """``--threads 100000`` was a segmentation fault, ``--beam 20000`` was killed for its memory."""
+    test_a_value_out_of_range_is_answered_with_the_range(arguments)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried ..."),
+    ],
+)
+def test_too_little_memory_is_one_line(
+    error: Exception, tiny_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*rest: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Translator, "translate_scored", fail)
+    message = error_of(1, "translate", "--model", tiny_models("translation"), "Hund")
+    assert message.startswith("error: out of memory: try a smaller --batch-tokens")
+
+
 def test_a_prefix_that_cannot_be_is_named(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "Hund", "--prefix")
     assert error_of(2, *command, "A 猫").endswith("does not know '猫' in the prefix 'A 猫'")

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.commands.command_line import error_of, lines_of, run
 from tests.tiny_corpora import write_couplet
+from transformer_suite.core.config import to_mapping
 from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs import checkpoint_folder as folders
@@ -50,6 +52,44 @@ def test_a_run_is_taken_up_with_its_own_configuration(tiny_corpora: Corpora, in_
     config = json.loads(Path("run/config.json").read_text())
     assert (config["train"]["epochs"], config["train"]["seed"]) == (2, 3)
     assert config["model"]["d_model"] == 32
+
+
+def test_the_configuration_of_a_run_can_be_used_again(
+    task: str, tiny_models: Models, in_tmp: Path
+) -> None:
+    """``--config`` took TOML alone: a run's own config.json was "not valid TOML"."""
+    path = tiny_models(task) / "config.json"
+    Path("shown.toml").write_text(
+        "\n".join(lines_of("train", task, "--show-config", "--config", path))
+    )
+    Path("again.toml").write_text(
+        "\n".join(lines_of("train", task, "--show-config", "--config", "shown.toml"))
+    )
+    assert Path("again.toml").read_bytes() == Path("shown.toml").read_bytes()
+    config = json.loads(path.read_text(encoding="utf-8"))
+    shown = tomllib.loads(Path("shown.toml").read_text(encoding="utf-8"))
+    assert shown.keys() == config.keys() - {"task", "version"}
+    for name, section in shown.items():
+        values = {key: None if value == "none" else value for key, value in section.items()}
+        assert values == config[name]
+
+
+def test_show_config_names_every_option_and_writes_nothing(task: str, in_tmp: Path) -> None:
+    shown = tomllib.loads("\n".join(lines_of("train", task, "--show-config", "--seed", 7)))
+    config = registry.make_config(
+        task, preset="default", config_file=None, assignments=["train.seed=7"]
+    )
+    assert shown.keys() == to_mapping(config).keys()
+    assert all(shown[name].keys() == section.keys() for name, section in to_mapping(config).items())
+    assert shown["train"]["seed"] == 7
+    assert list(in_tmp.iterdir()) == []
+
+
+def test_one_language_is_no_translation(in_tmp: Path) -> None:
+    """``--src de --tgt de`` trained a model that copies, without a word."""
+    message = error_of(2, "train", "translation", "--src", "de", "--tgt", "de")
+    assert "data.tgt must be another language than data.src, not 'de'" in message
+    assert list(in_tmp.iterdir()) == []
 
 
 def test_any_two_languages_by_their_extensions(tiny_corpora: Corpora, in_tmp: Path) -> None:
@@ -133,6 +173,35 @@ def test_a_corpus_folder_that_is_not_there_is_named(
 ) -> None:
     for command in (("train", task), ("evaluate", task, "--model", tiny_models(task))):
         assert "none: there is no such folder" in error_of(1, *command, "--data", "none")
+
+
+def test_a_corpus_can_be_given_by_its_name(
+    tiny_models: Models, tiny_corpora: Corpora, in_tmp: Path
+) -> None:
+    """``evaluate --data multi30k`` was "no such folder", though README printed it."""
+    command = ("evaluate", "couplet", "--model", tiny_models("couplet"), "--data")
+    assert "data fetch couplet" in error_of(1, *command, "couplet")
+    (in_tmp / "corpora").mkdir()
+    (in_tmp / "corpora" / "couplet").symlink_to(tiny_corpora["couplet"])
+    by_name = lines_of(*command, "couplet")
+    assert by_name == lines_of(*command, tiny_corpora["couplet"])
+    assert "multi30k is a corpus for translation, not for couplet" in error_of(
+        2, *command, "multi30k"
+    )
+    assert "did you mean 'couplet'?" in error_of(2, *command, "couplets")
+    (in_tmp / "multi30k").symlink_to(tiny_corpora["couplet"])  # a folder goes before a name
+    assert lines_of(*command, "multi30k") == by_name
+
+
+def test_an_unknown_split_is_answered_with_all_splits(
+    task: str, tiny_models: Models, tiny_corpora: Corpora
+) -> None:
+    """It was the operating system's "No such file", with a path that nobody had typed."""
+    command = ("evaluate", task, "--model", tiny_models(task), "--data", tiny_corpora[task])
+    message = error_of(2, *command, "--split", "nosuch")
+    assert "the split must be one of " in message
+    for name in ("test", "train", "val"):
+        assert name in message
 
 
 REPORTED = {

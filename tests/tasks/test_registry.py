@@ -89,6 +89,26 @@ def test_a_bad_file_is_named_with_its_fault(content: bytes, message: str, tmp_pa
         make("translation", file=file)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("my.json", "{", "not valid JSON"),
+        ("my.json", "[]", "not a configuration"),
+        ("my.json", '{"task": "couplet"}', "a configuration for couplet, not for translation"),
+        ("my.json", '{"train": {"epoch": 1}}', "did you mean"),
+        ("my.json", "[" * 100_000, "nested too deeply|not valid JSON"),
+        ("my.toml", "a = " + "[" * 100_000, "nested too deeply|not valid TOML"),
+    ],
+)
+def test_a_bad_configuration_is_one_line(
+    name: str, content: str, message: str, tmp_path: Path
+) -> None:
+    """Deep nesting was a RecursionError."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=rf"{name}: .*({message})"):
+        make("translation", file=tmp_path / name)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"my\.toml: cannot read: No such file"):
         make("translation", file=tmp_path / "my.toml")

@@ -55,12 +55,15 @@ def test_texts_are_answered_in_order(client: Any) -> None:
         (b'{"texts": "one"}', 400, "expected"),
         (b'{"texts": [1]}', 400, "expected"),
         (b"[]", 400, "expected"),
+        (b'{"texts": ["a"], "beam": 2}', 400, "unknown option 'beam'"),
         (b"{", 400, "could not understand"),
         (json.dumps({"texts": [""] * (MOST_TEXTS + 1)}).encode(), 400, f"at most {MOST_TEXTS}"),
         (json.dumps({"texts": ["x" * MOST_BYTES]}).encode(), 413, "exceeds"),
     ],
 )
-def test_what_is_wrong_is_said(client: Any, body: bytes, code: int, reason: str) -> None:
+def test_a_bad_request_is_refused_with_a_reason(
+    client: Any, body: bytes, code: int, reason: str
+) -> None:
     answer = client.post("/api/translation", data=body, content_type="application/json")
     assert answer.status_code == code
     assert reason in answer.get_json()["error"]
