@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
+from transformer_suite.core.errors import ConfigError, UserError
 from transformer_suite.tasks.commands.output import STDIO
 from transformer_suite.tasks.runs.checkpoint_folder import Folders
 
@@ -21,7 +22,6 @@ PATH = click.Path(path_type=Path)
 # Limits that a machine can take. More threads than this crash OpenMP.
 MAX_THREADS = max(256, os.cpu_count() or 1)
 MAX_BATCH_TOKENS = 1_000_000
-MAX_BEAM = 1000
 MAX_LENGTH = 100_000
 MAX_RATIO = 1000
 
@@ -76,11 +76,13 @@ def option_names() -> Iterator[None]:
     }
     try:
         yield
-    except ConfigError as error:
+    except UserError as error:
         message = re.sub(
             r"\bgeneration\.(\w+)", lambda match: names.get(match[1], match[0]), str(error)
         )
-        raise ConfigError(message) from error
+        if message == str(error):
+            raise
+        raise (ConfigError if isinstance(error, ConfigError) else UserError)(message) from error
 
 
 def use_threads(count: int | None) -> None:
@@ -181,7 +183,7 @@ search_options = combined(
     click.option(
         "--beam",
         "beam_size",
-        type=click.IntRange(1, MAX_BEAM),
+        type=click.IntRange(1, MAX_BEAM_SIZE),
         help="The width of the beam; 1 is greedy search.",
     ),
     click.option(
@@ -256,7 +258,7 @@ length_options = combined(
 output_options = combined(
     click.option(
         "--n-best",
-        type=click.IntRange(1, MAX_BEAM),
+        type=click.IntRange(1, MAX_N_BEST),
         metavar="N",
         help="Print the N best outputs: number of the text, score, output.",
     ),

@@ -310,7 +310,7 @@ def test_too_little_memory_is_one_line(
     def fail(*rest: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(Translator, "translate_scored", fail)
+    monkeypatch.setattr(Translator, "generate", fail)
     message = error_of(1, "translate", "--model", tiny_models("translation"), "Hund")
     assert message.startswith("error: out of memory: try a smaller --batch-tokens")
 
