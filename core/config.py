@@ -55,6 +55,18 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
     return cls(**values)
 
 
+def complete(cls: type[C], config: C | None, options: Mapping[str, Any]) -> C:
+    """Returns ``config`` (None: the defaults) with ``options`` in place of its own values.
+
+    Raises:
+        ConfigError: an unknown name, a value of a wrong type, or one that ``cls`` refuses.
+    """
+    if config is not None and not options:
+        return config
+    own = {} if config is None else to_mapping(config)
+    return from_mapping(cls, {**own, **options})
+
+
 def to_mapping(config: Any) -> dict[str, Any]:
     """Returns a config as a plain nested mapping, ready for JSON."""
     return dataclasses.asdict(config)

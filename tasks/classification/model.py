@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
+from transformer_suite.core.config import complete
 from transformer_suite.core.model.dropout import Dropout
 from transformer_suite.core.model.embedding import PositionalEncoding, TokenEmbedding
 from transformer_suite.core.model.masks import padding_mask
@@ -21,14 +24,26 @@ class ClassificationModel(nn.Module):
     Args:
         vocab_size: V.
         num_classes: the number of classes.
-        config: sizes, and ``concat_type``, the pooling.
+        config: sizes, and ``concat_type``, the pooling. They can also be given as keywords:
+            ``ClassificationModel(30_000, 4, d_model=128, concat_type="avg")``.
         pad_id: the id of padding.
+        sizes: fields of :class:`ClassifierConfig`.
+
+    Raises:
+        ConfigError: an unknown or a wrong size.
     """
 
     def __init__(
-        self, vocab_size: int, num_classes: int, config: ClassifierConfig, *, pad_id: int = 1
+        self,
+        vocab_size: int,
+        num_classes: int,
+        config: ClassifierConfig | None = None,
+        *,
+        pad_id: int = 1,
+        **sizes: Any,
     ) -> None:
         super().__init__()
+        config = complete(ClassifierConfig, config, sizes)
         self.config = config
         self.pad_id = pad_id
         layer = MyTransformerEncoderLayer(

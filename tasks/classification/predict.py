@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from transformer_suite.tasks.classification.config import ClassificationConfig
 from transformer_suite.tasks.classification.dataset import encode, read_classes
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
+from transformer_suite.tasks.texts import as_texts
 
 DEFAULT_BATCH_TOKENS = 8000
 
@@ -42,7 +43,7 @@ class Classification:
 
 
 class Classifier:
-    """A trained model, ready to classify: ``Classifier.load().classify(["Stocks fell."])``."""
+    """A trained model, ready to classify: ``Classifier.load().classify("Stocks fell.")``."""
 
     def __init__(
         self,
@@ -77,24 +78,53 @@ class Classifier:
         load_weights(path / WEIGHTS_FILE, model)
         return cls(model.to(chosen).eval(), codec, classes, config, chosen)
 
-    def classify(self, texts: Sequence[str]) -> list[str]:
-        """Returns the most probable class of each text; "" for an empty text."""
+    @overload
+    def classify(self, texts: str) -> str: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def classify(self, texts: Iterable[str]) -> list[str]: ...
+
+    def classify(self, texts: str | Iterable[str]) -> str | list[str]:
+        """Returns the most probable class of each text; "" for an empty text.
+
+        A single string is one text and gives one string.
+
+        Raises:
+            TypeError: anything but a string or an iterable of strings.
+            TextError: a text that is not valid Unicode.
+        """
+        if isinstance(texts, str):
+            return self.classify_scored(texts).label
         return [result.label for result in self.classify_scored(texts)]
+
+    @overload
+    def classify_scored(  # type: ignore[overload-overlap]  # a string is one text here
+        self, texts: str, *, batch_tokens: int = ..., on_batch: Callable[[int], None] = ...
+    ) -> Classification: ...
+
+    @overload
+    def classify_scored(
+        self,
+        texts: Iterable[str],
+        *,
+        batch_tokens: int = ...,
+        on_batch: Callable[[int], None] = ...,
+    ) -> list[Classification]: ...
 
     def classify_scored(
         self,
-        texts: Sequence[str],
+        texts: str | Iterable[str],
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: Callable[[int], None] = lambda segments: None,
-    ) -> list[Classification]:
+    ) -> Classification | list[Classification]:
         """As :meth:`classify`, with probabilities.
 
         Args:
             batch_tokens: the maximum size of a batch in tokens.
             on_batch: called after each batch with its number of segments.
         """
-        cleaned = [clean(text) for text in texts]
+        cleaned = [clean(text) for text in as_texts(texts)]
         probabilities = self.probabilities(
             [encode(self.codec, text) if text else [] for text in cleaned],
             batch_tokens=batch_tokens,
@@ -108,7 +138,7 @@ class Classifier:
             by_class = dict(sorted(zip(self.classes, row, strict=True), key=lambda c: -c[1]))
             label = next(iter(by_class))
             results.append(Classification(label, by_class[label], by_class))
-        return results
+        return results[0] if isinstance(texts, str) else results
 
     def probabilities(
         self,

@@ -182,6 +182,7 @@ json_option = click.option(
 search_options = combined(
     click.option(
         "--beam",
+        "--beam-size",
         "beam_size",
         type=click.IntRange(1, MAX_BEAM_SIZE),
         help="The width of the beam; 1 is greedy search.",
@@ -193,6 +194,7 @@ search_options = combined(
     ),
     click.option(
         "--diverse",
+        "--diversity",
         "diversity",
         type=click.FloatRange(0, MAX_RATIO),
         metavar="STRENGTH",

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from transformer_suite.core.config import complete
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
 
 class TranslationModel(SequenceToSequence):
-    """The paper's encoder-decoder between two languages.
+    """The encoder-decoder of the paper, between two languages.
 
-    With ``share_embeddings`` both languages use one vocabulary, and one table serves as source
-    embedding, target embedding and output layer (Vaswani et al. 2017, section 3.4).
+    Args:
+        src_vocab_size, tgt_vocab_size: the sizes of the vocabularies.
+        config: the sizes of the Transformer. They can also be given as keywords:
+            ``TranslationModel(6000, 6000, d_model=512, nhead=8)``.
+        share_embeddings: both languages have one vocabulary, and one table is source embedding,
+            target embedding and output layer (Vaswani et al. 2017, section 3.4).
+        sizes: fields of :class:`TransformerConfig`.
+
+    Raises:
+        ConfigError: an unknown or a wrong size.
     """
 
     def __init__(
         self,
         src_vocab_size: int,
         tgt_vocab_size: int,
-        config: TransformerConfig,
+        config: TransformerConfig | None = None,
         *,
         share_embeddings: bool = True,
+        **sizes: Any,
     ) -> None:
+        config = complete(TransformerConfig, config, sizes)
         super().__init__(src_vocab_size, tgt_vocab_size, config, share_embeddings=share_embeddings)

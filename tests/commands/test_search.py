@@ -65,6 +65,18 @@ def test_couplets_have_alternatives_too(tiny_models: Models) -> None:
     assert list(first["hypotheses"][0]) == ["second", "score", "rules"]
 
 
+def test_options_have_the_names_of_the_configuration_as_well(tiny_models: Models) -> None:
+    command = ("translate", "--model", tiny_models("translation"), *GERMAN)
+    short = lines_of(*command, "--beam", 3, "--diverse", 0.5)
+    assert lines_of(*command, "--beam-size", 3, "--diversity", 0.5) == short
+
+
+def test_a_line_without_a_chinese_character_is_refused_in_one_line(tiny_models: Models) -> None:
+    """``couplet hello`` answered with five Chinese characters, as if all were well."""
+    error = error_of(1, "couplet", "--model", tiny_models("couplet"), "hello")
+    assert error == "error: 'hello' has no Chinese character: it cannot begin a couplet"
+
+
 @pytest.mark.parametrize("options", ["--beam 2", "--sample --temperature 2 --seed 3"])
 def test_texts_are_numbered_through_whatever_is_read_at_a_time(
     options: str, tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

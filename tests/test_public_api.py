@@ -1,0 +1,167 @@
+"""The names of the public package: complete, imported lazily, and used as people type them."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import transformer_suite
+from transformer_suite import (
+    ClassificationModel,
+    Classifier,
+    ConfigError,
+    CoupletModel,
+    CoupletWriter,
+    TextError,
+    TranslationModel,
+    Translator,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+Models = Callable[[str], Path]
+
+SENTENCE = "Ein Hund sieht das Boot."
+FIRST = "天地山水"
+
+
+@pytest.mark.parametrize("name", transformer_suite.__all__)
+def test_every_name_is_what_its_module_defines(name: str) -> None:
+    value = getattr(transformer_suite, name)
+    assert value.__name__ == name
+    assert value.__module__ == f"transformer_suite.{transformer_suite._MODULES[name]}"
+    assert value.__doc__
+
+
+def test_the_list_of_names_is_complete() -> None:
+    assert sorted(transformer_suite._MODULES) == transformer_suite.__all__
+    assert set(transformer_suite.__all__) <= set(dir(transformer_suite))
+    with pytest.raises(AttributeError, match="has no attribute 'Translater'"):
+        transformer_suite.Translater  # noqa: B018
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    program = (
+        "import sys, transformer_suite\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert 'Translator' in dir(transformer_suite)\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+# A string is one text
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_models: Models) -> Translator:
+    return Translator.load(str(tiny_models("translation")), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def writer(tiny_models: Models) -> CoupletWriter:
+    return CoupletWriter.load(str(tiny_models("couplet")), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_models: Models) -> Classifier:
+    return Classifier.load(str(tiny_models("classification")), device="cpu")
+
+
+def test_a_string_is_one_text(
+    translator: Translator, writer: CoupletWriter, classifier: Classifier
+) -> None:
+    """``translate("Ein Hund rennt.")`` returned fifteen translations, one of each letter."""
+    assert translator.translate(SENTENCE) == translator.translate([SENTENCE])[0]
+    assert translator.translate_scored(SENTENCE) == translator.translate_scored([SENTENCE])[0]
+    assert writer.answer(FIRST) == writer.answer([FIRST])[0]
+    assert writer.answer_scored(FIRST) == writer.answer_scored([FIRST])[0]
+    assert classifier.classify(SENTENCE) == classifier.classify([SENTENCE])[0]
+    assert classifier.classify_scored(SENTENCE) == classifier.classify_scored([SENTENCE])[0]
+    score = translator.score(SENTENCE, "A dog sees the boat.")
+    assert [score] == translator.score([SENTENCE], ["A dog sees the boat."])
+    assert translator.translate(iter([SENTENCE, ""])) == translator.translate((SENTENCE, ""))
+    for empty in ("", []):
+        assert translator.translate(empty) == empty
+        assert writer.answer(empty) == empty
+        assert classifier.classify(empty) == empty
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        (None, TypeError, r"expected a text \(str\) or .* \(list of str\), not NoneType"),
+        (b"Hund", TypeError, r"expected a text \(str\) or .*, not bytes"),
+        (5, TypeError, r"expected a text \(str\) or .*, not int"),
+        (["Hund", None], TypeError, "text 2 must be a str, not NoneType"),
+        ([b"Hund"], TypeError, "text 1 must be a str, not bytes"),
+        ([["Hund"]], TypeError, "text 1 must be a str, not list"),
+        ("ein \ud800", TextError, r"text 1 is not valid Unicode: .* \(U\+D800\) at character 5"),
+        (["", "\udcff"], TextError, r"text 2 is not valid Unicode: .* \(U\+DCFF\)"),
+    ],
+)
+def test_what_is_no_text_is_refused(
+    texts: Any,
+    error: type[Exception],
+    message: str,
+    translator: Translator,
+    writer: CoupletWriter,
+    classifier: Classifier,
+) -> None:
+    """A lone surrogate ended in a traceback of the tokenizer, bytes were read as numbers."""
+    for predict in (translator.translate, writer.answer, classifier.classify):
+        with pytest.raises(error, match=message):
+            predict(texts)
+    assert issubclass(TextError, ValueError)
+
+
+def test_pairs_that_are_no_pairs_are_refused(translator: Translator) -> None:
+    with pytest.raises(ValueError, match="each source needs one target: 2 sources, 1 targets"):
+        translator.score(["Hund", "Haus"], ["dog"])
+    with pytest.raises(TypeError, match="two strings or two lists of strings"):
+        translator.score("Hund", ["dog"])  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="target 1 must be a str, not NoneType"):
+        translator.score(["Hund"], [None])  # type: ignore[list-item]
+    with pytest.raises(TextError, match="source 1 is not valid Unicode"):
+        translator.score("\ud800", "dog")
+    for prefix, error in (("\ud800", TextError), (5, TypeError)):
+        with pytest.raises(error, match="the prefix"):
+            translator.translate(SENTENCE, prefix=prefix)
+
+
+# One name for each option
+
+
+def test_options_have_the_names_of_the_command_line_as_well(translator: Translator) -> None:
+    """README promised the same names everywhere, and ``beam`` and ``diverse`` were unknown."""
+    options = {"n_best": 3, "length_penalty": 0.5}
+    short = translator.translate_scored(SENTENCE, beam=3, diverse=0.5, **options)
+    assert short == translator.translate_scored(SENTENCE, beam_size=3, diversity=0.5, **options)
+    with pytest.raises(ConfigError, match="beam_size is given twice"):
+        translator.translate(SENTENCE, beam=3, beam_size=3)
+
+
+def test_unknown_options_are_refused_with_the_nearest(
+    translator: Translator, writer: CoupletWriter
+) -> None:
+    for predict in (translator.translate, translator.attention, writer.answer):
+        with pytest.raises(ConfigError, match="unknown option 'lenght_penalty'; did you mean 'le"):
+            predict("", lenght_penalty=1.0)
+
+
+# Models from plain sizes
+
+
+def test_models_are_made_from_plain_sizes() -> None:
+    sizes = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "num_encoder_layers": 1}
+    translation = TranslationModel(30, 20, num_decoder_layers=2, share_embeddings=False, **sizes)
+    assert len(translation.transformer.decoder.layers) == 2
+    assert len(translation.transformer.encoder.layers) == 1
+    assert CoupletModel(30, **sizes).config.d_model == 8
+    model = ClassificationModel(30, 4, concat_type="avg", **sizes)
+    assert (model.config.concat_type, model.config.nhead) == ("avg", 2)
+    assert TranslationModel(9, 9, translation.config, nhead=4).config.num_decoder_layers == 2
+    with pytest.raises(ConfigError, match="unknown option 'n_head'; did you mean 'nhead'"):
+        TranslationModel(30, 30, n_head=2)
