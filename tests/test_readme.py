@@ -51,6 +51,22 @@ def test_an_example_prints_what_it_shows(block: Block, command: str, printed: st
     assert done.stdout.rstrip("\n") == printed
 
 
+@pytest.mark.parametrize("readme", READMES)
+def test_python_snippets_run_as_printed(readme: str, in_tmp: Path) -> None:
+    """One snippet after the other, as in one session.
+
+    ``plt`` was used in a snippet that never imported it.
+    """
+    pytest.importorskip("matplotlib").use("Agg")
+    names: dict[str, object] = {}
+    snippets = [block for block in blocks(readme) if block.language == "python"]
+    assert snippets
+    for block in snippets:
+        # Empty lines before it let a traceback name the line of the README.
+        source = "\n" * (block.line - 1) + block.text
+        exec(compile(source, str(ROOT / readme), "exec"), names)
+
+
 @pytest.mark.parametrize("block", [b for b in SHELL if b.document == READMES[0]], ids=str)
 def test_shell_commands_run_as_printed(block: Block, workshop: Path) -> None:
     """In a folder with small corpora and a trained model, with a smaller model and fewer epochs."""
@@ -134,7 +150,7 @@ def _write_corpora(folder: Path) -> None:
     corpora = folder / "corpora"
     _write_translation(folder / "corpus", "test")
     _write_translation(corpora / "multi30k", "test_2016_flickr")
-    for path in (folder / "labeled", corpora / "ag_news"):
+    for path in (folder / "labelled", corpora / "ag_news"):
         write_classification(path)
     with (corpora / "ag_news" / "classes.txt").open("a") as file:
         file.write("Sci/Tech\n")
