@@ -174,9 +174,9 @@ def _chunk(
     if r_drop > 0.0:
         divergence, pull = _divergence(logits.log_softmax(dim=1))
     grad = torch.softmax(logits, 1, out=logits)
-    # The largest probability is exp(largest - normaliser), and never too small for its logarithm.
-    log_normaliser = largest - grad.amax(dim=1).log()
-    loss = log_normaliser.sum() - (1.0 - label_smoothing) * of_targets
+    # The largest probability is exp(largest - normalizer), and never too small for its logarithm.
+    log_normalizer = largest - grad.amax(dim=1).log()
+    loss = log_normalizer.sum() - (1.0 - label_smoothing) * of_targets
     if label_smoothing > 0.0:
         loss -= label_smoothing / vocabulary_size * total
         grad -= label_smoothing / vocabulary_size

@@ -275,7 +275,7 @@ def test_self_attention_without_masks_follows_any_permutation(
 def test_padding_and_batch_change_nothing(
     seed: int, target: int, source: int, batch: int, padding: int
 ) -> None:
-    """Blocked keys, whatever stands there, and neighbours in the batch leave an output as it is."""
+    """Neither blocked keys, whatever their values, nor other sentences change an output."""
     torch.manual_seed(seed)
     module, _ = copied(8, 2)
     query, memory = torch.randn(target, batch, 8), torch.randn(source, batch, 8)

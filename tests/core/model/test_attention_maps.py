@@ -1,4 +1,4 @@
-"""The weights of every layer and head: what they are, and that nobody pays for them unasked."""
+"""Attention weights of every layer and head, and that they cost nothing unless requested."""
 
 import math
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def test_a_pair_has_the_same_weights_alone_and_in_a_batch(seed: int, norm_first:
 
 
 def test_the_weights_are_those_of_the_equation() -> None:
-    """softmax(Q K^T / sqrt(K)), spelt out for the first layer of the encoder (pre-norm)."""
+    """softmax(Q K^T / sqrt(K)), written out for the first layer of the encoder (pre-norm)."""
     model = model_of(1, True)
     src, tgt = column(5, SRC_WORDS), column(4, TGT_WORDS)
     found = model.attention_weights(src, tgt).encoder[0, 0]
@@ -82,7 +82,7 @@ def test_the_weights_are_those_of_the_equation() -> None:
 
 
 def test_every_layer_has_its_own_weights_in_order() -> None:
-    """Without the second decoder layer the first layer's weights are what they were."""
+    """Removing the second decoder layer does not change the weights of the first."""
     model = model_of(1, True)
     src, tgt = batch()
     both = model.attention_weights(src, tgt)
@@ -93,8 +93,8 @@ def test_every_layer_has_its_own_weights_in_order() -> None:
         assert (two[0] - two[1]).abs().max() > 1e-3
 
 
-def test_nobody_pays_for_weights_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before and after the request every attention runs on the fused kernel."""
+def test_weights_cost_nothing_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a request every attention uses the fused kernel."""
     model, (src, tgt) = model_of(1).requires_grad_(False), batch()
     before = model(src, tgt)
     calls: list[str] = []

@@ -58,7 +58,7 @@ BLOCKED += [f"{kind}_float" for kind in BLOCKED]
 def test_fully_blocked_rows_are_zero_in_value_and_gradient(
     kind: str, need_weights: bool, dropout: float, precision: str
 ) -> None:
-    """Softmax over nothing is 0/0: without care, one padded sentence makes a whole model NaN."""
+    """Softmax over nothing is 0/0: one padded sentence could make a whole model NaN."""
     torch.manual_seed(6)
     sizes = (7, 5, 3, 2, 4)
     module, _ = copied(8, 2, dropout=dropout)
@@ -123,7 +123,7 @@ def test_a_blocked_position_gives_the_output_bias(need_weights: bool) -> None:
 def test_blocked_rows_of_sequences_longer_than_a_kernels_block(
     is_float: bool, need_weights: bool
 ) -> None:
-    """A kernel walks long rows block by block: whole blocks, and whole rows, may be blocked."""
+    """A kernel processes long rows in blocks. A whole block, or a whole row, may be blocked."""
     torch.manual_seed(9)
     length = 1100
     module, _ = copied(4, 1)
@@ -182,7 +182,7 @@ def test_attention_to_an_empty_sequence_gives_nothing(need_weights: bool) -> Non
     assert torch.equal(out, module.out_proj.bias.expand(7, 3, 8))
 
 
-def test_float_masks_can_be_learnt_along() -> None:
+def test_float_masks_can_be_learned() -> None:
     """Relative position biases are float masks with a gradient: the same in both paths."""
     torch.manual_seed(12)
     module, _ = copied(8, 2)

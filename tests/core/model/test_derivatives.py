@@ -45,7 +45,7 @@ def scalar_function(norm_first: bool) -> tuple[Callable[[Tensor], Tensor], Tenso
 
 @both_norms
 def test_second_derivatives_are_those_of_finite_differences(norm_first: bool) -> None:
-    """Autograd functions that could be differentiated once lost terms of the Hessian silently."""
+    """Custom autograd functions silently lost terms of the Hessian."""
     function, tgt, _ = scalar_function(norm_first)
     direction = torch.randn_like(tgt)
     hessian = torch.autograd.functional.hessian(function, tgt)
@@ -130,7 +130,7 @@ def test_empty_inputs_have_a_backward_pass(sizes: tuple[int, int, int], p: float
 
 
 def test_a_traced_model_serves_other_sizes_and_masks() -> None:
-    """What a trace sees is kept for ever: neither a length nor "no row is blocked" may be in it."""
+    """A trace must contain neither the lengths of its example nor whether a row was blocked."""
     model = model_of(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -161,7 +161,7 @@ def test_an_exported_model_is_the_model() -> None:
 
 
 def test_a_strided_bias_is_read_by_its_strides() -> None:
-    """The own linear function ignored them and returned memory that was not the bias's."""
+    """A linear function of ours ignored the strides and read memory outside the bias."""
     torch.manual_seed(4)
     module = MyMultiheadAttention(8, 2)
     x = torch.randn(5, 3, 8)

@@ -56,7 +56,7 @@ def test_elements_of_one_draw_are_independent() -> None:
 
 @pytest.mark.parametrize("p", [1e-5, 0.1, 1 / 3, 0.5, 0.9, 0.99999, 1 - 1e-9])
 def test_the_expectation_is_exact(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With each of the 2^16 possible draws taken once, the outputs sum to the inputs."""
+    """If each of the 2^16 possible numbers is drawn once, the outputs sum to the inputs."""
     every_draw = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
     monkeypatch.setattr(dropout_module, "_random_int64", lambda count: every_draw.view(torch.int64))
     out = dropout(torch.ones(1 << 16, dtype=torch.float64), p)
@@ -97,7 +97,7 @@ def test_same_seed_same_mask() -> None:
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3,), (5, 0, 2), (7, 3, 5)], ids=str)
 def test_any_shape(shape: tuple[int, ...]) -> None:
-    """Element counts that are no multiple of the four that a draw decides, and none at all."""
+    """Numbers of elements that are not a multiple of four, and zero."""
     torch.manual_seed(6)
     x = torch.randn(shape)
     outs = torch.stack([dropout(x, 0.5) for _ in range(200)])
@@ -144,7 +144,7 @@ def test_the_module_drops_in_training_only() -> None:
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, float("nan")])
 def test_what_is_no_probability_is_refused(p: float) -> None:
-    """p = 1.5 used to drop half and turn the signs of the rest; p = 1 was a division by zero."""
+    """p = 1.5 used to drop half and to negate the rest; p = 1 was a division by zero."""
     with pytest.raises(ValueError, match=f"not {p}"):
         Dropout(p)
     with pytest.raises(ValueError, match=f"not {p}"):

@@ -71,14 +71,14 @@ def test_positions_beyond_the_longest_are_refused(length: int) -> None:
 
 
 def test_positions_before_the_first_are_refused() -> None:
-    """They would be taken from the table's end, in silence."""
+    """They used to be taken silently from the end of the table."""
     with pytest.raises(ValueError, match="not -1"):
         PositionalEncoding(6).at(-1)
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 8), (5, 3, 1), (5, 6), (2, 5, 3, 6)], ids=str)
 def test_an_input_of_another_rank_or_width_is_refused(shape: tuple[int, ...]) -> None:
-    """``[S, 1]`` and ``[S, D]`` used to be broadcast to an output of another shape, in silence."""
+    """``[S, 1]`` and ``[S, D]`` used to be broadcast to an output of another shape silently."""
     with pytest.raises(ValueError, match="D = 6, not") as error:
         PositionalEncoding(6)(torch.zeros(shape))
     assert str(list(shape)) in str(error.value)

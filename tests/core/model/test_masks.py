@@ -1,4 +1,4 @@
-"""Masks: who is blocked, how two masks combine, and which sizes are refused."""
+"""Masks: what they block, how two masks combine, and which sizes are refused."""
 
 import itertools
 

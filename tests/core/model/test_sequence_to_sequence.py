@@ -310,7 +310,7 @@ def test_greedy_decode_is_greedy_search() -> None:
 def test_greedy_decode_stops_a_model_that_never_ends(
     asked: list[int] | None, max_len: int, expected: list[int]
 ) -> None:
-    """At what is asked for, else at 2 S + 10, and always where the positions end."""
+    """At the requested length, else at 2 S + 10, and never beyond the last position."""
     model = model_of(1, max_len=max_len)
     with torch.no_grad():
         model.generator.bias[EOS] = -1e4

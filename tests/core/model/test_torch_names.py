@@ -1,4 +1,4 @@
-"""What a reader of PyTorch's documentation or of the tutorials types: it works, or says how."""
+"""Calls as in PyTorch's documentation and the tutorials: they work, or the error says how."""
 
 import copy
 
@@ -20,7 +20,7 @@ from transformer_suite.core.model.transformer import (
 
 
 def test_the_causal_mask_by_the_model() -> None:
-    """``model.generate_square_subsequent_mask(n)``, as the tutorials take it."""
+    """``model.generate_square_subsequent_mask(n)``, as in the tutorials."""
     for make in (MyTransformer, MyTransformer(8, 2, 1, 1, 13)):
         mask = make.generate_square_subsequent_mask(4)
         assert torch.equal(mask, nn.Transformer.generate_square_subsequent_mask(4))

@@ -206,7 +206,7 @@ def test_masks_by_position_stand_where_torch_has_them(norm_first: bool) -> None:
 
 @both_norms
 def test_dropout_acts_where_torch_has_it(norm_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropout is replaced by a multiplication, which shows its places without any chance.
+    """Dropout is replaced by a multiplication, which shows its places without randomness.
 
     With a module's own probability as the factor, each place leaves its own trace.
     """
@@ -283,7 +283,7 @@ def test_fresh_matrices_are_xavier_uniform() -> None:
 
 @both_norms
 def test_a_sentence_of_padding_alone_makes_nothing_nan(norm_first: bool) -> None:
-    """In training, with dropout, forward and backward; and its neighbours do not notice."""
+    """In training, with dropout, forward and backward. Other sentences are not affected."""
     torch.manual_seed(8)
     model = MyTransformer(8, 2, 2, 2, 13, dropout=0.3, norm_first=norm_first)
     inputs = [states(5, 3, 8), states(7, 3, 8)]

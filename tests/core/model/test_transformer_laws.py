@@ -66,7 +66,7 @@ def test_position_t_changes_nothing_before_it(
 def test_padding_changes_no_real_output(
     seed: int, target: int, source: int, extra: tuple[int, int], norm_first: bool
 ) -> None:
-    """Whatever numbers stand in the padding, on both sides."""
+    """With any numbers in the padding, of source and target."""
     model = model_of(seed, norm_first)
     src, tgt = torch.randn(source, 3, 8), torch.randn(target, 3, 8)
     expected = model(src, tgt, tgt_mask=causal(target))
@@ -93,7 +93,7 @@ def test_padding_changes_no_real_output(
 def test_a_sentence_alone_equals_itself_in_a_batch(
     seed: int, sizes: list[tuple[int, int]], norm_first: bool
 ) -> None:
-    """Sentences of different lengths, padded to the longest, against each by itself."""
+    """Sentences of different lengths, padded to the longest, against each alone."""
     model = model_of(seed, norm_first)
     pairs = [(torch.randn(s, 1, 8), torch.randn(t, 1, 8)) for s, t in sizes]
     longest_src, longest_tgt = (max(side) for side in zip(*sizes, strict=True))
@@ -218,7 +218,7 @@ def test_finished_sentences_can_leave_the_batch(
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_every_layer_needs_its_cache(count: int) -> None:
-    """Without one it would forget its past, in silence."""
+    """Without one it would silently ignore the positions before."""
     decoder = PackedDecoder(model_of(1, True).decoder)
     (cache, _) = decoder.init_cache(torch.randn(5, 3, 8), None)
     caches = [LayerCache(cache.memory) for _ in range(count)]
