@@ -1,4 +1,4 @@
-"""The tasks by name. A task's modules are imported only when that task is used."""
+"""The tasks by name. The modules of a task are imported when the task is used."""
 
 from __future__ import annotations
 
@@ -25,47 +25,51 @@ PREDICTORS = {
     "couplet": ("CoupletWriter", "answer_scored"),
 }
 
-# The tasks whose predictors can score given pairs.
+# The tasks whose predictors score pairs.
 PAIR_TASKS = ("translation", "couplet")
 
 DEFAULT_CORPUS = {"translation": "multi30k", "classification": "ag_news", "couplet": "couplet"}
 
 
 def module(task: str, name: str) -> ModuleType:
-    """The module ``name`` (config, train, predict, evaluate...) of ``task``."""
+    """Returns the module ``name`` (config, train, predict, evaluate...) of ``task``."""
     check_choice("task", task, TASKS)
     return importlib.import_module(f"transformer_suite.tasks.{task}.{name}")
 
 
-def load_predictor(task: str, folder: Path | None, *, device: str) -> Callable[..., Sequence[Any]]:
-    """From texts to results with scores, by the model in ``folder`` (None: the one that ships).
+def load_predictor(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[Any]]:
+    """Returns a function from texts to results with scores, each with a ``record()`` for JSON.
 
-    Each result has a ``record()`` for JSON.
+    Args:
+        folder: the folder of the model; None for the shipped one.
     """
     return getattr(_predictor(task, folder, device), PREDICTORS[task][1])
 
 
 def load_model(task: str, folder: Path, *, device: str) -> nn.Module:
-    """The model in ``folder``, with its weights."""
+    """Returns the trained model in ``folder``."""
     predictor = _predictor(task, folder, device)
     model: nn.Module = predictor.models[0] if task in PAIR_TASKS else predictor.model
     return model
 
 
 def config_class(task: str) -> type[Any]:
-    """The class of the task's configurations."""
+    """Returns the class of the configurations of ``task``."""
     return type(module(task, "config").PRESETS["default"]())
 
 
 def load_scorer(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[PairScore]]:
-    """From sources and targets to their scores, for one of :data:`PAIR_TASKS`."""
+    """Returns a function from sources and targets to their scores, for a task of ``PAIR_TASKS``."""
     return _predictor(task, folder, device).score
 
 
 def make_config(
     task: str, *, preset: str, config_file: Path | None, assignments: Iterable[str]
 ) -> Any:
-    """The configuration of a run: a preset, then a file, then ``section.key=value``.
+    """Returns the configuration of a run: a preset, changed by a file and by assignments.
+
+    Args:
+        assignments: each ``section.key=value``.
 
     Raises:
         ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.

@@ -19,6 +19,8 @@ from transformer_suite import (
     TranslationModel,
     Translator,
 )
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs.run import train
 
 ROOT = Path(__file__).resolve().parents[1]
 Models = Callable[[str], Path]
@@ -149,6 +151,23 @@ def test_unknown_options_are_refused_with_the_nearest(
     for predict in (translator.translate, translator.attention, writer.answer):
         with pytest.raises(ConfigError, match="unknown option 'lenght_penalty'; did you mean 'le"):
             predict("", lenght_penalty=1.0)
+
+
+# Paths are strings
+
+
+def test_every_path_may_be_a_string(
+    tiny_models: Models, tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """Training took ``Path`` objects alone, loading took both."""
+    for task in registry.TASKS:
+        corpus, out = str(tiny_corpora[task]), str(tmp_path / task)
+        config = registry.make_config(
+            task, preset="tiny", config_file=None, assignments=["train.epochs=1"]
+        )
+        metrics = train(task, config, data=corpus, out=out, device="cpu")
+        measured = registry.module(task, "evaluate").run(out, corpus, device="cpu")
+        assert measured == metrics["test"]
 
 
 # Models from plain sizes

@@ -48,14 +48,15 @@ class LoadSentenceClassificationDataset:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | Path,
         config: ClassificationData,
         *,
         seed: int,
-        save_to: Path | None = None,
+        save_to: str | Path | None = None,
         codec: TextCodec | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
+        folder = Path(folder)
         if not folder.is_dir():
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
@@ -75,8 +76,8 @@ class LoadSentenceClassificationDataset:
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
-            codec = self._build_codec(save_to)
-            write_text(save_to / CLASSES_FILE, "".join(f"{name}\n" for name in self.classes))
+            codec = self._build_codec(Path(save_to))
+            write_text(Path(save_to) / CLASSES_FILE, "".join(f"{name}\n" for name in self.classes))
         self.codec = codec
 
     def read(self, split: str) -> list[Row]:

@@ -81,8 +81,8 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
 
 
 def run(
-    model: Path | None,
-    data: Path,
+    model: str | Path | None,
+    data: str | Path,
     *,
     split: str | None = None,
     device: str = "auto",

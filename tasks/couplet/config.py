@@ -19,11 +19,13 @@ from transformer_suite.tasks.runs.presets import (
 
 @dataclass(frozen=True, kw_only=True)
 class CoupletData:
-    """The corpus. One vocabulary of characters serves both lines.
+    """The corpus. Both lines share one vocabulary of characters.
 
-    ``extra`` names folders beside ``train`` whose pairs are trained on as well. Characters seen
-    less than ``min_freq`` times become ``<unk>``. Without a ``val`` folder, ``val_share`` of the
-    training pairs that ``train.seed`` picks is held out.
+    Attributes:
+        extra: more training folders beside ``train``.
+        min_freq: characters that occur less often than this become ``<unk>``.
+        val_share: the share of the training couplets that is held out for validation if there is
+            no ``val`` folder; ``train.seed`` selects them.
     """
 
     extra: tuple[str, ...] = ()
@@ -38,7 +40,7 @@ class CoupletData:
 
 @dataclass(frozen=True, kw_only=True)
 class CoupletConfig:
-    """Everything that decides a couplet run. ``generation``'s lengths are the form's own."""
+    """The whole configuration of a couplet run. The lengths in ``generation`` have no effect."""
 
     model: TransformerConfig = field(default_factory=TransformerConfig)
     data: CoupletData = field(default_factory=CoupletData)
@@ -52,7 +54,7 @@ class CoupletConfig:
 
 
 def tiny() -> CoupletConfig:
-    """Seconds on any machine: for tests and first steps."""
+    """Returns a configuration for tests and first steps: seconds on any machine."""
     return CoupletConfig(
         model=replace(TINY_TRANSFORMER, max_len=64),
         train=TINY_TRAINING,
@@ -61,9 +63,9 @@ def tiny() -> CoupletConfig:
 
 
 def laptop() -> CoupletConfig:
-    """The default, as the model that ships was trained.
+    """Returns the default, which the shipped model was trained with.
 
-    A third of a million couplets take three quarters of an hour of one core, in bf16.
+    A third of a million couplets take three quarters of an hour of one core in bf16.
     """
     return CoupletConfig(
         model=TransformerConfig(
@@ -83,7 +85,7 @@ def laptop() -> CoupletConfig:
 
 
 def paper() -> CoupletConfig:
-    """The base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
+    """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
     return CoupletConfig(model=PAPER_TRANSFORMER, train=PAPER_TRAINING, generation=PAPER_GENERATION)
 
 

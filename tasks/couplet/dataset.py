@@ -34,13 +34,14 @@ class LoadCoupletDataset:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | Path,
         config: CoupletData,
         *,
         seed: int,
-        save_to: Path | None = None,
+        save_to: str | Path | None = None,
         codec: TextCodec | None = None,
     ) -> None:
+        folder = Path(folder)
         if not folder.is_dir():
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
@@ -55,7 +56,7 @@ class LoadCoupletDataset:
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
-            codec = self._build_codec(save_to)
+            codec = self._build_codec(Path(save_to))
         self.codec = codec
 
     def check_split(self, split: str) -> None:

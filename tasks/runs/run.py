@@ -94,9 +94,9 @@ def train(
     task: str,
     config: TaskConfig,
     *,
-    data: Path,
-    out: Path,
-    device: torch.device,
+    data: str | Path,
+    out: str | Path,
+    device: str | torch.device,
     resume: bool = False,
     group: ProcessGroup | None = None,
     prepare: Prepare | None = None,
@@ -121,6 +121,7 @@ def train(
         CheckpointError: ``resume`` without a run in ``out``.
         Interrupted: SIGINT or SIGTERM came.
     """
+    data, out, device = Path(data), Path(out), torch.device(device)
     run = _TaskRun(
         task=task,
         config=config,

@@ -48,7 +48,7 @@ class TranslationData(CodecConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationConfig:
-    """Everything that decides a translation run."""
+    """The whole configuration of a translation run."""
 
     model: TransformerConfig = field(default_factory=TransformerConfig)
     data: TranslationData = field(default_factory=TranslationData)
@@ -57,7 +57,7 @@ class TranslationConfig:
 
 
 def tiny() -> TranslationConfig:
-    """Seconds on any machine: for tests and first steps."""
+    """Returns a configuration for tests and first steps: seconds on any machine."""
     return TranslationConfig(
         model=TINY_TRANSFORMER,
         data=TranslationData(vocab_size=300),
@@ -67,7 +67,7 @@ def tiny() -> TranslationConfig:
 
 
 def laptop() -> TranslationConfig:
-    """The default, as the model that ships was trained: an hour of one core, in bf16."""
+    """Returns the default, as for the shipped model: an hour of one core in bf16."""
     return TranslationConfig(
         model=TransformerConfig(dropout=0.15),
         data=TranslationData(max_tokens=80),
@@ -77,7 +77,7 @@ def laptop() -> TranslationConfig:
 
 
 def paper() -> TranslationConfig:
-    """The base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
+    """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
     return TranslationConfig(
         model=PAPER_TRANSFORMER,
         data=TranslationData(vocab_size=37000),

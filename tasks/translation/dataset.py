@@ -36,14 +36,15 @@ class LoadEnglishGermanDataset:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | Path,
         config: TranslationData,
         *,
         seed: int,
-        save_to: Path | None = None,
+        save_to: str | Path | None = None,
         source: TextCodec | None = None,
         target: TextCodec | None = None,
     ) -> None:
+        folder = Path(folder)
         if not folder.is_dir():
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
@@ -57,7 +58,7 @@ class LoadEnglishGermanDataset:
         if source is None or target is None:
             if save_to is None:
                 raise ValueError("without codecs, save_to must name the folder of the new ones")
-            source, target = self._build_codecs(save_to)
+            source, target = self._build_codecs(Path(save_to))
         self.source, self.target = source, target
 
     def splits(self) -> list[str]:

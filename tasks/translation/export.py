@@ -1,9 +1,9 @@
-"""A trained translation model in the format of CTranslate2, an inference engine in C++.
+"""Exporting a translation model to CTranslate2, an inference engine in C++.
 
-The folder that comes out is read by ``ctranslate2.Translator``; it takes the tokens of
-``sentencepiece.model`` (copied along) or of the tokeniser the model was trained with. The numbers
-are the same, so the outputs are too; CTranslate2 must be told not to produce ``<unk>``, ``<pad>``
-and ``<bos>``: ``disable_unk=True, suppress_sequences=[["<pad>"], ["<bos>"]]``.
+``ctranslate2.Translator`` reads the exported folder. Its input are tokens: those of
+``sentencepiece.model``, which is copied into the folder, or those of the tokenizer that the model
+was trained with. The weights and the outputs are the same, if CTranslate2 is told not to produce
+``<unk>``, ``<pad>`` and ``<bos>``: ``disable_unk=True, suppress_sequences=[["<pad>"], ["<bos>"]]``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 
-def to_ctranslate2(model: Path | None, out: Path, *, quantization: str = "float32") -> None:
-    """Writes the model in the folder ``model`` (None: the one that ships) into the new ``out``.
+def to_ctranslate2(
+    model: str | Path | None, out: str | Path, *, quantization: str = "float32"
+) -> None:
+    """Writes the model in the folder ``model`` (None: the shipped one) into the new folder ``out``.
 
     Args:
         quantization: how CTranslate2 stores the weights: float32, float16, int16 or int8.
 
     Raises:
-        UserError: the package ctranslate2 is not installed, or ``out`` is there already.
+        UserError: the package ctranslate2 is not installed, or ``out`` exists.
     """
+    out = Path(out)
     if out.exists():
         raise UserError(f"{out}: is there already; name another folder")
     if importlib.util.find_spec("ctranslate2") is None:
@@ -59,7 +62,7 @@ def to_ctranslate2(model: Path | None, out: Path, *, quantization: str = "float3
 
 
 def _specification(translator: Translator) -> TransformerSpec:
-    """The weights of the model under CTranslate2's names."""
+    """Returns the weights of the model under the names of CTranslate2."""
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, config = translator.models[0], translator.config.model
@@ -71,7 +74,7 @@ def _specification(translator: Translator) -> TransformerSpec:
         pre_norm=True,
         activation=activations[config.activation],
     )
-    positions = _numbers(model.positional_encoding.table.squeeze(1))
+    positions = _as_array(model.positional_encoding.table.squeeze(1))
     transformer = model.transformer
     sides: tuple[tuple[Any, Any], ...] = (
         (spec.encoder, transformer.encoder),
@@ -79,7 +82,7 @@ def _specification(translator: Translator) -> TransformerSpec:
     )
     for side, stack in sides:
         side.position_encodings.encodings = positions
-        # Only now: theirs have a last norm in the pre-norm order alone, ours in either.
+        # Set only now: CTranslate2 creates the last norm for pre-norm models alone.
         side.pre_norm = config.norm_first
         _copy_norm(side.layer_norm, stack.norm)
         for ours, theirs in zip(stack.layers, side.layer, strict=True):
@@ -91,8 +94,8 @@ def _specification(translator: Translator) -> TransformerSpec:
             _copy_norm(theirs.ffn.layer_norm, last_norm)
             _copy_linear(theirs.ffn.linear_0, ours.linear1.weight, ours.linear1.bias)
             _copy_linear(theirs.ffn.linear_1, ours.linear2.weight, ours.linear2.bias)
-    spec.encoder.embeddings[0].weight = _numbers(model.src_embedding.weight)
-    spec.decoder.embeddings.weight = _numbers(model.tgt_embedding.weight)
+    spec.encoder.embeddings[0].weight = _as_array(model.src_embedding.weight)
+    spec.decoder.embeddings.weight = _as_array(model.tgt_embedding.weight)
     _copy_linear(spec.decoder.projection, model.generator.weight, model.generator.bias)
     return spec
 
@@ -112,12 +115,12 @@ def _copy_memory_attention(theirs: Any, ours: MyMultiheadAttention, norm: nn.Lay
 
 
 def _copy_norm(theirs: Any, ours: nn.LayerNorm) -> None:
-    theirs.gamma, theirs.beta = _numbers(ours.weight), _numbers(ours.bias)
+    theirs.gamma, theirs.beta = _as_array(ours.weight), _as_array(ours.bias)
 
 
 def _copy_linear(theirs: Any, weight: Tensor, bias: Tensor) -> None:
-    theirs.weight, theirs.bias = _numbers(weight), _numbers(bias)
+    theirs.weight, theirs.bias = _as_array(weight), _as_array(bias)
 
 
-def _numbers(tensor: Tensor) -> np.ndarray[Any, Any]:
+def _as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
     return tensor.detach().float().cpu().numpy()
