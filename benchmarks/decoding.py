@@ -22,8 +22,8 @@ import click
 import sacrebleu
 import torch
 
+from benchmarks.baselines import Contestant
 from benchmarks.engines import Ids, ctranslate2_engine, ours, tutorial_loop
-from benchmarks.rivals import Rival
 from transformer_suite.tasks.commands.console import PATH
 from transformer_suite.tasks.translation.export import to_ctranslate2
 from transformer_suite.tasks.translation.predict import Translator
@@ -65,17 +65,17 @@ def main(
         for width in WIDTHS:
             options = translator.config.generation.replaced(beam_size=width)
             int8 = options.replaced(int8=True)
-            engines = [Rival("ours, float32", ours, model, threads, options)]
+            engines = [Contestant("ours, float32", ours, model, threads, options)]
             for compute_type in ("float32", "int8"):
                 for workers in (1, threads):
                     how = f"{workers} workers" if workers > 1 else f"{threads} threads an operation"
                     arguments = (export, words, threads, options, compute_type, workers, BATCH_SIZE)
                     name = f"CTranslate2, {compute_type}, {how}"
-                    engines.append(Rival(name, ctranslate2_engine, *arguments))
-            engines.append(Rival("ours, int8", ours, model, threads, int8))
+                    engines.append(Contestant(name, ctranslate2_engine, *arguments))
+            engines.append(Contestant("ours, int8", ours, model, threads, int8))
             once = []
             if width == 1:
-                once.append(Rival("tutorials' loop", tutorial_loop, model, threads))
+                once.append(Contestant("tutorials' loop", tutorial_loop, model, threads))
             print(f"### Beam {width}: all sentences\n")
             print_throughput(engines, once, sources, references, translator, rounds)
             print(f"\n### Beam {width}: one sentence at a time\n")
@@ -88,8 +88,8 @@ def main(
 
 
 def print_throughput(
-    engines: Sequence[Rival],
-    once: Sequence[Rival],
+    engines: Sequence[Contestant],
+    once: Sequence[Contestant],
     sources: Ids,
     references: Sequence[str],
     translator: Translator,
@@ -115,7 +115,7 @@ def print_throughput(
         print(f"| {name} | {median(times):.2f} | {ratio:.2f} | {same} | {bleu:.2f} |")
 
 
-def print_latency(engines: Sequence[Rival], sources: Ids) -> None:
+def print_latency(engines: Sequence[Contestant], sources: Ids) -> None:
     """The median time for one sentence by itself; the engines take turns after ten of them."""
     seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
     for start in range(0, len(sources), 10):

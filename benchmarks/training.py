@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """How fast a translation model is trained: this program, ``torch.nn.Transformer``, and the limit.
 
-The model is the same in all: 3 + 3 layers, d_model 256, 512 inside, 4 heads, one joint vocabulary,
-dropout 0.3, label smoothing 0.1, float32. The rivals take turns of a few batches, each in a process
-of its own, and every ratio is the median over the batches. What is counted is target tokens,
-padding left out, for each second.
+All have the same model: 3 + 3 layers, d_model 256, 512 inside, 4 heads, one joint vocabulary,
+dropout 0.3, label smoothing 0.1, float32. The contestants take turns of a few batches, each in a
+process of its own, and every ratio is the median over the batches. The speed is target tokens
+without padding per second.
 
-* plain: ``torch.nn.Transformer`` on the very batches of this program, with its optimizer; as it is,
-  and with the settings of the C library's memory that this program makes for itself;
-* tutorial: the same on 128 random sentences a batch, padded to the longest;
-* limit: the matrix products of a step of this program, done at the rate that a large matrix product
-  reaches beside it, and nothing else.
+* plain: ``torch.nn.Transformer`` on the batches and with the optimizer of this program; as it is,
+  and with the settings of malloc that the ``train`` command makes;
+* tutorial: the same on batches of 128 random sentences, padded to the longest;
+* limit: the matrix products of a step of this program and nothing else, at the speed of a large
+  matrix product.
 
     python -m benchmarks.training --data FOLDER
 """
@@ -31,7 +31,7 @@ import click
 import torch
 from torch import Tensor, nn
 
-from benchmarks.rivals import Rival
+from benchmarks.baselines import Contestant
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.core.training.memory import keep_freed_memory
@@ -57,7 +57,7 @@ LEARNING_RATE = 3e-4
 
 Batch = tuple[Tensor, Tensor]
 Step = Callable[[Batch, float], None]
-"""One step over a batch at a learning rate."""
+"""Takes one step over a batch at a learning rate."""
 
 Rate = Callable[[int], float]
 """From the number of a batch to its target tokens a second."""
@@ -65,7 +65,7 @@ Rate = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Setting:
-    """What all rivals have in common."""
+    """The settings that all contestants share."""
 
     data: Path
     threads: int
@@ -76,11 +76,11 @@ class Setting:
 
 WARM_UP = 4
 TURN = 5
-"""So many batches one after another, before it is the next one's turn."""
+"""The number of batches before the next contestant's turn."""
 
 
 class PlainTransformer(nn.Module):
-    """The model that tutorials build around ``torch.nn.Transformer``."""
+    """The model of the tutorials, around ``torch.nn.Transformer``."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class PlainTransformer(nn.Module):
 
 
 def our_step(vocab_size: int, folder: Path) -> tuple[Step, TranslationModel]:
-    """A step of this program's training, as ``core.training.fit.fit`` takes it, and its model."""
+    """Returns a training step of this program, as in ``core.training.fit``, and its model."""
     model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
     model.train()
     config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
@@ -136,7 +136,7 @@ def our_step(vocab_size: int, folder: Path) -> tuple[Step, TranslationModel]:
 
 
 def plain_step(vocab_size: int, *, fused: bool) -> tuple[Step, PlainTransformer]:
-    """A step as it is usually written, and its model."""
+    """Returns a step as it is usually written, and its model."""
     model = PlainTransformer(vocab_size).train()
     criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING)
     optimizer = torch.optim.Adam(
@@ -159,22 +159,24 @@ def plain_step(vocab_size: int, *, fused: bool) -> tuple[Step, PlainTransformer]
 
 
 def matrix_products(batch: Batch, vocab_size: int) -> float:
-    """The floating-point operations of a step's matrix products: two for each weight and position
-    forwards, and twice as many backwards; attention over the padded lengths, the output layer over
-    the words alone."""
+    """Returns the floating-point operations of the matrix products of a step.
+
+    Two for each weight and position in the forward pass, and twice as many in the backward pass;
+    attention over the padded lengths, the output layer over the tokens without padding.
+    """
     src, tgt = batch
     width, inner = MODEL.d_model, MODEL.dim_feedforward
     s, t, b = len(src), len(tgt) - 1, src.shape[1]
-    words = int((tgt[1:] != PAD_ID).sum())
+    tokens = int((tgt[1:] != PAD_ID).sum())
     encoder = s * b * (4 * width * width + 2 * width * inner + 2 * s * width)
     decoder = t * b * (6 * width * width + 2 * width * inner + 2 * (t + s) * width)
     decoder += s * b * 2 * width * width  # the memory's keys and values
     layers = encoder * MODEL.num_encoder_layers + decoder * MODEL.num_decoder_layers
-    return 3.0 * 2.0 * (layers + words * width * vocab_size)
+    return 3.0 * 2.0 * (layers + tokens * width * vocab_size)
 
 
 def large_product_rate(size: int = 2048) -> float:
-    """Floating-point operations a second of a large matrix product, the better of two."""
+    """Returns the floating-point operations per second of a large matrix product, best of two."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     seconds = []
     for _ in range(2):
@@ -185,7 +187,7 @@ def large_product_rate(size: int = 2048) -> float:
 
 
 def rate_of(step: Step, batch: Batch) -> float:
-    """Target tokens a second."""
+    """Returns the target tokens per second of one step."""
     started = time.perf_counter()
     step(batch, LEARNING_RATE)
     return target_tokens(batch) / (time.perf_counter() - started)
@@ -195,30 +197,30 @@ def target_tokens(batch: Batch) -> int:
     return int((batch[1][1:] != PAD_ID).sum())
 
 
-def read_pairs(data: Path, part: str = "train") -> tuple[list[Pair], int]:
-    """The pairs of ``part``, in the vocabulary of the model that ships, and its size."""
+def read_pairs(data: Path, split: str = "train") -> tuple[list[Pair], int]:
+    """Returns the pairs of ``split`` in the vocabulary of the shipped model, and its size."""
     translator = Translator.load(device="cpu")
     sides = [
-        [codec.encode(line) for line in (data / f"{part}.{name}").read_text("utf-8").splitlines()]
+        [codec.encode(line) for line in (data / f"{split}.{name}").read_text("utf-8").splitlines()]
         for name, codec in (("de", translator.source), ("en", translator.target))
     ]
     return list(zip(*sides, strict=True)), len(translator.source.vocabulary)
 
 
 def void(_: object) -> None:
-    """Takes anything, and returns nothing."""
+    """Ignores its argument."""
 
 
 def ours(setting: Setting) -> Rate:
-    """A step of this program, in the buckets that it trains on."""
+    """Returns the speed of a step of this program, on its length buckets."""
     batches, vocab_size = in_buckets(setting)
-    keep_freed_memory()  # as ``core.training.fit.fit`` does
+    keep_freed_memory()  # as the ``train`` command does
     with tempfile.TemporaryDirectory() as folder:
         return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
 
 
 def plain(setting: Setting) -> Rate:
-    """A plain step over the same batches."""
+    """Returns the speed of a plain step on the same batches."""
     batches, vocab_size = in_buckets(setting)
     return warmed_up(plain_step(vocab_size, fused=True)[0], batches)
 
@@ -229,13 +231,13 @@ def plain_keeping_memory(setting: Setting) -> Rate:
 
 
 def tutorial(setting: Setting) -> Rate:
-    """A plain step over random sentences."""
+    """Returns the speed of a plain step on random sentences."""
     batches, vocab_size = at_random(setting, 128)
     return warmed_up(plain_step(vocab_size, fused=False)[0], batches)
 
 
 def limit(setting: Setting) -> Rate:
-    """The matrix products of this program's batches at the rate of a large one."""
+    """Returns the speed of the matrix products alone, at the rate of a large one."""
     batches, vocab_size = in_buckets(setting)
 
     def rate(number: int) -> float:
@@ -246,7 +248,7 @@ def limit(setting: Setting) -> Rate:
 
 
 def in_buckets(setting: Setting) -> tuple[list[Batch], int]:
-    """The first batches of an epoch, and the size of the vocabulary."""
+    """Returns the first batches of an epoch, and the size of the vocabulary."""
     pairs, vocab_size = prepare(setting)
     lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
     buckets = bucket_by_length(lengths, batch_tokens=setting.batch_tokens, seed=setting.seed)
@@ -255,11 +257,11 @@ def in_buckets(setting: Setting) -> tuple[list[Batch], int]:
 
 
 def at_random(setting: Setting, size: int) -> tuple[list[Batch], int]:
-    """Batches of ``size`` sentences of any length, and the size of the vocabulary."""
+    """Returns batches of ``size`` random sentences, and the size of the vocabulary."""
     pairs, vocab_size = prepare(setting)
-    chance = random.Random(setting.seed)
+    rng = random.Random(setting.seed)
     count = WARM_UP + setting.batches
-    return [as_tensors(chance.sample(pairs, size)) for _ in range(count)], vocab_size
+    return [as_tensors(rng.sample(pairs, size)) for _ in range(count)], vocab_size
 
 
 def prepare(setting: Setting) -> tuple[list[Pair], int]:
@@ -269,45 +271,47 @@ def prepare(setting: Setting) -> tuple[list[Pair], int]:
 
 
 def warmed_up(step: Step, batches: Sequence[Batch]) -> Rate:
-    """The rate of ``step`` by the number of a batch, after a few batches more."""
+    """Returns the speed of ``step`` by the number of a batch, after a few steps of warm-up."""
     for batch in batches[:WARM_UP]:
         step(batch, LEARNING_RATE)
     return lambda number: rate_of(step, batches[WARM_UP + number])
 
 
-def take_turns(rivals: Sequence[Rival], batches: int) -> list[list[float]]:
-    """The rates of each of ``rivals`` for every batch; ends them."""
-    rates: list[list[float]] = [[] for _ in rivals]
+def take_turns(contestants: Sequence[Contestant], batches: int) -> list[list[float]]:
+    """Returns the speed of each contestant for every batch, and ends the contestants."""
+    rates: list[list[float]] = [[] for _ in contestants]
     for start in range(0, batches, TURN):
-        for rival, of_rival in zip(rivals, rates, strict=True):
-            of_rival += rival.call(range(start, min(start + TURN, batches)))[1]
-    for rival in rivals:
-        rival.end()
+        for contestant, rates_of_one in zip(contestants, rates, strict=True):
+            rates_of_one += contestant.call(range(start, min(start + TURN, batches)))[1]
+    for contestant in contestants:
+        contestant.end()
     return rates
 
 
 @click.command()
 @click.option("--data", type=PATH, required=True, help="A folder with train.de and train.en.")
 @click.option("--threads", default=2, show_default=True)
-@click.option("--batches", default=40, show_default=True, help="So many for each rival.")
+@click.option(
+    "--batches", default=40, show_default=True, help="The number of batches for each contestant."
+)
 @click.option("--batch-tokens", default=2500, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 def main(data: Path, threads: int, batches: int, batch_tokens: int, seed: int) -> None:
     setting = Setting(data, threads, batches, batch_tokens, seed)
-    rivals = [
-        Rival("ours", ours, setting),
-        Rival("plain", plain, setting),
-        Rival("plain, freed memory kept", plain_keeping_memory, setting),
-        Rival("tutorial", tutorial, setting),
-        Rival("limit", limit, setting),
+    contestants = [
+        Contestant("ours", ours, setting),
+        Contestant("plain", plain, setting),
+        Contestant("plain, freed memory kept", plain_keeping_memory, setting),
+        Contestant("tutorial", tutorial, setting),
+        Contestant("limit", limit, setting),
     ]
-    rates = take_turns(rivals, batches)
+    rates = take_turns(contestants, batches)
     print(f"torch {torch.__version__}, {threads} threads, batches of {batch_tokens} tokens\n")
-    print("| rival | target tokens a second | ours is so many times as fast |")
+    print("| contestant | target tokens per second | speed of ours, relative to it |")
     print("|---|---|---|")
-    for rival, of_rival in zip(rivals, rates, strict=True):
-        ratio = median(own / other for own, other in zip(rates[0], of_rival, strict=True))
-        print(f"| {rival.name} | {median(of_rival):,.0f} | {ratio:.2f} |")
+    for contestant, rates_of_one in zip(contestants, rates, strict=True):
+        ratio = median(own / other for own, other in zip(rates[0], rates_of_one, strict=True))
+        print(f"| {contestant.name} | {median(rates_of_one):,.0f} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.rivals import Rival
+from benchmarks.baselines import Contestant
 from benchmarks.training import (
     Rate,
     Setting,
@@ -94,8 +94,8 @@ def main(data: Path, threads: int, batches: int, batch_tokens: int) -> None:
     setting = Setting(data, threads, batches, batch_tokens)
     print("| without | time |\n|---|---|")
     for name in PARTS:
-        rivals = [Rival(part, variant, setting, part) for part in ("nothing", name)]
-        whole, without = take_turns(rivals, batches)
+        contestants = [Contestant(part, variant, setting, part) for part in ("nothing", name)]
+        whole, without = take_turns(contestants, batches)
         ratio = median(a / b for a, b in zip(whole, without, strict=True))
         print(f"| {name} | {ratio:.2f} |", flush=True)
 

@@ -1,12 +1,12 @@
 """Kills training runs without warning, and checks that they end as if nothing had happened.
 
-    python tests/kill_and_resume.py --kills 20 --seed 1
+    python -m tests.kill_and_resume --kills 20 --seed 1
 
-Each run is the program's own ``train``, in a process of its own that gets SIGKILL: every third
-time in the middle of a save, every third at any moment from its start on, every third a little
-after a save. It is taken up with ``--resume`` in a new process, or begun again where it had not
-begun, until it ends. Then every tensor it leaves, the curve and the measurements are compared with
-those of a run that nobody disturbed, to the bit.
+Each run is the ``train`` command in a process that gets SIGKILL: every third time in the middle of
+a save, every third time at any moment, every third time a little after a save. The run is continued
+with ``--resume`` in a new process, or started again if it had not begun, until it ends. Then all
+its tensors, its curve and its measurements are compared with those of an uninterrupted run, bit for
+bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.tiny_corpora import WRITERS
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 600.0
 
-# Everything that a state has to hold: dropout, moments, averages, accumulated batches, the curve.
+# They use all parts of a state: dropout, moments, averages, accumulated batches, the curve.
 SETTINGS = {
     "train.epochs": 4,
     "train.batch_tokens": 100,
@@ -50,8 +50,7 @@ OWN_SETTINGS: dict[str, dict[str, object]] = {
     "classification": {"data.vocab_size": 100, "data.token_dropout": 0.2},
 }
 
-# The program as it is, but that every write takes its time before it is safe on the disk: long
-# enough to be killed in the middle.
+# The program with slow writes, so that it can be killed in the middle of one.
 SLOW_SAVES = """
 import os, sys, time
 import cli
@@ -65,19 +64,19 @@ cli.main(sys.argv[1:])
 
 
 class Victim:
-    """A training run in ``out`` that is killed and taken up again."""
+    """A training run in ``out`` that is killed and resumed."""
 
     def __init__(
-        self, task: str, data: Path, out: Path, *, chance: random.Random, seconds: float
+        self, task: str, data: Path, out: Path, *, rng: random.Random, seconds: float
     ) -> None:
         self.out = out
-        self._chance = chance
+        self._rng = rng
         self._seconds = seconds
         self._begin = train_command(task, data, out)
         self._resume = [*self._begin[:6], "--resume"]
 
     def live(self, kind: str | None) -> str:
-        """Runs until the kill of that kind, or to the end; what became of it."""
+        """Runs until a kill of that kind, or to the end. Returns where the kill happened."""
         command = self._resume if (self.out / "config.json").is_file() else self._begin
         process = subprocess.Popen(
             [sys.executable, "-c", SLOW_SAVES, *command],
@@ -102,40 +101,41 @@ class Victim:
 
     def _wait_for_moment(self, kind: str, process: subprocess.Popen[bytes]) -> None:
         if kind == "any":
-            deadline = time.monotonic() + self._chance.uniform(0.0, self._seconds)
+            deadline = time.monotonic() + self._rng.uniform(0.0, self._seconds)
             while time.monotonic() < deadline and process.poll() is None:
                 time.sleep(0.005)
             return
         seen: set[Path] = set()
-        wanted = self._chance.randint(1, 12)
+        wanted = self._rng.randint(1, 12)
         before = unfinished(self.out)
         while len(seen) < wanted and process.poll() is None:
             seen |= unfinished(self.out) - before
             time.sleep(0.001)
         if kind == "later":
-            time.sleep(self._chance.uniform(0.0, 0.05 * self._seconds))
+            time.sleep(self._rng.uniform(0.0, 0.05 * self._seconds))
 
 
 def unfinished(folder: Path) -> set[Path]:
-    """The files in ``folder`` that are being written."""
+    """Returns the files in ``folder`` that are being written."""
     return set(folder.rglob(".*.partial*"))
 
 
 def train_command(task: str, data: Path, out: Path) -> list[str]:
-    """The arguments of ``cli.py``."""
+    """Returns the arguments of ``cli.py``."""
     settings = SETTINGS | OWN_SETTINGS[task]
     return [
         *("train", task, "--data", str(data), "--out", str(out), "--preset", "tiny"),
+        "--threads=1",  # otherwise, the load would choose their number, which decides the bits
         *(f"--set={name}={value}" for name, value in settings.items()),
     ]
 
 
-def what_is_left(folder: Path) -> dict[str, Any]:
-    """All that a run has come to, but for times and the command."""
+def content_of(folder: Path) -> dict[str, Any]:
+    """Returns the content of a run's files, without times and the command."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if path.is_dir() or name == "training/lock":
+        if path.is_dir() or name.startswith("training/lock"):
             continue
         if path.suffix == ".safetensors":
             tensors = load_file(path)
@@ -154,15 +154,15 @@ def what_is_left(folder: Path) -> dict[str, Any]:
 
 
 def without_times(value: Any) -> Any:
-    """``value`` without what no two runs share."""
-    unlike = ("seconds", "tokens_per_second", "training_seconds", "trained", "command", "logged")
+    """Returns ``value`` without what differs between any two runs."""
+    ignored = ("seconds", "tokens_per_second", "training_seconds", "trained", "command", "logged")
     if isinstance(value, dict):
-        return {k: without_times(v) for k, v in value.items() if k not in unlike}
+        return {k: without_times(v) for k, v in value.items() if k not in ignored}
     return [without_times(item) for item in value] if isinstance(value, list) else value
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The names of what is not equal in both."""
+    """Returns the names of the differences."""
 
     def is_same(name: str) -> bool:
         a, b = one.get(name), other.get(name)
@@ -174,12 +174,12 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def kill_and_resume(task: str, kills: int, seed: int, folder: Path) -> Counter[str]:
-    """Kills runs so many times; where it struck, and how many runs ended.
+    """Kills runs ``kills`` times. Returns where the kills happened, and how many runs ended.
 
     Raises:
-        AssertionError: a run ended otherwise than the undisturbed one; names what differs.
+        AssertionError: a run differs from the uninterrupted one; the message names the differences.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     data = WRITERS[task](folder / "data")
     straight = folder / "straight"
     started = time.monotonic()
@@ -191,25 +191,25 @@ def kill_and_resume(task: str, kills: int, seed: int, folder: Path) -> Counter[s
         timeout=TIMEOUT,
     )
     seconds = time.monotonic() - started
-    expected = what_is_left(straight)
+    expected = content_of(straight)
     struck: Counter[str] = Counter()
     kinds = [("inside", "any", "later")[i % 3] for i in range(kills)]
     while kinds:
         out = folder / f"killed-{struck['ended']}"
-        victim = Victim(task, data, out, chance=chance, seconds=seconds)
+        victim = Victim(task, data, out, rng=rng, seconds=seconds)
         while (where := victim.live(kinds[0] if kinds else None)) != "ended":
             kinds.pop(0)
             struck[where] += 1
             print(f"killed {where} ({kills - len(kinds)} of {kills})", file=sys.stderr)
         struck[where] += 1
-        wrong = differences(expected, what_is_left(victim.out))
+        wrong = differences(expected, content_of(victim.out))
         shown = ", ".join(wrong[:5])
-        assert not wrong, f"{victim.out} and {straight} differ in {len(wrong)} things: {shown}"
+        assert not wrong, f"{victim.out} and {straight} have {len(wrong)} differences: {shown}"
     return struck
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it and prints where it has struck."""
+    """Kills runs and prints where the kills happened."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         struck = kill_and_resume(options.task, options.kills, options.seed, Path(folder))
     ended = struck.pop("ended")
     places = ", ".join(f"{count} {where}" for where, count in sorted(struck.items()))
-    print(f"{options.kills} kills ({places}): {ended} runs, each to the bit as if undisturbed")
+    print(f"{options.kills} kills ({places}): {ended} runs, all equal to the uninterrupted one")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The program that kills runs, for a few kills; and that it would see what is wrong."""
+"""A few kills by the program that kills runs; and its comparison of runs."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.kill_and_resume import differences, kill_and_resume, what_is_left
+from tests.kill_and_resume import content_of, differences, kill_and_resume
 
 
-def test_killed_runs_end_as_undisturbed_ones(tmp_path: Path) -> None:
+def test_killed_runs_end_like_uninterrupted_ones(tmp_path: Path) -> None:
     struck = kill_and_resume("couplet", kills=3, seed=1, folder=tmp_path)
     assert struck["inside a save"] >= 1
     assert struck["ended"] >= 1
@@ -38,12 +38,12 @@ def leave(folder: Path, *, weight: float, loss: float, seconds: float, bleu: flo
         ({"bleu": 3.1}, ["metrics.json"]),
     ],
 )
-def test_what_differs_is_named(changes: dict[str, float], named: list[str], tmp_path: Path) -> None:
+def test_differences_are_named(changes: dict[str, float], named: list[str], tmp_path: Path) -> None:
     usual = {"weight": 2.0, "loss": 0.5, "seconds": 7.0}
-    one = what_is_left(leave(tmp_path / "one", **usual))
-    other = what_is_left(leave(tmp_path / "other", **{**usual, **changes}))
+    one = content_of(leave(tmp_path / "one", **usual))
+    other = content_of(leave(tmp_path / "other", **{**usual, **changes}))
     assert differences(one, other) == named
     (tmp_path / "other" / ".state.0123456789ab.partial").touch()
-    assert differences(one, what_is_left(tmp_path / "other")) == sorted(
+    assert differences(one, content_of(tmp_path / "other")) == sorted(
         [*named, ".state.0123456789ab.partial"]
     )

@@ -1,8 +1,8 @@
-"""Files of weights and of training state: whole, verified, and never executed.
+"""Files of tensors: weights and training states.
 
-Everything is stored as safetensors: a JSON header and raw numbers. A checksum over the tensors'
-names, types, shapes and bytes is kept in the header, so that a truncated or altered file is
-recognised and refused.
+The format is safetensors: a JSON header and raw numbers, so that loading never runs code from the
+file. The header has a checksum over the names, types, shapes and bytes of the tensors. A truncated
+or altered file is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes ``tensors`` in one atomic step.
 
     Raises:
-        UserError: the disk is full, the folder cannot be written...; what was there stays.
+        UserError: the file cannot be written (a full disk, no permission...); an old file stays.
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {
@@ -39,13 +39,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         mode = temporary.stat().st_mode
         try:
             save_file(plain, temporary, metadata=header)
-            temporary.chmod(mode)  # safetensors makes files that nobody else may read
+            temporary.chmod(mode)  # safetensors makes files that only their owner can read
         except SafetensorError as error:  # a full disk, among others
             raise UserError(f"{path}: cannot write: {error}") from error
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """What :func:`save_tensors` wrote.
+    """Returns the tensors that :func:`save_tensors` wrote.
 
     Raises:
         CheckpointError: the file is missing, cut off, altered, or of another format or version.
@@ -70,17 +70,17 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The weights and the saved buffers of ``model`` by name, a shared one once."""
+    """Returns the weights and saved buffers of ``model`` by name; shared ones appear once."""
     saved = model.state_dict(keep_vars=True)
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
     return {name: tensor.detach() for name, tensor in model.named_parameters()} | buffers
 
 
 def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Makes sure that ``tensors``, which came from ``source``, are weights for ``model``.
+    """Checks that ``tensors``, from the file ``source``, are weights for ``model``.
 
     Raises:
-        CheckpointError: not the weights of this architecture; names what differs.
+        CheckpointError: they belong to another architecture; names the difference.
     """
     wanted = model_tensors(model)
     missing = sorted(wanted.keys() - tensors.keys())
@@ -99,12 +99,12 @@ def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
 
 
 def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Copies ``tensors``, which came from ``source``, over the weights of ``model``, name by name.
+    """Copies ``tensors``, from the file ``source``, into the weights of ``model``: all or none.
 
-    They are converted to the model's precision. All of them are copied or none.
+    They are converted to the type of the model.
 
     Raises:
-        CheckpointError: not the weights of this architecture; names what differs.
+        CheckpointError: they belong to another architecture; names the difference.
     """
     check_fits(model, tensors, source)
     with torch.no_grad():
@@ -113,7 +113,7 @@ def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> 
 
 
 def save_weights(path: Path, model: nn.Module, *, dtype: torch.dtype | None = None) -> None:
-    """Saves the weights of ``model``, floating-point ones as ``dtype`` if one is given."""
+    """Saves the weights of ``model``; floating-point ones as ``dtype``, if it is given."""
     tensors = model_tensors(model)
     if dtype is not None:
         tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
@@ -121,16 +121,18 @@ def save_weights(path: Path, model: nn.Module, *, dtype: torch.dtype | None = No
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    """Copies the weights in ``path`` into ``model`` (converted to the model's precision).
+    """Copies the weights in the file ``path`` into ``model``, converted to its type.
 
     Raises:
-        CheckpointError: damaged, or not the weights of this architecture; names what differs.
+        CheckpointError: the file is damaged, or belongs to another architecture.
     """
     copy_into(model, load_tensors(path), path)
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in several files (Vaswani et al. 2017, section 6.1), in float32.
+    """Returns the mean of the weights in several files, in float32.
+
+    See Vaswani et al. (2017), section 6.1. The sum is taken in float64.
 
     Raises:
         CheckpointError: a damaged file, or one whose weights have other names or shapes.
@@ -148,7 +150,7 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _difference(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str:
-    """The first name that only one side has, or has in another shape; "" if there is none."""
+    """Returns a description of the first difference in names and shapes; "" without any."""
     for name in sorted(ours.keys() | theirs.keys()):
         if name not in theirs:
             return f"it has no {name}"

@@ -1,4 +1,4 @@
-"""Files that are either wholly there or not there at all."""
+"""Files and folders that are written completely or not at all."""
 
 import errno
 import json
@@ -13,16 +13,16 @@ from pathlib import Path
 
 from ..errors import UserError
 
-# What a full or failing disk says in the middle of a write, when no file name comes with the error.
+# The errors of a full or failing disk. In the middle of a write, they name no file.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 
-# What files are called until they are whole: by `_name_beside`, and by safetensors, which
-# writes into a file of its own first.
+# The names of unfinished files: by ``_name_beside``, and by safetensors, which writes to a
+# temporary file of its own.
 _PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?|\.tmp[0-9A-Za-z]{6}")
 
 
 def reason_of(error: OSError) -> str:
-    """The operating system's reason in words, without the number and the path."""
+    """Returns the reason of the operating system, without the error number and the path."""
     return error.strerror or str(error) or type(error).__name__
 
 
@@ -38,18 +38,18 @@ def require_regular_file(path: str | Path) -> None:
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield the path of an empty temporary file beside `path`; it becomes `path` on a clean exit.
+    """Yields an empty temporary file beside ``path``, and renames it to ``path`` after the body.
 
-    The body writes to the yielded path by whatever means it likes (the suffix is kept, for
-    libraries which look at it). If the body raises, `path` is as it was before and the temporary
-    file is gone. Missing parent folders are made.
+    The temporary file has the suffix of ``path``, because some libraries look at it. If the body
+    raises, ``path`` is unchanged and the temporary file is removed. Missing parent folders are
+    made.
 
     Raises:
         UserError: the folder or the file cannot be written (no space, no permission, ...).
     """
     target = Path(path)
     if target.exists() and not target.is_file():
-        # Renaming over /dev/null would work, for root, and be a bad surprise.
+        # As root, renaming would replace /dev/null.
         raise UserError(f"{target}: cannot write: not a regular file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         temporary.replace(target)
         _sync(target.parent)
     except OSError as error:
-        # The body may do other work, whose errors are not about this file.
+        # Other errors of the body are not about this file.
         if error.errno in _DISK_ERRORS or error.filename in (temporary, str(temporary)):
             raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
         raise
@@ -73,13 +73,12 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Yield the path of an empty temporary folder beside `path`; it becomes `path` on a clean exit.
+    """Yields an empty temporary folder beside ``path``, and renames it to ``path`` after the body.
 
-    If the body raises, the temporary folder is gone with all that is in it. Missing parent folders
-    are made.
+    If the body raises, the temporary folder is removed. Missing parent folders are made.
 
     Raises:
-        UserError: the folder cannot be written, or there is something at `path` already.
+        UserError: the folder cannot be written, or ``path`` exists.
     """
     target = Path(path)
     temporary = _name_beside(target)
@@ -95,22 +94,23 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 
 def remove_partial_files(folder: str | Path) -> None:
-    """Remove what writers that were killed have left in `folder`; nobody may be writing there."""
+    """Removes the unfinished files of killed writers; nobody may be writing in ``folder``."""
     for path in Path(folder).glob(".*"):
         if _PARTIAL.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8, atomically, with line ends exactly as they stand in `text`."""
+    """Writes ``text`` as UTF-8, atomically, and leaves its line ends as they are."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def append(path: str | Path, content: bytes) -> None:
-    """Write `content` at the end of `path`, which is made if it is not there, as its folder is.
+    """Appends ``content`` to the file ``path``. A missing file or folder is made.
 
-    Not atomic: after a crash or on a full disk the file may end in a part of `content`.
+    This is not atomic: after a crash or on a full disk, the file may end with a part of
+    ``content``.
 
     Raises:
         UserError: the folder or the file cannot be written (no space, no permission, ...).
@@ -125,7 +125,7 @@ def append(path: str | Path, content: bytes) -> None:
 
 
 def read_text(path: str | Path, *, errors: str = "strict") -> str:
-    """The text of a UTF-8 file; `errors` is what becomes of bytes that are no text.
+    """Returns the text of a UTF-8 file; ``errors`` is that of :meth:`bytes.decode`.
 
     Raises:
         UserError: the file cannot be read, or is not UTF-8.
@@ -140,12 +140,12 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
 
 
 def write_json(path: str | Path, obj: object) -> None:
-    """Write `obj` as indented UTF-8 JSON, atomically. Infinities and NaN are a ValueError."""
+    """Writes ``obj`` as indented UTF-8 JSON, atomically; infinities and NaN are a ValueError."""
     write_text(path, json.dumps(obj, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: str | Path) -> object:
-    """Read one JSON document.
+    """Returns the content of a JSON file.
 
     Raises:
         UserError: the file cannot be read, is not UTF-8 or is not JSON; names the file and line.
@@ -159,21 +159,21 @@ def read_json(path: str | Path) -> object:
 
 
 def _empty_file_beside(target: Path) -> Path:
-    """A new file in the target's folder, with the permissions any new file would have there."""
-    # Not tempfile: it makes files that nobody else may read, and the rename would keep that.
+    """Makes a file in the folder of ``target``, with the usual permissions of a new file."""
+    # tempfile makes files that only their owner can read; the renamed file would stay so.
     temporary = _name_beside(target)
     temporary.touch(exist_ok=False)
     return temporary
 
 
 def _name_beside(target: Path) -> Path:
-    """What `target` is called until it is whole: as nothing else is."""
+    """Returns a unique name for ``target`` while it is unfinished."""
     name = f".{target.stem[:40]}.{secrets.token_hex(6)}.partial{target.suffix[:20]}"
     return target.with_name(name)
 
 
 def _sync(path: Path) -> None:
-    """Ask the disk to hold `path` now. Folders cannot be synced everywhere: no harm then."""
+    """Syncs ``path`` to the disk. Not all systems can sync folders; this is no error."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

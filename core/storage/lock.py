@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from ..errors import UserError
 from ..progress import log
-from .files import read_text, reason_of, write_text
+from .files import read_text, reason_of
 
 # The errors of file systems that have no locks; some network file systems are among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -53,7 +53,10 @@ def only_writer(folder: Path, lock: Path) -> Iterator[None]:
             "make sure that no other run writes in it"
         )
     try:
-        write_text(holder, f"{os.getpid()} on {socket.gethostname()}")
+        try:
+            holder.write_text(f"{os.getpid()} on {socket.gethostname()}")
+        except OSError as error:
+            raise UserError(f"{holder}: cannot write: {reason_of(error)}") from error
         yield
     finally:
         file_lock.release()

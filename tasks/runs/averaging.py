@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights as a new checkpoint (Vaswani et al. 2017, 6.1)."""
+"""Averages the weights of several checkpoints (Vaswani et al. 2017, section 6.1)."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ _EPOCH_FILE = re.compile(r"epoch-[0-9]+\.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights, and the folder whose configuration and vocabulary they go with."""
+    """Weights, and the folder with their configuration and vocabulary."""
 
     path: Path
-    """As it was named: the folder itself, or the weights of one epoch of the run in it."""
+    """The path that the user named: the folder, or the weights of one epoch in it."""
     folder: Path
     weights: Path
 
 
 def average(paths: Sequence[Path], out: Path) -> dict[str, Any]:
-    """Leaves the mean of some checkpoints' weights in the new folder ``out``, and describes it.
+    """Writes a checkpoint with the mean of the weights of others to the new folder ``out``.
 
-    Everything but the weights is the first checkpoint's. The mean is taken in float64, one
-    checkpoint in memory at a time.
+    Everything but the weights is copied from the first checkpoint. The mean is taken in float64,
+    with one checkpoint in memory at a time.
 
     Args:
         paths: checkpoint folders, or files ``training/epoch-NNN.safetensors`` of runs.
 
     Returns:
-        What ``metrics.json`` says: what the model is the mean of, and that nobody measured it.
+        The content of ``metrics.json``: the averaged checkpoints, and no measurements.
 
     Raises:
-        ConfigError: fewer than two checkpoints, or one of them twice.
-        CheckpointError: one is incomplete or damaged, or they are not of one kind: another task,
-            configuration or vocabulary; names both and what differs.
-        UserError: ``out`` is there already, or cannot be written.
+        ConfigError: there are fewer than two checkpoints, or one is named twice.
+        CheckpointError: one is incomplete or damaged, or two differ in their task, configuration or
+            vocabulary; names both, and the difference.
+        UserError: ``out`` exists, or cannot be written.
     """
     if out.exists():
-        raise UserError(f"{out}: is there already; name another folder")
+        raise UserError(f"{out}: already exists; name another folder")
     checkpoints = [_find(path) for path in paths]
     _check_number(checkpoints)
     first = checkpoints[0]
@@ -70,7 +70,9 @@ def average(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     for other in checkpoints[1:]:
         _check_alike(task, first, other)
     model = registry.load_model(task, first.folder, device="cpu")
-    copy_into(model, average_weights([one.weights for one in checkpoints]), first.path)
+    copy_into(
+        model, average_weights([checkpoint.weights for checkpoint in checkpoints]), first.path
+    )
     config = read_config(first.folder, task, registry.config_class(task))
     metrics = _metrics(task, checkpoints, sum(p.numel() for p in model.parameters()))
     with new_folder(out) as folder:
@@ -83,7 +85,7 @@ def average(paths: Sequence[Path], out: Path) -> dict[str, Any]:
 
 
 def best_epochs(run: Path, count: int) -> list[Path]:
-    """The weights of the ``count`` best epochs of the run in the folder ``run``.
+    """Returns the weights of the ``count`` best epochs of the run in the folder ``run``.
 
     Raises:
         CheckpointError: there is no run, it is damaged, or it has kept fewer epochs.
@@ -92,10 +94,10 @@ def best_epochs(run: Path, count: int) -> list[Path]:
 
 
 def last_epochs(run: Path, count: int) -> list[Path]:
-    """The weights of the last ``count`` of the epochs that the run in the folder ``run`` has kept.
+    """Returns the weights of the last ``count`` epochs that the run in ``run`` has kept.
 
-    A run keeps its best epochs, unless ``train.average_of`` says otherwise; between the last of
-    them there may have been others.
+    A run keeps its best epochs, unless ``train.average_of`` is "last"; so they need not follow one
+    another.
 
     Raises:
         CheckpointError: there is no run, it is damaged, or it has kept fewer epochs.
@@ -104,7 +106,7 @@ def last_epochs(run: Path, count: int) -> list[Path]:
 
 
 def _kept(run: Path, count: int) -> list[int]:
-    """The epochs that ``run`` has kept, the best first; at least ``count``."""
+    """Returns the epochs that ``run`` has kept, the best first; at least ``count``."""
     describe(run)
     epochs = kept_epochs(run)
     if len(epochs) < count:
@@ -122,7 +124,7 @@ def _files(run: Path, epochs: Sequence[int]) -> list[Path]:
 
 
 def _find(path: Path) -> Checkpoint:
-    """The checkpoint that ``path`` names."""
+    """Returns the checkpoint at ``path``."""
     is_epoch = _EPOCH_FILE.fullmatch(path.name) and path.absolute().parent.name == STATE_FOLDER
     if is_epoch:
         return Checkpoint(path, path.absolute().parents[1], path)
@@ -136,55 +138,56 @@ def _find(path: Path) -> Checkpoint:
 
 def _check_number(checkpoints: Sequence[Checkpoint]) -> None:
     if len(checkpoints) < 2:
-        raise ConfigError(f"a mean takes two checkpoints or more, not {len(checkpoints)}")
+        raise ConfigError(f"an average needs two checkpoints or more, not {len(checkpoints)}")
     seen = set()
-    for one in checkpoints:
-        resolved = one.weights.resolve()
+    for checkpoint in checkpoints:
+        resolved = checkpoint.weights.resolve()
         if resolved in seen:
-            raise ConfigError(f"{one.path}: named twice: it would weigh more than the others")
+            raise ConfigError(f"{checkpoint.path}: named twice")
         seen.add(resolved)
 
 
 def _check_alike(task: str, first: Checkpoint, other: Checkpoint) -> None:
-    """Makes sure that the weights of both mean the same: one task, configuration, vocabulary.
+    """Checks that both have the same task, configuration and vocabulary.
 
-    How they were trained may differ.
+    The section ``train`` of the configuration may differ.
     """
-    theirs = describe(other.folder)["task"]
-    if theirs != task:
+    other_task = describe(other.folder)["task"]
+    if other_task != task:
         raise CheckpointError(
-            f"{other.path} is a model for {theirs}, {first.path} one for {task}: "
-            "only models of one task have a mean"
+            f"{other.path} is a model for {other_task}, {first.path} one for {task}: "
+            "only models of the same task can be averaged"
         )
     _check_same_config(task, first, other)
-    ours, others = text_files(first.folder), text_files(other.folder)
-    for name in sorted(ours.keys() | others.keys()):
-        if ours.get(name) != others.get(name):
+    first_files, other_files = text_files(first.folder), text_files(other.folder)
+    for name in sorted(first_files.keys() | other_files.keys()):
+        if first_files.get(name) != other_files.get(name):
             raise CheckpointError(
                 f"{other.path} and {first.path} differ in {name}: "
-                "only models of one vocabulary have a mean"
+                "only models with the same vocabulary can be averaged"
             )
 
 
 def _check_same_config(task: str, first: Checkpoint, other: Checkpoint) -> None:
-    ours, theirs = (
-        to_mapping(read_config(one.folder, task, registry.config_class(task)))
-        for one in (first, other)
+    first_config, other_config = (
+        to_mapping(read_config(checkpoint.folder, task, registry.config_class(task)))
+        for checkpoint in (first, other)
     )
-    for section, values in ours.items():
+    for section, values in first_config.items():
         for key, value in values.items():
-            its = theirs[section][key]
-            if section != "train" and its != value:
+            other_value = other_config[section][key]
+            if section != "train" and other_value != value:
                 raise CheckpointError(
-                    f"{other.path} has {section}.{key} = {its!r}, {first.path} has {value!r}: "
-                    "only models of one configuration have a mean"
+                    f"{other.path} has {section}.{key} = {other_value!r}, "
+                    f"{first.path} has {value!r}: "
+                    "only models with the same configuration can be averaged"
                 )
 
 
 def _metrics(task: str, checkpoints: Sequence[Checkpoint], parameters: int) -> dict[str, Any]:
     return provenance(task) | {
-        "average_of": [str(one.path) for one in checkpoints],
-        "note": "the mean of these checkpoints' weights, which nobody has measured yet",
+        "average_of": [str(checkpoint.path) for checkpoint in checkpoints],
+        "note": "the mean of the weights of these checkpoints; not measured yet",
         "parameters": parameters,
         "made": datetime.now(UTC).date().isoformat(),
     }

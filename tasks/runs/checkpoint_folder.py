@@ -1,11 +1,11 @@
-"""Checkpoint folders: what a trained model is on disk, and where the models that ship are.
+"""Checkpoint folders: the files of a trained model, and where the shipped models are.
 
 * ``config.json``: the task and its configuration
-* ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: text to ids and back
+* ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: convert text to ids and back
 * ``model.safetensors``: the weights
-* ``metrics.json``: what was measured, and how
-* ``history.csv``, ``steps.csv``: the training curve, by epochs and by steps
-* ``README.md``: the model card, for models that ship
+* ``metrics.json``: measurements and provenance
+* ``history.csv``, ``steps.csv``: the training curve by epoch and by step
+* ``README.md``: the model card of a shipped model
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
 C = TypeVar("C")
 
 Folders = str | Path | Sequence[str | Path] | None
-"""What users name: a folder, several for an ensemble, or None for the model that ships."""
+"""A folder, several folders for an ensemble, or None for the shipped model."""
 
 
 def write_config(folder: Path, task: str, config: Any) -> None:
@@ -37,10 +37,10 @@ def write_config(folder: Path, task: str, config: Any) -> None:
 
 
 def read_config(folder: Path, task: str, config_class: type[C]) -> C:
-    """The configuration in ``folder``, which must be of ``task``.
+    """Returns the configuration in ``folder``, which must belong to ``task``.
 
     Raises:
-        CheckpointError: no such folder, another task's, another version's, or damaged.
+        CheckpointError: there is none, it is damaged, or of another task or version.
     """
     about = describe(folder)
     if about["task"] != task:
@@ -53,10 +53,10 @@ def read_config(folder: Path, task: str, config_class: type[C]) -> C:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """``config.json`` as it stands, once it is sure to be one.
+    """Returns the content of ``config.json``.
 
     Raises:
-        CheckpointError: no such folder, another version's, or damaged.
+        CheckpointError: there is none, it is damaged, or of another version.
     """
     path = folder / CONFIG_FILE
     if not path.is_file():
@@ -72,7 +72,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def check_begun(folder: Path) -> None:
-    """Refuses, as a CheckpointError, a folder without a run that could be resumed."""
+    """Raises a CheckpointError if there is no run in ``folder`` to resume."""
     if not (folder / CONFIG_FILE).is_file():
         raise CheckpointError(
             f"{folder}: nothing to resume: there is no {CONFIG_FILE} in it; "
@@ -81,7 +81,7 @@ def check_begun(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:
-    """``metrics.json``, or nothing if there is none.
+    """Returns the content of ``metrics.json``; an empty mapping without that file.
 
     Raises:
         CheckpointError: it is damaged.
@@ -96,7 +96,7 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
 
 
 def text_files(folder: Path) -> dict[str, bytes]:
-    """The files that turn text into ids and back, or numbers into names of classes, by name.
+    """Returns the content of the files that convert text to ids and back, by name.
 
     Raises:
         CheckpointError: one cannot be read.
@@ -109,13 +109,13 @@ def text_files(folder: Path) -> dict[str, bytes]:
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
-    """The one number of a model, as its task's report names it."""
+    """Returns the most important measurement of a model, as text."""
     test = metrics.get("test") or {}
     return str(test.get("headline", "not measured"))
 
 
 def model_folder(task: str, folder: str | Path | None) -> Path:
-    """``folder``, or that of the model that ships for ``task``.
+    """Returns ``folder``, or that of the shipped model of ``task``.
 
     Raises:
         CheckpointError: there is no such folder.
@@ -125,19 +125,21 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
         if not folder.is_dir():
             raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
     elif not Path(folder).is_dir():
-        raise CheckpointError(f"{folder}: there is no such folder; train a model or name another")
+        raise CheckpointError(
+            f"{folder}: there is no such folder; train a model, or name another folder"
+        )
     return Path(folder)
 
 
 def model_folders(task: str, folders: Folders) -> list[Path]:
-    """The folders that ``folders`` names, each as :func:`model_folder` has it."""
+    """Returns the folders in ``folders``; see :func:`model_folder`."""
     if folders is None or isinstance(folders, str | Path):
         return [model_folder(task, folders)]
     return [model_folder(task, folder) for folder in folders]
 
 
 def shipped_models() -> list[Path]:
-    """The folders of the models that ship, one a task."""
+    """Returns the folders of the shipped models, one for each task."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
 
 

@@ -1,4 +1,4 @@
-"""Training curves: the ``history.csv`` of runs, read strictly and drawn."""
+"""Reads and draws training curves: the ``history.csv`` of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 
 Lines = Mapping[str, Literal["-", "--"]]
-"""The columns that are drawn in one panel, with the style of their lines."""
+"""The columns of one panel, and the style of their lines."""
 
 _LOSSES: Lines = {"train_loss": "--", "val_loss": "-"}
 _LOSS_NAMES = {"train_loss": "training", "val_loss": "validation"}
@@ -44,7 +44,7 @@ _TITLES = {
 _MAX_MARKED_EPOCHS = 40
 _PANEL_INCHES = (4.5, 3.0)
 
-# What the systems that people have come with, one of them; matplotlib's own font has no Chinese.
+# Most systems have one of these; matplotlib's own font has no Chinese characters.
 _CHINESE_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC"),
     *("Source Han Sans SC", "Source Han Sans CN", "Droid Sans Fallback"),
@@ -55,9 +55,9 @@ _CHINESE_FONTS = (
 
 @dataclass(frozen=True)
 class History:
-    """The training curve of a run: a list of equal length for every column of its file.
+    """The training curve of a run: its columns, all of equal length.
 
-    What is not known, or was not a number, is NaN.
+    Unknown values are NaN.
     """
 
     path: Path
@@ -69,10 +69,10 @@ class History:
 
 
 def read_history(run: Path) -> History:
-    """The training curve of the run in the folder ``run``, or in the file of that name.
+    """Returns the training curve in the folder or file ``run``.
 
     Raises:
-        CheckpointError: there is none, or the file is not one; names the line.
+        CheckpointError: there is none, or it is damaged; names the line.
     """
     path = run / HISTORY_FILE if run.is_dir() else run
     records = _records(path)
@@ -81,7 +81,7 @@ def read_history(run: Path) -> History:
         if name not in names:
             raise CheckpointError(f"{path}:1: not a training curve: there is no column {name}")
     if len(set(names)) < len(names):
-        raise CheckpointError(f"{path}:1: not a training curve: two columns of one name")
+        raise CheckpointError(f"{path}:1: not a training curve: two columns have the same name")
     rows: list[list[float]] = []
     for line, fields in records:
         if len(fields) != len(names):
@@ -90,17 +90,17 @@ def read_history(run: Path) -> History:
             )
         rows.append([_number(path, line, *pair) for pair in zip(names, fields, strict=True)])
     if not rows:
-        raise CheckpointError(f"{path}: there is nothing to draw: no epoch is finished")
+        raise CheckpointError(f"{path}: no epoch is finished")
     columns = zip(*rows, strict=True)
     return History(path, {name: list(c) for name, c in zip(names, columns, strict=True)})
 
 
 def draw_histories(runs: Sequence[Path], output: Path) -> None:
-    """Draws the training curves of ``runs`` in one picture, a panel for each thing measured.
+    """Draws the training curves of ``runs`` in one picture, with a panel for each metric.
 
     Raises:
-        ConfigError: ``output`` does not end in one of ``FORMATS``.
-        CheckpointError: a run without a training curve, or with a damaged one.
+        ConfigError: the suffix of ``output`` is not in ``FORMATS``.
+        CheckpointError: a training curve is missing or damaged.
         UserError: matplotlib is not installed, or ``output`` cannot be written.
     """
     if output.suffix.lower() not in FORMATS:
@@ -112,7 +112,7 @@ def draw_histories(runs: Sequence[Path], output: Path) -> None:
 
     fonts = _fonts()
     names = _drawable(_names(histories), fonts)
-    # The default style first: the picture is the same whatever the user's own settings are.
+    # The default style makes the picture independent of the user's settings.
     with style.context(["default", {"font.family": fonts}]):
         figure = _figure(dict(zip(names, histories, strict=True)))
         with atomic_write(output) as temporary:
@@ -120,7 +120,7 @@ def draw_histories(runs: Sequence[Path], output: Path) -> None:
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each record of a CSV file with the line it begins on."""
+    """Yields every record of a CSV file with the number of its first line."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -143,20 +143,20 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _number(path: Path, line: int, name: str, field: str) -> float:
-    """A field's number. An empty one is not known: a column may be younger than the run."""
+    """Returns the number in a field; NaN for an empty one, in a column newer than the run."""
     try:
         number = float(field) if field else math.nan
     except ValueError:
         raise CheckpointError(
-            f"{path}:{line}: damaged: {name} is {field[:40]!r}, which is no number"
+            f"{path}:{line}: damaged: {name} is {field[:40]!r}, not a number"
         ) from None
     if name == "epoch" and not math.isfinite(number):
-        raise CheckpointError(f"{path}:{line}: damaged: the epoch has no number")
+        raise CheckpointError(f"{path}:{line}: damaged: the epoch is not a number")
     return number
 
 
 def _names(histories: Sequence[History]) -> list[str]:
-    """What to call the runs: their folders' names, and more of the paths where they share one."""
+    """Returns labels for the runs: the names of their folders, or paths if two names are equal."""
     paths = [history.path.absolute() for history in histories]
     folders = [path.parent if path.name == HISTORY_FILE else path for path in paths]
     names = [folder.name for folder in folders]
@@ -167,15 +167,15 @@ def _names(histories: Sequence[History]) -> list[str]:
 
 
 def _fonts() -> list[str]:
-    """The fonts to take characters from, the first that has one."""
+    """Returns the installed fonts, in the order in which they are searched for a character."""
     from matplotlib import font_manager
 
-    here = set(font_manager.get_font_names())
-    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in here)]
+    installed = set(font_manager.get_font_names())
+    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
 
 
 def _drawable(names: Sequence[str], fonts: Sequence[str]) -> list[str]:
-    """``names``, with a number for those that no font can write, or that stand there twice."""
+    """Returns ``names``, but a number for a name that no font has or that occurs twice."""
     from matplotlib import font_manager
 
     known: set[int] = set()
@@ -192,14 +192,14 @@ def _drawable(names: Sequence[str], fonts: Sequence[str]) -> list[str]:
 
 
 def _figure(histories: Mapping[str, History]) -> Figure:
-    """A grid of panels that share their axis of epochs, and one legend for all."""
+    """Returns a grid of panels with a common axis of epochs and one legend."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     few, many = colormaps["tab10"], colormaps["turbo"]
     count = len(histories)
-    colours = [few(i) if count <= 10 else many((i + 0.5) / count) for i in range(count)]
+    colors = [few(i) if count <= 10 else many((i + 0.5) / count) for i in range(count)]
     panels = _panels(histories.values())
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -208,8 +208,8 @@ def _figure(histories: Mapping[str, History]) -> Figure:
     figure = Figure(figsize=(width * columns, height * rows + legend_height), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten().tolist()
     for axes, (title, lines) in zip(grid, panels.items(), strict=False):
-        for history, colour in zip(histories.values(), colours, strict=True):
-            _draw(axes, history, lines, colour)
+        for history, color in zip(histories.values(), colors, strict=True):
+            _draw(axes, history, lines, color)
         _finish(axes, title, lines)
     epochs = {epoch for history in histories.values() for epoch in history.epochs}
     if len(epochs) == 1:
@@ -220,18 +220,18 @@ def _figure(histories: Mapping[str, History]) -> Figure:
         axes.set_xlabel("epoch")
         axes.tick_params(labelbottom=True)
     legend = figure.legend(
-        [Line2D([], [], color=colour, linewidth=2) for colour in colours],
+        [Line2D([], [], color=color, linewidth=2) for color in colors],
         list(histories),
         loc="outside upper center",
         ncols=columns,
     )
     for text in legend.get_texts():
-        text.set_parse_math(False)  # a name with dollars in it is no formula
+        text.set_parse_math(False)  # dollar signs in a name are no formula
     return figure
 
 
 def _panels(histories: Collection[History]) -> dict[str, Lines]:
-    """What is drawn in each panel, by its title. Columns that are new get one too."""
+    """Returns the lines of each panel by its title. Every unknown column gets a panel, too."""
     names = dict.fromkeys(name for history in histories for name in history.columns)
     panels: dict[str, Lines] = {
         "loss": {name: line for name, line in _LOSSES.items() if name in names}
@@ -243,15 +243,15 @@ def _panels(histories: Collection[History]) -> dict[str, Lines]:
     return panels
 
 
-def _draw(axes: Axes, history: History, lines: Lines, colour: Any) -> None:
+def _draw(axes: Axes, history: History, lines: Lines, color: Any) -> None:
     for name, line in lines.items():
         if name in history.columns:
             marks = _marks(name) if len(history.epochs) <= _MAX_MARKED_EPOCHS else {}
-            axes.plot(history.epochs, history.columns[name], linestyle=line, color=colour, **marks)
+            axes.plot(history.epochs, history.columns[name], linestyle=line, color=color, **marks)
 
 
 def _marks(name: str) -> dict[str, Any]:
-    """The marks at every epoch: without them there is nothing to see of a single one."""
+    """Returns the style of the marks at every epoch; a single epoch has no line."""
     hollow = {"markerfacecolor": "white"} if name == "train_loss" else {}
     return {"marker": "o", "markersize": 4, **hollow}
 

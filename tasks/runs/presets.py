@@ -1,4 +1,4 @@
-"""What the presets of several tasks have in common."""
+"""The parts of presets that several tasks share."""
 
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
@@ -7,7 +7,7 @@ from transformer_suite.core.training.config import TrainConfig
 TINY_TRANSFORMER = TransformerConfig(
     d_model=32, nhead=4, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=64
 )
-"""Seconds on any machine: for tests and first steps."""
+"""Trains in seconds on any machine: for tests and first steps."""
 
 TINY_TRAINING = TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0)
 

@@ -94,7 +94,7 @@ def test_the_folder_claims_nothing_that_was_measured_on_another_model(
     metrics = json.loads((in_tmp / "new" / "mean" / "metrics.json").read_text())
     assert metrics == returned
     assert metrics["average_of"] == [str(one), str(other)]
-    assert "nobody has measured" in metrics["note"]
+    assert "not measured yet" in metrics["note"]
     assert headline(metrics) == "not measured"
     measured = {"test", "validation", "history", "best_epoch", "training_seconds", "trained"}
     assert not measured & metrics.keys()
@@ -145,6 +145,10 @@ def test_the_best_of_the_last_epochs_come_first(
     """A run with ``average_of=last`` keeps them as they come, and the best epoch beside them."""
     best = {"val_loss": 1.0, "val_bleu": 9.0}[name]
     state = TrainingState(best=best, best_epoch=2, candidates=[(5.0, 4), (3.0, 3)])
+    for epoch in range(1, 5):
+        row = {"epoch": epoch, "step": epoch, "train_loss": 1.0, "learning_rate": 0.1}
+        state.history.append(row | {"seconds": 1.0})
+        state.begin_epoch(epoch + 1)
     content = bytearray(json.dumps({"state": asdict(state), "train": {}}).encode())
     numbers = torch.frombuffer(content, dtype=torch.uint8)
     save_tensors(tmp_path / STATE_FOLDER / STATE_FILE, {"numbers": numbers})
@@ -297,7 +301,7 @@ def test_a_folder_that_is_there_is_left_alone(tiny_models: Models, in_tmp: Path)
     one = tiny_models("couplet")
     other = shutil.copytree(one, in_tmp / "other")
     Path("mean").mkdir()
-    assert "mean: is there already" in error_of(1, "average", one, other, "--out", "mean")
+    assert "mean: already exists" in error_of(1, "average", one, other, "--out", "mean")
     assert list(Path("mean").iterdir()) == []
 
 

@@ -241,7 +241,7 @@ def test_without_matplotlib_it_says_how_to_get_it(
     [
         (b"", "history.csv: the file is empty"),
         (b"\n \n", "history.csv: the file is empty"),
-        (f"{HEAD}\n".encode(), "history.csv: there is nothing to draw: no epoch is finished"),
+        (f"{HEAD}\n".encode(), "history.csv: no epoch is finished"),
         (b"label,title\n1,a\n", "history.csv:1: not a training curve: there is no column epoch"),
         (
             b"epoch,loss\n1,2\n",
@@ -251,9 +251,9 @@ def test_without_matplotlib_it_says_how_to_get_it(
         (b"epoch,train_loss\n1,2\n2,1,5\n", "history.csv:3: damaged: 3 fields under 2 names"),
         (b"epoch,train_loss\n1,2\n2\n", "history.csv:3: damaged: 1 fields under 2 names"),
         (b"epoch,train_loss\n1,2\n\n3,1\n", "history.csv:3: damaged: 0 fields under 2 names"),
-        (b"epoch,train_loss\n1,two\n", "history.csv:2: damaged: train_loss is 'two', which is no"),
-        (b"epoch,train_loss\n,2\n", "history.csv:2: damaged: the epoch has no number"),
-        (b"epoch,train_loss\ninf,2\n", "history.csv:2: damaged: the epoch has no number"),
+        (b"epoch,train_loss\n1,two\n", "history.csv:2: damaged: train_loss is 'two', not a number"),
+        (b"epoch,train_loss\n,2\n", "history.csv:2: damaged: the epoch is not a number"),
+        (b"epoch,train_loss\ninf,2\n", "history.csv:2: damaged: the epoch is not a number"),
         (b'epoch,train_loss\n1,"2\n', "history.csv:2: damaged: unexpected end of data"),
         (b"epoch,train_loss\n1,2\n2,\xff\n", "history.csv:3: damaged: not valid UTF-8"),
     ],

@@ -1,8 +1,7 @@
-"""Rivals that take turns, each in a process of its own, which stands still while it waits.
+"""Contestants of a benchmark: the program and its baselines, each in a process of its own.
 
-In one process they would share what the C library keeps of freed memory, and libraries that bring
-their own threads disturb one another long after their work is done: such threads wait for more in a
-busy loop.
+They take turns; a process is stopped while it waits. In one process, they would share freed memory,
+and the threads of one library would disturb the others: they wait for work in a busy loop.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 
-class Rival:
-    """A function in a process of its own, and how long its calls take.
+class Contestant:
+    """A function in a process of its own, whose calls are timed.
 
     Args:
-        name: for the table.
-        make: makes the function, in that process; with ``arguments``.
+        name: its name in the table.
+        make: returns the function when it is called in that process with ``arguments``.
     """
 
     def __init__(
@@ -36,12 +35,12 @@ class Rival:
         process.start()
         assert process.pid is not None
         self._pid = process.pid
-        atexit.register(self.end)  # before multiprocessing waits for it to end by itself
+        atexit.register(self.end)  # before multiprocessing waits for the process
         self._connection.recv()
         os.kill(self._pid, signal.SIGSTOP)
 
     def call(self, items: Sequence[Any]) -> tuple[list[float], list[Any]]:
-        """The function of each of ``items``, one after another: seconds, and what it returned."""
+        """Returns the seconds and the results of the function for each of ``items``."""
         os.kill(self._pid, signal.SIGCONT)
         try:
             self._connection.send(items)
@@ -50,7 +49,7 @@ class Rival:
             os.kill(self._pid, signal.SIGSTOP)
 
     def end(self) -> None:
-        """Ends the process, which cannot end by itself while it stands still."""
+        """Ends the process, which cannot end by itself while it is stopped."""
         atexit.unregister(self.end)
         os.kill(self._pid, signal.SIGKILL)
 
@@ -60,7 +59,7 @@ def _serve(
 ) -> None:
     function = make(*arguments)
     connection.send(None)
-    with suppress(EOFError):  # nobody is left to work for
+    with suppress(EOFError):  # the parent has ended
         while True:
             seconds, results = [], []
             for item in connection.recv():
