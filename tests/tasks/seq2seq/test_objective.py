@@ -91,7 +91,7 @@ def by_hand(pairs: list[Pair]) -> tuple[float, int, int]:
 @pytest.mark.parametrize("batch_tokens", [1, 20, 1000])
 def test_what_is_measured_equals_a_loop_over_the_tokens(batch_tokens: int) -> None:
     model = network()
-    # Some targets that the model gets right, so that the accuracy is not nought by chance.
+    # Some targets that the model gets right, so that the accuracy is above 0.
     guesses = [
         model(source_tensor([source]), torch.tensor([[BOS_ID]])).argmax().item()
         for source, _ in PAIRS

@@ -1,4 +1,4 @@
-"""Scores of given pairs: the model's own probabilities, in any batch, in their order."""
+"""Scores of pairs: the probabilities of the model, in any batch, in the order of the pairs."""
 
 import json
 import math
@@ -85,7 +85,7 @@ def test_a_text_that_looks_like_a_special_token_is_an_unknown_word() -> None:
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_pair_too_long_for_the_model_has_no_probability(side: int) -> None:
-    """And the longest that is not too long has one, as have its neighbours."""
+    """The longest pair that fits has one, and so have the other pairs of its batch."""
     fits, too_long = (" ".join(["Hund"] * (MAX_LEN - 1 + extra)) for extra in (0, 1))
     pairs = [("das Haus", "das Haus"), ("Hund", "Hund"), ("Hund", "Hund"), ("ein", "Boot")]
     for i, text in ((1, too_long), (2, fits)):
@@ -148,7 +148,7 @@ def test_a_translation_has_the_probability_that_the_search_found() -> None:
     ids = [translator.source.encode(source) for source in sources]
     found = search(translator.step_model(), ids, GenerationConfig(beam_size=3))
     targets = [translator.target.decode(best.tokens) for best, *_ in found]
-    # SentencePiece may cut a text into other pieces than those that the search put together.
+    # SentencePiece may split a text into other tokens than those that the search found.
     encoded = [translator.target.encode(target) for target in targets]
     same = [i for i, (best, *_) in enumerate(found) if encoded[i] == best.tokens]
     assert len(same) >= 10

@@ -1,4 +1,4 @@
-"""A trained translator: its folder is all it takes, and the report tells what it says."""
+"""A trained translator: its folder is complete, and the report describes its translations."""
 
 import json
 import shutil
@@ -98,7 +98,7 @@ def test_a_corpus_without_a_test_split_asks_for_one(
 def test_a_corpus_with_sentences_too_long_for_the_model_is_measured(
     tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All of it is translated; loss and accuracy, which take no pieces, are of what fits."""
+    """All texts are translated; loss and accuracy are measured on the pairs that fit."""
     lines = {
         language: (tiny_corpora["translation"] / f"val.{language}").read_text()
         for language in ("de", "en")

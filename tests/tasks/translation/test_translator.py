@@ -140,12 +140,12 @@ def test_each_sentence_is_translated_by_itself(folder: Path, echo: list[list[int
 
 
 @pytest.fixture(scope="module")
-def piece_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pieces")
+def codec_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("more_codecs")
 
 
-def test_a_word_without_end_is_translated_whole(piece_folder: Path, echo: list[list[int]]) -> None:
-    translator = untrained(piece_folder, tokenizer="sentencepiece", vocab_size=45, max_tokens=20)
+def test_a_word_without_end_is_translated_whole(codec_folder: Path, echo: list[list[int]]) -> None:
+    translator = untrained(codec_folder, tokenizer="sentencepiece", vocab_size=45, max_tokens=20)
     word = "Haus" * 750
     (found,) = translator.translate_scored([f"ein {word} rennt"])
     assert found.text == f"ein {word} rennt"
@@ -175,16 +175,16 @@ anything = st.text(st.sampled_from(" \t\n\x1c\u3000\u2028aHund.,;!?。，\"'<br 
 
 @given(text=anything, limit=st.integers(1, 9))
 def test_whatever_the_text_all_of_its_tokens_are_translated(
-    text: str, limit: int, piece_folder: Path
+    text: str, limit: int, codec_folder: Path
 ) -> None:
     for tokenizer in ("whitespace", "characters", "sentencepiece"):
         if tokenizer == "whitespace":  # whose words may hold what ends a sentence elsewhere
             text = re.sub("[。，]", " ", text)
-        translator = untrained_once(piece_folder, tokenizer, limit)
+        translator = untrained_once(codec_folder, tokenizer, limit)
         segments = encoded_segments(text, translator.source.encode, translator.max_source_tokens)
         assert all(0 < len(segment) <= limit for segment in segments)
         cut, whole = [i for segment in segments for i in segment], translator.source.encode(text)
-        if tokenizer == "sentencepiece":  # whose pieces differ where a word begins, not its letters
+        if tokenizer == "sentencepiece":  # its tokens differ where a word begins, not their letters
             assert letters(translator.source, cut) == letters(translator.source, whole)
         else:
             assert cut == whole
