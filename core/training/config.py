@@ -47,6 +47,8 @@ class TrainConfig:
         save_every: the state is saved after this many steps, and after every epoch.
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
         tensorboard: write the curve to event files in ``tensorboard/``, too.
+        choose_search: a task that searches for its outputs chooses the beam size and the length
+            penalty on the validation data, once the weights are final.
         weights_on_disk: "fp32", or "fp16" for a file of half the size.
     """
 
@@ -73,6 +75,7 @@ class TrainConfig:
     save_every: int = 500
     log_every: int = 100
     tensorboard: bool = False
+    choose_search: bool = True
     weights_on_disk: str = "fp32"
 
     def __post_init__(self) -> None:

@@ -59,6 +59,7 @@ def fit(
     device: torch.device,
     resume: bool = False,
     on_begin: Callable[[], None] = lambda: None,
+    measure_final: Callable[[], float] | None = None,
     group: ProcessGroup | None = None,
 ) -> TrainingState:
     """Trains ``model`` in place and leaves its best weights in ``folder`` and in ``model``.
@@ -82,6 +83,8 @@ def fit(
         resume: continue from the state in ``folder``.
         on_begin: called before the first step, when nothing can prevent the run from starting or
             continuing; only in the main process.
+        measure_final: returns the metric of ``model`` as it will be used, by which the best epoch
+            and the average of epochs are compared; None: the metric of ``validate``.
         group: the processes that train together; None: this process alone.
 
     Raises:
@@ -107,7 +110,7 @@ def fit(
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
     with group.main_process_first():
         if group.is_main:
-            run.finish(validate)
+            run.finish(validate, measure_final)
         load_weights(folder / WEIGHTS_FILE, model)
     model.eval()
     return run.state

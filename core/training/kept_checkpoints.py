@@ -76,19 +76,33 @@ class KeptCheckpoints:
             if path not in kept:
                 path.unlink()
 
-    def finish(self, state: TrainingState, validate: Callable[[], Metrics]) -> None:
-        """Makes the mean of the candidates' weights the model, if it beats the best epoch."""
+    def finish(
+        self,
+        state: TrainingState,
+        validate: Callable[[], Metrics],
+        measure_final: Callable[[], float] | None = None,
+    ) -> None:
+        """Makes the mean of the candidates' weights the model, if it beats the best epoch.
+
+        Args:
+            measure_final: the metric of the model as it will be used, which decides. By default it
+                is the metric of ``validate``.
+        """
         epochs = sorted(epoch for _, epoch in state.candidates)
         if self._config.average >= 2 and len(epochs) >= 2:
+            self._model.eval()
+            best = state.best
+            if measure_final is not None:
+                self._restore_best(state)
+                best = measure_final()
             average = average_weights([self._path(epoch) for epoch in epochs])
             copy_into(self._model, average, self._folder)
-            self._model.eval()
-            value = validate()[self._metric]
+            value = validate()[self._metric] if measure_final is None else measure_final()
             log(
                 f"average of epochs {', '.join(map(str, epochs))}: {self._metric} {value:.4g} "
-                f"(best epoch: {state.best:.4g})"
+                f"(best epoch: {best:.4g})"
             )
-            if is_better(self._metric, value, state.best):
+            if is_better(self._metric, value, best):
                 self._save_model()
                 state.averaged = epochs
                 return

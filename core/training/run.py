@@ -223,9 +223,11 @@ class Run:
         done, patience = self.state.epoch - 1, self.config.patience
         return done >= self.config.epochs or 0 < patience <= done - self.state.best_epoch
 
-    def finish(self, validate: Callable[[], Metrics]) -> None:
+    def finish(
+        self, validate: Callable[[], Metrics], measure_final: Callable[[], float] | None
+    ) -> None:
         """Leaves the best weights in the folder: those of an epoch, or the mean of several."""
-        self._kept.finish(self.state, validate)
+        self._kept.finish(self.state, validate, measure_final)
 
     def save(self) -> None:
         """Writes the state of the run, atomically."""

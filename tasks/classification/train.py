@@ -53,7 +53,7 @@ def prepare(
     val_examples = dataset.encoded("val")
     batch_tokens = config.train.batch_tokens
 
-    def test() -> dict[str, Any]:
+    def test(final: ClassificationConfig) -> dict[str, Any]:
         return evaluate(classifier, dataset, "test") if has_test else {}
 
     return Prepared(

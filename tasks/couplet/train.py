@@ -38,10 +38,10 @@ def prepare(
             "val_perplexity": math.exp(measured["loss"]),
         }
 
-    def test() -> dict[str, Any]:
+    def test(final: CoupletConfig) -> dict[str, Any]:
         if not (corpus / "test").is_dir():
             return {}
-        writer = CoupletWriter([model], dataset.codec, config, device)
+        writer = CoupletWriter([model], dataset.codec, final, device)
         return evaluate(writer, dataset, "test")
 
     return Prepared(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from transformer_suite.core.config import to_mapping
+from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.distributed.process_group import ProcessGroup
 from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from transformer_suite.core.progress import log
@@ -64,8 +65,23 @@ class Prepared:
     loss: LossFunction
     validate: Callable[[], Metrics]
     metric: str
-    evaluate: Callable[[], dict[str, Any]]
-    """Returns the report on the test split. Called once, at the end of the run."""
+    evaluate: Callable[[Any], dict[str, Any]]
+    """Takes the final configuration and returns the report on the test split. Called once, at the
+    end of the run."""
+    choose_search: Callable[[], SearchChoice] | None = None
+    """Chooses how to search with the current weights; None: as the configuration says."""
+
+
+class SearchChoice(Protocol):
+    """A search that was chosen on the validation data. It is printed as one line."""
+
+    @property
+    def generation(self) -> GenerationConfig: ...
+
+    @property
+    def value(self) -> float:
+        """The metric of the run, with this search."""
+        ...
 
 
 class Prepare(Protocol):
@@ -187,6 +203,13 @@ class _TaskRun:
             write_config(self.out, self.task, self.config)
             write_json(self.out / METRICS_FILE, origin)
 
+        choices: list[SearchChoice] = []
+
+        def measure_final() -> float:
+            assert prepared.choose_search is not None
+            choices.append(prepared.choose_search())
+            return choices[-1].value
+
         try:
             state = fit(
                 prepared.model,
@@ -199,6 +222,7 @@ class _TaskRun:
                 device=self.device,
                 resume=self.group.broadcast(self._has_state),
                 on_begin=on_begin,
+                measure_final=None if prepared.choose_search is None else measure_final,
                 group=self.group,
             )
         except Interrupted as stop:
@@ -206,7 +230,16 @@ class _TaskRun:
             raise Interrupted(message) from stop
         if not self.group.is_main:
             return {}
-        metrics = origin | _metrics(prepared, state, parameters)
+        config: Any = self.config
+        if prepared.choose_search is not None:
+            if not choices:
+                measure_final()
+            # The first of equal values: fit() keeps the best epoch unless the average beats it.
+            chosen = max(choices, key=lambda choice: choice.value)
+            log(str(chosen))
+            config = replace(config, generation=chosen.generation)
+            write_config(self.out, self.task, config)
+        metrics = origin | _metrics(prepared, config, state, parameters)
         write_json(self.out / METRICS_FILE, metrics)
         return metrics
 
@@ -289,11 +322,13 @@ def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
         )
 
 
-def _metrics(prepared: Prepared, state: TrainingState, parameters: int) -> dict[str, Any]:
+def _metrics(
+    prepared: Prepared, config: TaskConfig, state: TrainingState, parameters: int
+) -> dict[str, Any]:
     """Measures the trained model. Returns what ``metrics.json`` says besides the provenance."""
     return {
         "validation": prepared.validate(),
-        "test": prepared.evaluate(),
+        "test": prepared.evaluate(config),
         "best_epoch": state.best_epoch,
         "averaged_epochs": state.averaged,
         "epochs": state.epoch - 1,

@@ -72,7 +72,6 @@ def laptop() -> TranslationConfig:
         model=TransformerConfig(dropout=0.15),
         data=TranslationData(max_tokens=80),
         train=TrainConfig(epochs=16, schedule="cosine", warmup_steps=800),
-        generation=GenerationConfig(length_penalty=1.4),
     )
 
 

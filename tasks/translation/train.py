@@ -15,6 +15,7 @@ from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
 from transformer_suite.tasks.translation.evaluate import bleu, evaluate
 from transformer_suite.tasks.translation.model import TranslationModel
 from transformer_suite.tasks.translation.predict import Translator
+from transformer_suite.tasks.translation.search_choice import SearchChoice, choose_search
 
 
 def prepare(
@@ -49,7 +50,7 @@ def prepare(
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
 
-    def translator() -> Translator:
+    def translator(config: TranslationConfig = config) -> Translator:
         """Returns a translator with the current weights, of which it takes a snapshot."""
         return Translator([model], dataset.source, dataset.target, config, device)
 
@@ -62,8 +63,11 @@ def prepare(
             "val_bleu": bleu(translations, val_targets)[0],
         }
 
-    def test() -> dict[str, Any]:
-        return {} if test_split is None else evaluate(translator(), dataset, test_split)
+    def choose() -> SearchChoice:
+        return choose_search(translator(), val_sources, val_targets)
+
+    def test(final: TranslationConfig) -> dict[str, Any]:
+        return {} if test_split is None else evaluate(translator(final), dataset, test_split)
 
     return Prepared(
         model=model,
@@ -74,4 +78,5 @@ def prepare(
         validate=validate,
         metric="val_bleu",
         evaluate=test,
+        choose_search=choose if config.train.choose_search else None,
     )

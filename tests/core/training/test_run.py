@@ -148,6 +148,40 @@ def test_the_average_of_the_best_is_kept_only_if_it_is_better(
     assert kept == {STATE_FILE, *(f"epoch-{e:03d}.safetensors" for e in averaged)}
 
 
+@pytest.mark.parametrize(
+    ("of_best", "of_average", "is_kept"), [(7.0, 8.0, True), (8.0, 7.0, False)]
+)
+def test_the_average_is_judged_as_the_model_will_be_used(
+    tmp_path: Path, of_best: float, of_average: float, is_kept: bool
+) -> None:
+    """Greedy BLEU once rejected an average that was better with the beam that users search with.
+
+    The validation would decide the other way in both cases.
+    """
+    model = tiny_model()
+    validate = Scripted(model, [1.0, 3.0, 2.0, 1.0], "val_bleu")
+    measured: list[dict[str, torch.Tensor]] = []
+
+    def measure_final() -> float:
+        measured.append({name: tensor.clone() for name, tensor in weights_of(model).items()})
+        return of_best if len(measured) == 1 else of_average
+
+    state = run_fit(
+        model,
+        tmp_path,
+        validate=validate,
+        metric="val_bleu",
+        epochs=4,
+        average=2,
+        measure_final=measure_final,
+    )
+    best, average = measured
+    assert same(best, validate.seen[1])
+    assert not same(average, best)
+    assert state.averaged == ([2, 3] if is_kept else [])
+    assert same(weights_of(model), average if is_kept else best)
+
+
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_the_average_of_the_last_epochs(tmp_path: Path, is_kept: bool) -> None:
     """Vaswani et al. (2017), section 6.1: whatever they are worth by themselves. The best epoch is

@@ -141,7 +141,7 @@ class Scripted:
 
 def run_fit(model: SequenceToSequence, folder: Path, **changes: Any) -> TrainingState:
     """``fit`` with what the tests have in common; ``changes`` are its arguments or the config's."""
-    own = {"data", "loss", "validate", "metric", "resume", "config", "group"}
+    own = {"data", "loss", "validate", "metric", "resume", "config", "group", "measure_final"}
     config = tiny_config(**{k: v for k, v in changes.items() if k not in own})
     data: TrainingData = Pairs(seed=config.seed)
     arguments: dict[str, Any] = {

@@ -65,7 +65,7 @@ def prepare(calls: list[str] | None = None) -> runs.Prepared:
         calls.append("validate")
         return {"val_loss": abs(model.slope.item() - 3.0)}
 
-    def evaluate() -> dict[str, Any]:
+    def evaluate(config: Any) -> dict[str, Any]:
         calls.append("evaluate")
         return {"slope": model.slope.item(), "headline": "a line"}
 
