@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import io
+import math
 import os
 import signal
 import sys
@@ -47,6 +48,9 @@ _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EI
 
 # torchrun stops all processes when one ends. Rank 0 needs this long to report wrong usage.
 _REPORT_SECONDS = 3.0
+
+# After a signal, further ones are ignored for this long.
+_CLEANUP_SECONDS = 3.0
 
 
 class Terminated(SystemExit):
@@ -192,10 +196,11 @@ def _complete_in_shell(group: click.Group, name: str) -> None:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[None]:
-    """Turns the first signal to stop into an exception, and ignores those that follow.
+    """Turns signals to stop into exceptions, so that the program removes its temporary files.
 
-    The exception lets the program remove its temporary files. A second Ctrl-C must not interrupt
-    that, or be shown as a traceback.
+    A second signal that comes soon after the first is ignored: it must not interrupt that, or be
+    shown as a traceback. Users press Ctrl-C twice, and torchrun sends several signals. A later one
+    counts again, because an exception can be lost in a library.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -203,17 +208,19 @@ def _stop_on_signals() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     # A signal that the parent process ignores (nohup) stays ignored.
     handlers = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
+    last = -math.inf
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for other in handlers:
-            signal.signal(other, signal.SIG_IGN)
-        handlers.clear()  # the program is ending: they stay ignored
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(128 + number)
+        nonlocal last
+        previous, last = last, time.monotonic()
+        if last - previous > _CLEANUP_SECONDS:
+            raise KeyboardInterrupt if number == signal.SIGINT else Terminated(128 + number)
 
     for number in handlers:
         signal.signal(number, stop)
     try:
         yield
     finally:
+        is_ending = last > -math.inf
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if is_ending else handler)

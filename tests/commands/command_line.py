@@ -1,4 +1,4 @@
-"""The command line run inside the test's own process."""
+"""Runs the command line inside the process of the test."""
 
 from click.testing import CliRunner, Result
 
@@ -6,12 +6,12 @@ import cli
 
 
 def run(*arguments: object) -> Result:
-    """The command and how it ended; exceptions that it should have handled are in ``exception``."""
+    """Runs a command; an exception that it did not handle is in ``exception`` of the result."""
     return CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
 
 
 def lines_of(*arguments: object) -> list[str]:
-    """The lines that a command which must succeed prints on stdout; stderr must stay empty."""
+    """Returns the lines on stdout of a command that must succeed, with nothing on stderr."""
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
@@ -19,7 +19,7 @@ def lines_of(*arguments: object) -> list[str]:
 
 
 def error_of(code: int, *arguments: object) -> str:
-    """The last line on stderr of a command that must fail with ``code``, printing no result."""
+    """Returns the last line on stderr of a command that must fail with ``code`` and no result."""
     result = run(*arguments)
     assert result.exit_code == code, result.output
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""The commands around corpora: data list, fetch, import, verify."""
+"""The commands for corpora: data list, fetch, import, verify."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from transformer_suite.data import fetching
 Corpora = dict[str, Path]
 
 
-def test_data_list_tells_what_there_is(in_tmp: Path) -> None:
+def test_data_list_shows_all_corpora(in_tmp: Path) -> None:
     text = "\n".join(lines_of("data", "list"))
     for fact in ("multi30k: ", "ag_news: ", "couplet: ", "https://", "license", "citation"):
         assert fact in text
@@ -35,12 +35,12 @@ def test_a_corpus_is_imported_and_verified(tiny_corpora: Corpora, in_tmp: Path) 
     assert result.stderr == f"error: {folder}: 1 of 3 files are not as they should be\n"
 
 
-def test_an_import_from_elsewhere_is_refused(tiny_corpora: Corpora, in_tmp: Path) -> None:
+def test_an_import_of_other_files_is_refused(tiny_corpora: Corpora, in_tmp: Path) -> None:
     message = error_of(1, "data", "import", "multi30k", "--from", tiny_corpora["couplet"])
     assert "has no train.de" in message
 
 
-def test_a_fetch_shows_its_progress_and_what_came(
+def test_a_fetch_shows_its_progress_and_a_report(
     tiny_corpora: Corpora, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fetch(name: str, *, show_progress: bool) -> fetching.CorpusReport:

@@ -1,4 +1,4 @@
-"""``torchrun cli.py train``: processes that die, are told to stop, and are started again."""
+"""``torchrun cli.py train``: processes are killed, stopped, and started again."""
 
 import os
 import re
@@ -21,7 +21,7 @@ SETTINGS = ("--preset", "tiny", "--set=train.save_every=5", "--set=train.epochs=
 
 @contextmanager
 def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """torchrun with two processes, whose stderr goes into ``log``; gone at the end."""
+    """Starts torchrun with two processes, whose stderr goes into ``log``; ends it at the end."""
     with (
         log.open("w") as stderr,
         subprocess.Popen(
@@ -35,7 +35,7 @@ def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for_epoch(log: Path, launcher: subprocess.Popen[str]) -> None:
-    """Until one has been reported."""
+    """Waits until an epoch has been reported."""
     deadline = time.monotonic() + TIMEOUT
     while not re.search("^epoch", log.read_text(), re.MULTILINE):
         assert launcher.poll() is None, log.read_text()
@@ -44,7 +44,7 @@ def wait_for_epoch(log: Path, launcher: subprocess.Popen[str]) -> None:
 
 
 def processes_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
-    """The numbers of its processes by rank."""
+    """Returns the process ids by rank."""
     found = {}
     for folder in Path("/proc").iterdir():
         try:
@@ -58,10 +58,10 @@ def processes_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
-def test_a_run_survives_the_death_of_a_process_and_a_stop(
+def test_a_run_goes_on_after_a_killed_process_and_after_a_stop(
     tiny_corpora: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Two processes, one of which is killed; two that are told to stop; and one that ends it."""
+    """One of two processes is killed, two are stopped, and a single one finishes the run."""
     out, log = tmp_path / "run", tmp_path / "log"
     where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
     with training(log, *where, *SETTINGS) as launcher:

@@ -72,7 +72,7 @@ def test_the_version_is_that_of_the_package() -> None:
         "data verify nonsense",
     ],
 )
-def test_wrong_usage_is_2(arguments: str, tiny_models: Models, in_tmp: Path) -> None:
+def test_wrong_usage_has_exit_code_2(arguments: str, tiny_models: Models, in_tmp: Path) -> None:
     words = arguments.split(" ")
     if "{model}" in words:
         words[words.index("{model}")] = str(tiny_models("translation"))
@@ -80,14 +80,14 @@ def test_wrong_usage_is_2(arguments: str, tiny_models: Models, in_tmp: Path) -> 
     assert list(in_tmp.iterdir()) == []
 
 
-def test_a_wrong_name_is_answered_with_the_nearest_right_one(in_tmp: Path) -> None:
+def test_the_message_about_an_unknown_name_has_the_nearest_known_one(in_tmp: Path) -> None:
     assert "did you mean 'tiny'?" in error_of(2, "train", "couplet", "--preset", "tinny")
     assert "'train.epochs'" in error_of(2, "train", "couplet", "--set", "train.epoch=3")
     assert "'multi30k'" in error_of(2, "data", "fetch", "multi30")
 
 
 def test_wrong_usage_is_one_line_with_a_hint() -> None:
-    """click prints three lines, and not the reason first."""
+    """click itself prints three lines, and the reason last."""
     for arguments, message in (
         (("translat",), "error: no such command: 'translat'; did you mean 'translate'?; see "),
         (("translate", "--bean", 3), "error: No such option '--bean'"),
@@ -102,18 +102,18 @@ def test_wrong_usage_is_one_line_with_a_hint() -> None:
 
 
 @pytest.mark.parametrize("text", ["-5 Grad", "--Hund", "-x"])
-def test_a_text_that_begins_with_a_dash_is_answered_with_the_way_to_write_it(
+def test_the_message_about_a_text_that_begins_with_a_dash_has_a_hint(
     text: str, tiny_models: Models
 ) -> None:
     assert "before a text that begins with a dash, put --;" in error_of(2, "translate", text)
     assert len(lines_of("translate", "--model", tiny_models("translation"), "--", text)) == 1
 
 
-def test_an_error_is_one_line_whatever_is_in_it(in_tmp: Path) -> None:
+def test_an_error_with_a_line_break_is_one_line(in_tmp: Path) -> None:
     assert "a b.txt: cannot read" in error_of(1, "translate", "--input", "a\nb.txt")
 
 
-def test_work_that_is_interrupted_is_130_and_says_how_to_go_on(
+def test_interrupted_work_has_exit_code_130_and_a_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def stop(name: str) -> None:
@@ -125,7 +125,7 @@ def test_work_that_is_interrupted_is_130_and_says_how_to_go_on(
     assert result.stderr == "stopped at step 7; --resume goes on\n"
 
 
-def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise ZeroDivisionError
 

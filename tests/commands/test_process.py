@@ -1,4 +1,4 @@
-"""The commands as processes of their own: streams, signals, locales and how they end."""
+"""The commands as processes: streams, signals, locales and exit codes."""
 
 import os
 import pty
@@ -44,7 +44,7 @@ def run(
 
 @contextmanager
 def started(*arguments: object, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is gone at the end, however the test goes."""
+    """Starts a process, which is killed at the end of the block."""
     process = subprocess.Popen(
         command(*arguments),
         # A test run in the background would hand down that Ctrl-C is to be ignored.
@@ -59,7 +59,7 @@ def started(*arguments: object, **streams: Any) -> Iterator[subprocess.Popen[byt
 
 
 def read_terminal(terminal: int, end: bytes) -> bytes:
-    """What a terminal shows, up to ``end``."""
+    """Returns what a terminal shows, up to ``end``."""
     seen, deadline = b"", time.monotonic() + TIMEOUT
     while end not in seen:
         assert time.monotonic() < deadline, seen
@@ -68,7 +68,7 @@ def read_terminal(terminal: int, end: bytes) -> bytes:
 
 
 def read_to_end(terminal: int) -> bytes:
-    """All that a terminal shows until its other side is closed."""
+    """Returns what a terminal shows until its other side is closed."""
     seen = b""
     try:
         while block := os.read(terminal, 1024):
@@ -80,7 +80,7 @@ def read_to_end(terminal: int) -> bytes:
 
 
 def test_help_answers_within_half_a_second() -> None:
-    """The best of several, since the machine may be busy."""
+    """The shortest of several times counts, since the machine may be busy."""
     times = []
     for _ in range(5):
         started_at = time.monotonic()
@@ -103,7 +103,7 @@ def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
 # Locales
 
 
-def test_output_is_utf8_whatever_the_locale() -> None:
+def test_output_is_utf8_in_every_locale() -> None:
     listed = run("data", "list", env=ASCII_ONLY)
     assert (listed.returncode, listed.stderr) == (0, b"")
     assert "冯重朴" in listed.stdout.decode("utf-8")
@@ -111,7 +111,7 @@ def test_output_is_utf8_whatever_the_locale() -> None:
     assert "晚.txt" in run("couplet", "--input", "晚.txt").stderr.decode("utf-8")
 
 
-def test_input_is_utf8_whatever_the_locale(tiny_models: Models) -> None:
+def test_input_is_utf8_in_every_locale(tiny_models: Models) -> None:
     text = "Ein Kind hört die Straße."
     model = tiny_models("translation")
     done = run("translate", "--json", "--model", model, input=text.encode(), env=ASCII_ONLY)
@@ -121,7 +121,7 @@ def test_input_is_utf8_whatever_the_locale(tiny_models: Models) -> None:
     assert plain.stdout == done.stdout
 
 
-def test_an_argument_that_is_no_text_is_wrong_usage() -> None:
+def test_an_argument_that_is_not_valid_text_is_wrong_usage() -> None:
     done = subprocess.run(
         [*command("translate"), b"Hund \xff"], capture_output=True, timeout=TIMEOUT
     )
@@ -145,7 +145,7 @@ def test_no_input_gives_no_output(tiny_models: Models) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_bytes_that_are_no_text_are_named_by_line(tiny_models: Models) -> None:
+def test_the_message_about_invalid_bytes_names_the_line(tiny_models: Models) -> None:
     content = b"one\ntwo\nthr\xe9e\n"
     done = run("classify", "--model", tiny_models("classification"), input=content)
     assert done.returncode == 1
@@ -153,7 +153,7 @@ def test_bytes_that_are_no_text_are_named_by_line(tiny_models: Models) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_program_gets_an_answer_to_every_line_it_sends(tiny_models: Models) -> None:
+def test_a_program_gets_the_answer_to_a_line_before_it_sends_the_next(tiny_models: Models) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with started("translate", "--model", tiny_models("translation"), **pipes) as process:
         assert process.stdin and process.stdout
@@ -168,7 +168,7 @@ def test_a_program_gets_an_answer_to_every_line_it_sends(tiny_models: Models) ->
 # Terminals
 
 
-def test_a_terminal_is_told_what_to_do_and_answered_line_by_line(tiny_models: Models) -> None:
+def test_a_terminal_has_a_prompt_and_is_answered_line_by_line(tiny_models: Models) -> None:
     ours, theirs = pty.openpty()
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     with started("translate", "--model", tiny_models("translation"), **streams) as process:
@@ -183,7 +183,7 @@ def test_a_terminal_is_told_what_to_do_and_answered_line_by_line(tiny_models: Mo
 
 
 @pytest.mark.parametrize("is_to_file", [True, False])
-def test_a_bar_shows_where_no_results_do(
+def test_a_progress_bar_is_shown_where_no_results_are(
     is_to_file: bool, tiny_models: Models, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.txt"
@@ -202,7 +202,9 @@ def test_a_bar_shows_where_no_results_do(
     assert (shown.count(ENGLISH.encode()) == 3) == (not is_to_file)
 
 
-def test_the_bar_counts_texts_not_their_alternatives(tiny_models: Models, tmp_path: Path) -> None:
+def test_the_progress_bar_counts_texts_and_not_hypotheses(
+    tiny_models: Models, tmp_path: Path
+) -> None:
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text(f"{GERMAN}\n{GERMAN} {GERMAN}\n\n")
     ours, theirs = pty.openpty()
@@ -220,17 +222,17 @@ def test_the_bar_counts_texts_not_their_alternatives(tiny_models: Models, tmp_pa
     assert len(target.read_text().splitlines()) == 5
 
 
-def test_a_log_gets_no_bar(tiny_models: Models, tmp_path: Path) -> None:
+def test_there_is_no_progress_bar_outside_a_terminal(tiny_models: Models, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text(f"{GERMAN}\n")
     done = run("translate", "--model", tiny_models("translation"), "--input", source)
     assert (done.stdout.decode(), done.stderr) == (f"{ENGLISH}\n", b"")
 
 
-# Ends
+# How commands end
 
 
-def test_a_closed_pipe_ends_a_stream_without_end_quietly(tiny_models: Models) -> None:
+def test_a_closed_pipe_ends_an_endless_stream_quietly(tiny_models: Models) -> None:
     model = tiny_models("classification")
     script = f"""
         yes goal | '{sys.executable}' '{CLI}' classify --model '{model}' | head -n 2
@@ -243,7 +245,7 @@ def test_a_closed_pipe_ends_a_stream_without_end_quietly(tiny_models: Models) ->
     assert code == b"0"
 
 
-def test_a_pipe_that_nobody_reads_ends_quietly() -> None:
+def test_a_pipe_without_a_reader_ends_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = run("data", "list", stdout=writer)
@@ -254,7 +256,7 @@ def test_a_pipe_that_nobody_reads_ends_quietly() -> None:
 @pytest.mark.parametrize(
     ("closed", "output"), [("<&-", ""), (">&-", ""), ("2>&-", "Sports"), ("<&- >&- 2>&-", "")]
 )
-def test_closed_streams_are_empty_ones(closed: str, output: str, tiny_models: Models) -> None:
+def test_closed_streams_are_like_empty_ones(closed: str, output: str, tiny_models: Models) -> None:
     text = "" if closed == "<&-" else "goal"
     classify = command("classify", "--model", tiny_models("classification"), *text.split())
     done = subprocess.run(

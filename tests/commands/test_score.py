@@ -30,7 +30,7 @@ def task(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def files(task: str, tmp_path: Path) -> tuple[Path, Path, Path]:
-    """Sources, targets, and both in one."""
+    """Files of sources, of targets, and of both."""
     paths = (tmp_path / "a.src", tmp_path / "a.tgt", tmp_path / "a.tsv")
     texts = (
         "".join(f"{source}\n" for source, _ in PAIRS[task]),
@@ -42,7 +42,7 @@ def files(task: str, tmp_path: Path) -> tuple[Path, Path, Path]:
     return paths
 
 
-def test_a_line_is_the_whole_the_tokens_and_the_mean(
+def test_a_line_has_the_log_probability_the_tokens_and_the_mean(
     task: str, tiny_models: Models, files: tuple[Path, Path, Path]
 ) -> None:
     source, target, table = files
@@ -55,7 +55,7 @@ def test_a_line_is_the_whole_the_tokens_and_the_mean(
     assert lines_of(*command, "--input", table) == found
 
 
-def test_json_tells_every_token(
+def test_json_has_the_log_probability_of_every_token(
     task: str, tiny_models: Models, files: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     command = ("score", task, "--model", tiny_models(task), "--json", "--input", files[2])
@@ -77,7 +77,7 @@ def test_json_tells_every_token(
 def test_several_models_score_as_an_ensemble(
     task: str, tiny_models: Models, files: tuple[Path, Path, Path]
 ) -> None:
-    """One model twice is its own mean; the models that ship here do not fit to it."""
+    """One model twice gives the scores of that model; the shipped models do not fit to it."""
     model = ("--model", tiny_models(task))
     command = ("score", task, "--json", "--input", files[2])
     once, twice = lines_of(*command, *model), lines_of(*command, *model, *model)
@@ -105,7 +105,9 @@ def test_a_pair_too_long_has_empty_columns_and_null(tiny_models: Models, tmp_pat
     assert record["log_prob"] is record["mean"] is record["log_probs"][0] is None
 
 
-def test_files_that_do_not_belong_together_are_refused(tiny_models: Models, tmp_path: Path) -> None:
+def test_files_of_different_lengths_and_lines_without_a_tab_are_refused(
+    tiny_models: Models, tmp_path: Path
+) -> None:
     source, target, output = tmp_path / "a.de", tmp_path / "a.en", tmp_path / "out"
     source.write_text("a\nb\n")
     target.write_text("a\nb\nc\n")

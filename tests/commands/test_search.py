@@ -1,4 +1,4 @@
-"""The commands that search: alternatives, chance, beginnings, ensembles, and what is refused."""
+"""The commands that search: n-best lists, sampling, prefixes, ensembles, and refused options."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def test_n_best_is_a_list_in_json(tiny_models: Models) -> None:
     assert len(first["hypotheses"]) == 1
 
 
-def test_couplets_have_alternatives_too(tiny_models: Models) -> None:
+def test_couplets_have_n_best_lists_too(tiny_models: Models) -> None:
     model = tiny_models("couplet")
     command = ("couplet", "--model", model, "--beam", 3, "--n-best", 2)
     found = CoupletWriter.load(model).answer_scored(FIRSTS, beam_size=3, n_best=2)
@@ -78,10 +78,10 @@ def test_a_line_without_a_chinese_character_is_refused_in_one_line(tiny_models: 
 
 
 @pytest.mark.parametrize("options", ["--beam 2", "--sample --temperature 2 --seed 3"])
-def test_texts_are_numbered_through_whatever_is_read_at_a_time(
+def test_texts_are_numbered_across_chunks(
     options: str, tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream is worked on in chunks; neither the numbers nor chance begin anew with each."""
+    """The numbers, and with them the random draws, do not begin again in each chunk."""
     source = tmp_path / "in.txt"
     texts = [*GERMAN, *GERMAN, GERMAN[0]]
     source.write_text("\n".join(texts))
@@ -95,10 +95,10 @@ def test_texts_are_numbered_through_whatever_is_read_at_a_time(
     ]
 
 
-# Chance
+# Sampling
 
 
-def test_a_seed_fixes_what_is_drawn(tiny_models: Models) -> None:
+def test_a_seed_decides_the_samples(tiny_models: Models) -> None:
     for name, command, texts in (
         ("translation", "translate", GERMAN),
         ("couplet", "couplet", FIRSTS),
@@ -110,7 +110,7 @@ def test_a_seed_fixes_what_is_drawn(tiny_models: Models) -> None:
         assert lines_of(*draw, "--seed", 0) == lines_of(*draw)
 
 
-def test_the_likeliest_word_alone_is_the_greedy_choice(tiny_models: Models) -> None:
+def test_sampling_from_the_likeliest_token_is_greedy_search(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), *GERMAN)
     greedy = lines_of(*command, "--beam", 1)
     assert lines_of(*command, "--sample", "--top-k", 1) == greedy
@@ -118,7 +118,7 @@ def test_the_likeliest_word_alone_is_the_greedy_choice(tiny_models: Models) -> N
     assert lines_of(*command, "--sample", "--temperature", 0.001) == greedy
 
 
-def test_a_model_that_samples_by_itself_can_be_told_not_to(
+def test_no_sample_overrides_the_configuration_of_a_model(
     tiny_models: Models, tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
@@ -133,10 +133,10 @@ def test_a_model_that_samples_by_itself_can_be_told_not_to(
     assert lines_of(*command, "--beam", 2) == lines_of(*plain, "--beam", 2)
 
 
-# Lengths, repetition, beginnings
+# Lengths, repetition, prefixes
 
 
-def test_lengths_and_repetition_are_the_apis(tiny_models: Models) -> None:
+def test_length_and_repetition_options_are_those_of_the_api(tiny_models: Models) -> None:
     model = tiny_models("translation")
     translator = Translator.load(model)
     for arguments, options in (
@@ -157,7 +157,7 @@ def test_lengths_and_repetition_are_the_apis(tiny_models: Models) -> None:
     assert len(translator.target.encode(short)) <= 3 < len(translator.target.encode(plain))
 
 
-def test_outputs_begin_as_they_are_told_to(tiny_models: Models) -> None:
+def test_outputs_begin_with_the_prefix(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "--prefix", "A cat")
     found = lines_of(*command, *GERMAN)
     assert [line.startswith("A cat ") for line in found] == [True, False, True]
@@ -169,7 +169,7 @@ def test_outputs_begin_as_they_are_told_to(tiny_models: Models) -> None:
 # Ensembles
 
 
-def test_a_model_twice_is_the_model(tiny_models: Models) -> None:
+def test_an_ensemble_of_one_model_twice_is_the_model(tiny_models: Models) -> None:
     for name, command, texts in (
         ("translation", "translate", GERMAN),
         ("couplet", "couplet", FIRSTS),
@@ -179,7 +179,9 @@ def test_a_model_twice_is_the_model(tiny_models: Models) -> None:
         assert lines_of(command, *model, *model, "--n-best", 1, *texts) == once
 
 
-def test_models_that_do_not_go_together_are_named(tiny_models: Models, tmp_path: Path) -> None:
+def test_the_message_about_incompatible_models_names_them(
+    tiny_models: Models, tmp_path: Path
+) -> None:
     model, other = tiny_models("translation"), tmp_path / "other"
     shutil.copytree(model, other)
     config = json.loads((other / "config.json").read_text())
@@ -190,10 +192,10 @@ def test_models_that_do_not_go_together_are_named(tiny_models: Models, tmp_path:
     assert "their target language differs, en and fr" in message
 
 
-# Measuring
+# Evaluation
 
 
-def test_evaluate_searches_as_it_is_told_to(
+def test_evaluate_takes_the_options_of_a_search(
     tiny_models: Models, tiny_corpora: dict[str, Path]
 ) -> None:
     model = tiny_models("translation")
@@ -214,7 +216,7 @@ def test_evaluate_searches_as_it_is_told_to(
     )
 
 
-# What is refused
+# Refused options
 
 CONTRADICTIONS = {
     "--beam 4 --sample": "--beam must be 1 with --sample, not 4",
@@ -233,16 +235,16 @@ CONTRADICTIONS = {
 
 @pytest.mark.parametrize("arguments", CONTRADICTIONS)
 @pytest.mark.parametrize("task", ["translation", "couplet"])
-def test_options_against_each_other_are_named(
-    task: str, arguments: str, tiny_models: Models
-) -> None:
-    """Before anything is read: standard input is left alone."""
+def test_contradicting_options_are_named(task: str, arguments: str, tiny_models: Models) -> None:
+    """They are refused before standard input is read."""
     command = {"translation": "translate", "couplet": "couplet"}[task]
     message = error_of(2, command, "--model", tiny_models(task), *arguments.split())
     assert message == f"error: {CONTRADICTIONS[arguments]}"
 
 
-def test_evaluate_names_its_options_too(tiny_models: Models, tiny_corpora: dict[str, Path]) -> None:
+def test_evaluate_names_contradicting_options_too(
+    tiny_models: Models, tiny_corpora: dict[str, Path]
+) -> None:
     command = ("evaluate", "couplet", "--model", tiny_models("couplet"))
     data = ("--data", tiny_corpora["couplet"])
     assert "--top-p must be 1.0 without --sample" in error_of(2, *command, *data, "--top-p", 0.5)
@@ -255,7 +257,7 @@ def test_evaluate_names_its_options_too(tiny_models: Models, tiny_corpora: dict[
     assert "one --model" in error_of(2, "evaluate", "classification", *data, *twice)
 
 
-def test_lengths_against_each_other_are_named(tiny_models: Models) -> None:
+def test_contradicting_lengths_are_named(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "Hund")
     message = error_of(2, *command, "--min-length-ratio", 2, "--max-length-ratio", 1)
     assert message.endswith("--min-length-ratio must be at most --max-length-ratio (1.0), not 2.0")
@@ -281,7 +283,7 @@ def test_lengths_against_each_other_are_named(tiny_models: Models) -> None:
         "--no-repeat-ngram -1",
     ],
 )
-def test_a_value_out_of_range_is_answered_with_the_range(arguments: str) -> None:
+def test_the_message_about_a_value_out_of_range_has_the_range(arguments: str) -> None:
     message = error_of(2, "translate", *arguments.split(), "Hund")
     assert f"'{re.findall('--[a-z-]+', arguments)[-1]}'" in message
     assert "is not in the range" in message
@@ -304,9 +306,9 @@ def test_a_value_out_of_range_is_answered_with_the_range(arguments: str) -> None
         "--batch-tokens 1000000000",
     ],
 )
-def test_what_no_machine_can_take_is_refused_by_name(arguments: str) -> None:
-    """``--threads 100000`` was a segmentation fault, ``--beam 20000`` was killed for its memory."""
-    test_a_value_out_of_range_is_answered_with_the_range(arguments)
+def test_values_that_no_machine_can_take_are_refused_by_name(arguments: str) -> None:
+    """``--threads 100000`` was a segmentation fault; ``--beam 20000`` ran out of memory."""
+    test_the_message_about_a_value_out_of_range_has_the_range(arguments)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_what_no_machine_can_take_is_refused_by_name(arguments: str) -> None:
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried ..."),
     ],
 )
-def test_too_little_memory_is_one_line(
+def test_out_of_memory_is_one_line(
     error: Exception, tiny_models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*rest: object, **options: object) -> None:
@@ -327,7 +329,7 @@ def test_too_little_memory_is_one_line(
     assert message.startswith("error: out of memory: try a smaller --batch-tokens")
 
 
-def test_a_prefix_that_cannot_be_is_named(tiny_models: Models) -> None:
+def test_an_impossible_prefix_is_refused_with_the_reason(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "Hund", "--prefix")
     assert error_of(2, *command, "A 猫").endswith("does not know '猫' in the prefix 'A 猫'")
     assert "prefix must be a text of at least one word" in error_of(2, *command, "")
@@ -341,13 +343,13 @@ def test_a_prefix_that_cannot_be_is_named(tiny_models: Models) -> None:
     assert "tokens, and an output may have 1" in message
 
 
-def test_couplet_has_no_option_for_what_the_form_decides() -> None:
+def test_couplet_has_no_length_options() -> None:
     for option in ("--max-length", "--min-length-ratio", "--no-repeat-ngram"):
         assert f"No such option '{option}'" in run("couplet", option, 1, "天").stderr
         assert option not in run("couplet", "--help").stdout
 
 
-def test_help_tells_of_every_search() -> None:
+def test_help_lists_all_options_of_a_search() -> None:
     text = run("translate", "--help").stdout
     for option in (
         *("--beam", "--n-best", "--length-penalty", "--diverse", "--sample", "--temperature"),

@@ -1,4 +1,4 @@
-"""The models that ship: complete, small, and as good as their cards say."""
+"""The shipped models: complete, small, and as good as their cards say."""
 
 import json
 import re
@@ -17,7 +17,7 @@ MOST_BYTES = 16_000_000
 
 @cache
 def report(task: str, data: Path) -> Any:
-    """What ``cli.py evaluate`` says of the shipped model."""
+    """Returns the report of ``cli.py evaluate`` on the shipped model."""
     corpus = data / registry.DEFAULT_CORPUS[task]
     done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json")
     assert done.exit_code == 0, done.stderr
@@ -51,8 +51,8 @@ def test_all_are_listed() -> None:
     assert all(about["headline"] != "not measured" for about in listed)
 
 
-def test_the_figures_can_be_had_again(task: str, shared_data: Path) -> None:
-    """On another processor the last digits may differ, and a word or two with them."""
+def test_the_published_figures_are_reproducible(task: str, shared_data: Path) -> None:
+    """On another processor the last digits may differ, and with them a few words."""
     published, found = read_metrics(PRETRAINED / task)["test"], report(task, shared_data)
     assert found.keys() == published.keys()
     for name in ("bleu", "accuracy", "perplexity", "loss"):
@@ -60,7 +60,7 @@ def test_the_figures_can_be_had_again(task: str, shared_data: Path) -> None:
             assert found[name] == pytest.approx(published[name], rel=0.005)
 
 
-def test_the_bars(shared_data: Path) -> None:
+def test_the_models_reach_the_required_quality(shared_data: Path) -> None:
     assert report("translation", shared_data)["bleu"] >= 38.0
     assert report("classification", shared_data)["accuracy"] >= 0.90
     rules = report("couplet", shared_data)["rules"]

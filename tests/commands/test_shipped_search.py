@@ -1,4 +1,4 @@
-"""The models that ship, searched in every way: real sentences, any company, any length."""
+"""Searches with the shipped models: real sentences, in any batch, of any length."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -26,14 +26,14 @@ def translator() -> Translator:
 
 @pytest.fixture(scope="module")
 def sentences(shared_data: Path) -> list[str]:
-    """The thousand test sentences, every tenth first."""
+    """Returns the thousand test sentences, every tenth one first."""
     path = shared_data / "multi30k" / "test_2016_flickr.de"
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line for start in range(10) for line in lines[start::10]]
 
 
 def in_groups(texts: Sequence[str], size: int, **options: Any) -> list[str]:
-    """The translations of ``texts``, so many in each call."""
+    """Returns the translations of ``texts``, ``size`` of them per call."""
     groups = (texts[start : start + size] for start in range(0, len(texts), size))
     return [text for group in groups for text in translator().translate(group, **options)]
 
@@ -45,10 +45,10 @@ def in_groups(texts: Sequence[str], size: int, **options: Any) -> list[str]:
         (100, {}, {1: 50, 7: 100, 64: 100}),
     ],
 )
-def test_a_sentence_is_translated_alike_in_any_company(
+def test_a_translation_does_not_depend_on_its_batch(
     count: int, options: dict[str, Any], groups: dict[int, int], sentences: list[str]
 ) -> None:
-    """``groups`` says how many sentences are translated in groups of each size."""
+    """``groups`` maps the size of a batch to the number of sentences translated in such batches."""
     expected = translator().translate(sentences[:count], **options)
     assert len(set(expected)) > 0.9 * count
     for size, part in groups.items():
@@ -56,7 +56,7 @@ def test_a_sentence_is_translated_alike_in_any_company(
     assert translator().translate(sentences[:count], batch_tokens=300, **options) == expected
 
 
-def test_eight_bits_are_nearly_as_good(sentences: list[str]) -> None:
+def test_int8_is_nearly_as_good(sentences: list[str]) -> None:
     exact = translator().translate(sentences[:100], beam_size=1)
     rounded = translator().translate(sentences[:100], beam_size=1, int8=True)
     same = sum(a == b for a, b in zip(exact, rounded, strict=True))
@@ -64,7 +64,7 @@ def test_eight_bits_are_nearly_as_good(sentences: list[str]) -> None:
     assert lines_of("translate", "--int8", GERMAN[0]) == ["A dog runs on the beach."]
 
 
-def test_draws_are_alike_in_any_company(sentences: list[str]) -> None:
+def test_samples_do_not_depend_on_their_batch(sentences: list[str]) -> None:
     options = {"sample": True, "top_p": 0.95, "n_best": 2}
     drawn, apart = (
         translator().translate_scored(sentences[:20], seed=1, batch_tokens=size, **options)
@@ -89,7 +89,7 @@ def test_the_command_draws_by_its_seed() -> None:
     ("task", "command", "texts"),
     [("translation", "translate", GERMAN), ("couplet", "couplet", ["晚风摇树树还挺", "", "春"])],
 )
-def test_the_first_of_the_best_and_the_ensemble_of_itself_are_the_plain_output(
+def test_n_best_and_an_ensemble_of_one_model_begin_with_the_plain_output(
     task: str, command: str, texts: list[str]
 ) -> None:
     plain = lines_of(command, *texts)
@@ -103,7 +103,7 @@ def test_the_first_of_the_best_and_the_ensemble_of_itself_are_the_plain_output(
     assert lines_of(command, "--model", folder, "--model", folder, *texts) == plain
 
 
-def test_five_thousand_words_and_none_at_all(sentences: list[str], tmp_path: Path) -> None:
+def test_very_long_and_empty_texts(sentences: list[str], tmp_path: Path) -> None:
     words = " ".join(sentences).split()[:5000]
     assert len(words) == 5000
     source = tmp_path / "in.txt"
@@ -117,7 +117,7 @@ def test_five_thousand_words_and_none_at_all(sentences: list[str], tmp_path: Pat
     assert best[3][2] == "A dog runs on the beach."
 
 
-def test_diverse_translations_differ_from_the_first_word_on() -> None:
+def test_diverse_translations_differ_from_the_first_word() -> None:
     text = GERMAN[3]
 
     def words(**options: Any) -> int:

@@ -1,4 +1,4 @@
-"""The commands from text to text: what they read and write, and how a result looks."""
+"""The commands on texts: their input, their output, and the format of results."""
 
 import json
 import re
@@ -20,7 +20,7 @@ TEXTS = {
 
 Models = Callable[[str], Path]
 
-# Texts in, results out: the same for every task
+# Input and output, the same for every task
 
 
 def test_results_come_one_a_line_in_the_order_of_the_texts(task: str, tiny_models: Models) -> None:
@@ -57,7 +57,7 @@ def test_a_file_can_take_the_place_of_its_own_input(tiny_models: Models, tmp_pat
     assert path.read_text(encoding="utf-8").splitlines() == ENGLISH
 
 
-def test_a_failure_on_the_way_leaves_the_old_output(tiny_models: Models, tmp_path: Path) -> None:
+def test_a_failure_leaves_the_old_output(tiny_models: Models, tmp_path: Path) -> None:
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(b"Ein Hund.\n" * 2500 + b"\xff\n")
     target.write_text("old")
@@ -77,7 +77,7 @@ def test_an_input_that_cannot_be_read_is_named(in_tmp: Path) -> None:
     assert "cannot read: Is a directory" in error_of(1, "couplet", "--input", in_tmp)
 
 
-def test_a_model_that_is_not_there_or_not_for_this_is_named(
+def test_a_missing_model_and_one_for_another_task_are_named(
     tiny_models: Models, in_tmp: Path
 ) -> None:
     assert "none: there is no such folder" in error_of(1, "translate", "--model", "none", "Hund")
@@ -92,7 +92,9 @@ def test_a_device_that_is_not_here_is_a_failure(tiny_models: Models) -> None:
     assert "device cuda:99: this machine has" in message
 
 
-def test_threads_are_torch_s(tiny_models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_sets_the_threads_of_torch(
+    tiny_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
     monkeypatch.setattr("torch.set_num_threads", asked.append)
     command = ("classify", "--model", tiny_models("classification"))
@@ -115,7 +117,7 @@ def test_translate_prints_translations(tiny_models: Models) -> None:
     assert lines_of("translate", "--model", model, GERMAN[0].replace(" ", "\n")) == ENGLISH[:1]
 
 
-def test_translate_json_tells_score_and_pieces(tiny_models: Models) -> None:
+def test_translate_json_has_score_and_segments(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "--json")
     broken = GERMAN[0].replace(" ", "\n")
     first, second, third = map(json.loads, lines_of(*command, GERMAN[0], "", broken))
@@ -133,7 +135,7 @@ def test_translate_json_tells_score_and_pieces(tiny_models: Models) -> None:
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_the_length_penalty_divides_the_score(tiny_models: Models, length_penalty: float) -> None:
-    """The score of the same output is its log-probability, or that over its length."""
+    """The score of an output is its log-probability, or that divided by its length."""
     from transformer_suite.tasks.translation.predict import Translator
 
     model = tiny_models("translation")
@@ -165,7 +167,7 @@ def test_classify_refuses_more_classes_than_there_are(tiny_models: Models) -> No
     assert "--top must be from 1 to 3" in error_of(2, *command, "--top", 4, "goal")
 
 
-def test_classify_json_tells_every_probability(tiny_models: Models) -> None:
+def test_classify_json_has_every_probability(tiny_models: Models) -> None:
     command = ("classify", "--model", tiny_models("classification"), "--json")
     first, empty = map(json.loads, lines_of(*command, "goal coach medal", ""))
     assert list(first) == ["input", "label", "score", "probabilities"]

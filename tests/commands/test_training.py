@@ -1,4 +1,4 @@
-"""The commands around models: train, evaluate, models."""
+"""The commands for models: train, evaluate, models."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ Corpora = dict[str, Path]
 def test_training_leaves_a_checkpoint_folder(
     task: str, tiny_corpora: Corpora, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default from the corpus of the catalogue, into runs/TASK."""
+    """The default corpus is that of the catalog, and the default folder is runs/TASK."""
     monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(in_tmp))
     (in_tmp / registry.DEFAULT_CORPUS[task]).symlink_to(tiny_corpora[task])
     vocabulary = () if task == "couplet" else ("--set", "data.vocab_size=100")
@@ -40,7 +40,7 @@ def test_training_leaves_a_checkpoint_folder(
     assert json.loads((out / "config.json").read_text())["train"]["seed"] == 5
 
 
-def test_a_run_is_taken_up_with_its_own_configuration(tiny_corpora: Corpora, in_tmp: Path) -> None:
+def test_a_resumed_run_has_its_own_configuration(tiny_corpora: Corpora, in_tmp: Path) -> None:
     command = ("train", "classification", "--data", tiny_corpora["classification"], "--out", "run")
     Path("my.toml").write_text("[train]\nepochs = 1\nseed = 3\n[data]\nvocab_size = 100\n")
     assert run(*command, "--preset", "tiny", "--config", "my.toml").exit_code == 0
@@ -85,14 +85,14 @@ def test_show_config_names_every_option_and_writes_nothing(task: str, in_tmp: Pa
     assert list(in_tmp.iterdir()) == []
 
 
-def test_one_language_is_no_translation(in_tmp: Path) -> None:
-    """``--src de --tgt de`` trained a model that copies, without a word."""
+def test_source_and_target_language_must_differ(in_tmp: Path) -> None:
+    """``--src de --tgt de`` silently trained a model that copies."""
     message = error_of(2, "train", "translation", "--src", "de", "--tgt", "de")
     assert "data.tgt must be another language than data.src, not 'de'" in message
     assert list(in_tmp.iterdir()) == []
 
 
-def test_any_two_languages_by_their_extensions(tiny_corpora: Corpora, in_tmp: Path) -> None:
+def test_the_languages_are_the_extensions_of_the_files(tiny_corpora: Corpora, in_tmp: Path) -> None:
     folder = Path("corpus")
     folder.mkdir()
     for path in tiny_corpora["translation"].iterdir():
@@ -106,7 +106,7 @@ def test_any_two_languages_by_their_extensions(tiny_corpora: Corpora, in_tmp: Pa
     assert "--src" in error_of(2, "train", "couplet", *command)
 
 
-def test_nothing_can_be_resumed_where_nothing_is(in_tmp: Path) -> None:
+def test_a_missing_run_cannot_be_resumed(in_tmp: Path) -> None:
     message = error_of(1, "train", "translation", "--resume", "--out", "none")
     assert "none: nothing to resume" in message
     assert "without --resume" in message
@@ -142,7 +142,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(
 
 
 def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_tmp: Path) -> None:
-    """The whole folder, and its weights or its state in the folder of another."""
+    """That holds for the whole folder, and for weights or a state that are copied from another."""
     shutil.copytree(tiny_models("couplet"), "run")
     other = tiny_models("classification")
     message = error_of(1, "train", "couplet", "--resume", "--out", other)
@@ -151,6 +151,10 @@ def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_t
     corpus = write_couplet(Path("corpus"))
     for name in ("model.safetensors", "training/state.safetensors"):
         shutil.copy(other / name, Path("run") / name)
+    # Settings that must not change within a run are the same in both.
+    config = json.loads(Path("run/config.json").read_text())
+    config["train"] = json.loads((other / "config.json").read_text())["train"]
+    Path("run/config.json").write_text(json.dumps(config))
     resumed = ("train", "couplet", "--resume", "--out", "run", "--data", corpus)
     assert "run/training/state.safetensors: not the weights of" in error_of(1, *resumed)
     assert "run/model.safetensors: not the weights of" in error_of(
@@ -158,9 +162,7 @@ def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_t
     )
 
 
-def test_a_corpus_that_is_not_here_is_named_with_the_ways_to_get_it(
-    task: str, in_tmp: Path
-) -> None:
+def test_the_message_about_a_missing_corpus_tells_how_to_get_it(task: str, in_tmp: Path) -> None:
     name = registry.DEFAULT_CORPUS[task]
     for command in ("train", "evaluate"):
         message = error_of(1, command, task)
@@ -168,9 +170,7 @@ def test_a_corpus_that_is_not_here_is_named_with_the_ways_to_get_it(
         assert f"data import {name} --from" in message
 
 
-def test_a_corpus_folder_that_is_not_there_is_named(
-    task: str, tiny_models: Models, in_tmp: Path
-) -> None:
+def test_a_missing_corpus_folder_is_named(task: str, tiny_models: Models, in_tmp: Path) -> None:
     for command in (("train", task), ("evaluate", task, "--model", tiny_models(task))):
         assert "none: there is no such folder" in error_of(1, *command, "--data", "none")
 
@@ -193,10 +193,10 @@ def test_a_corpus_can_be_given_by_its_name(
     assert lines_of(*command, "multi30k") == by_name
 
 
-def test_an_unknown_split_is_answered_with_all_splits(
+def test_the_message_about_an_unknown_split_lists_all_splits(
     task: str, tiny_models: Models, tiny_corpora: Corpora
 ) -> None:
-    """It was the operating system's "No such file", with a path that nobody had typed."""
+    """The message was "No such file", with a path that the user had not typed."""
     command = ("evaluate", task, "--model", tiny_models(task), "--data", tiny_corpora[task])
     message = error_of(2, *command, "--split", "nosuch")
     assert "the split must be one of " in message
@@ -223,7 +223,9 @@ def test_evaluate_reports_on_the_test_split(
     assert other["split"] == "val"
 
 
-def test_evaluate_passes_the_search_on(tiny_models: Models, tiny_corpora: Corpora) -> None:
+def test_evaluate_passes_the_options_of_a_search_on(
+    tiny_models: Models, tiny_corpora: Corpora
+) -> None:
     asked: dict[str, Any] = {}
     measure = registry.module("translation", "evaluate")
     with pytest.MonkeyPatch.context() as patch:
@@ -234,10 +236,12 @@ def test_evaluate_passes_the_search_on(tiny_models: Models, tiny_corpora: Corpor
         command = ("evaluate", "translation", "--data", tiny_corpora["translation"])
         options = ("--beam", 3, "--length-penalty", 0.5, "--split", "val", "--device", "cpu")
         assert lines_of(*command, *options) == ["the table"]
-    assert asked == {"split": "val", "device": "cpu", "beam_size": 3, "length_penalty": 0.5}
+    request = asked.pop("request")
+    assert request.search_options() == {"beam_size": 3, "length_penalty": 0.5}
+    assert asked == {"split": "val", "device": "cpu"}
 
 
-def test_models_lists_what_ships(
+def test_models_lists_the_shipped_models(
     tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "PRETRAINED", tmp_path)

@@ -1,4 +1,4 @@
-"""Lines go through a predictor in order, whole, and without being held."""
+"""Lines are read, worked on and written in order, in constant memory."""
 
 import errno
 import io
@@ -98,7 +98,7 @@ def test_chunks_are_full_where_there_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"a\nb\n\xffc\nd\n", b"a\nb\nc\xff"])
-def test_bytes_that_are_no_utf8_are_named_by_line(content: bytes, tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_named_by_line(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^input:3: not valid UTF-8 \(byte 0xff\)"):
         chunks_of(content, tmp_path)
 
@@ -117,7 +117,7 @@ def test_a_producer_that_pauses_gets_its_answer(
 def test_nothing_is_read_ahead_of_the_answers(
     pipe: tuple[io.BufferedReader, io.BufferedWriter],
 ) -> None:
-    """A source without end, whose every chunk is answered before much more of it is read."""
+    """Each chunk of an endless source is answered before much more of it is read."""
     source, sink = pipe
     written = 0
 
@@ -139,7 +139,7 @@ def test_nothing_is_read_ahead_of_the_answers(
     assert ahead <= 3 * (1 << 16) // 14
 
 
-def test_a_stream_that_fails_is_named() -> None:
+def test_the_message_about_a_broken_stream_names_it() -> None:
     class Broken(io.RawIOBase):
         def readable(self) -> bool:
             return True
@@ -151,7 +151,7 @@ def test_a_stream_that_fails_is_named() -> None:
         next(read_chunks(io.BufferedReader(Broken()), "the tape"))
 
 
-# Where texts come from
+# Sources of texts
 
 
 def test_given_texts_are_one_chunk(tmp_path: Path) -> None:
@@ -173,13 +173,13 @@ def test_lines_are_counted_as_they_are_read(content: bytes, count: int, tmp_path
         assert count_lines(stream) == count
 
 
-def test_what_is_in_a_pipe_cannot_be_counted(
+def test_the_lines_in_a_pipe_cannot_be_counted(
     pipe: tuple[io.BufferedReader, io.BufferedWriter],
 ) -> None:
     assert count_lines(pipe[0]) is None
 
 
-def test_standard_input_is_the_last_resort(
+def test_standard_input_is_the_default(
     pipe: tuple[io.BufferedReader, io.BufferedWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, sink = pipe
@@ -201,7 +201,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 # Working
 
 
-def test_every_text_has_its_line_in_its_place() -> None:
+def test_every_text_has_its_line() -> None:
     written: list[str] = []
     answer(LineWork([["b", ""], ["a"]], written.append), shout)
     assert written == ["B\n\n", "A\n"]
@@ -233,7 +233,7 @@ def test_texts_are_numbered_through_all_chunks() -> None:
 
 
 def test_each_of_several_processes_gets_its_own_chunks() -> None:
-    """And counts the lines of all."""
+    """All of them count all lines."""
     texts = [["a", "b"], ["c"], ["d", "e"], ["f"], ["g"]]
     finished: list[list[int]] = [[], [], []]
     works = [
@@ -251,7 +251,7 @@ def test_each_of_several_processes_gets_its_own_chunks() -> None:
 
 
 @pytest.mark.parametrize("other", [["ab"], ["a", "b", ""], ["b", "a"], []])
-def test_the_checksum_tells_other_lines(other: list[str]) -> None:
+def test_other_lines_have_another_checksum(other: list[str]) -> None:
     works = [LineWork([lines], print, size=2) for lines in (["a", "b"], other)]
     for work in works:
         list(work.chunks())
@@ -281,7 +281,7 @@ def test_a_json_line_is_one_line_and_loads_back() -> None:
 
 
 @given(st.text())
-def test_one_line_keeps_all_but_the_breaks(text: str) -> None:
+def test_one_line_changes_line_breaks_alone(text: str) -> None:
     line = one_line(text)
     assert len(line.splitlines()) <= 1
     assert line.split() == text.split()
@@ -296,7 +296,7 @@ def test_an_output_file_appears_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == "Größe\n".encode()
 
 
-def test_work_that_fails_leaves_the_old_output_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_old_output_and_no_other_file(tmp_path: Path) -> None:
     path = tmp_path / "output"
     path.write_text("old")
     with pytest.raises(KeyboardInterrupt), open_output(path) as write:

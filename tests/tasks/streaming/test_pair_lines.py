@@ -1,4 +1,4 @@
-"""Pairs as lines: from two files or from one, aligned or refused."""
+"""Pairs as lines, from two files or from one."""
 
 import io
 import os
@@ -45,7 +45,7 @@ def test_a_line_is_a_source_a_tab_and_its_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "tabs"), [("ein Hund", "no"), ("", "no"), ("a\tb\tc", "2")])
-def test_a_line_without_its_one_tab_is_named(line: str, tabs: str, tmp_path: Path) -> None:
+def test_a_line_without_exactly_one_tab_is_named(line: str, tabs: str, tmp_path: Path) -> None:
     path = written(tmp_path / "pairs.tsv", "a\tb\n" * (CHUNK_LINES + 1) + f"{line}\na\tb\n")
     with pytest.raises(UserError, match=rf"pairs\.tsv:{CHUNK_LINES + 2}: {tabs} tabs in this line"):
         table_of(path)
@@ -69,7 +69,7 @@ def test_standard_input_is_a_table_too(monkeypatch: pytest.MonkeyPatch) -> None:
 # Two files
 
 
-def test_two_files_are_laid_side_by_side(tmp_path: Path) -> None:
+def test_two_files_are_paired_line_by_line(tmp_path: Path) -> None:
     source = written(tmp_path / "a.de", "\ufeffein Hund\r\n\nein\tBall")
     target = written(tmp_path / "a.en", "a dog\na cat\n\n")
     with open_parallel(source, target) as (chunks, total):
@@ -88,8 +88,8 @@ def test_chunks_are_full_where_there_is_enough(tmp_path: Path) -> None:
         assert [len(chunk) for chunk in chunks] == [CHUNK_LINES, CHUNK_LINES, 1]
 
 
-def test_files_of_different_lengths_are_refused_with_both(tmp_path: Path) -> None:
-    """Before anything is read, where the lines can be counted."""
+def test_files_of_different_lengths_are_refused_with_both_lengths(tmp_path: Path) -> None:
+    """Lines are counted before anything is read."""
     source = written(tmp_path / "a.de", "x\n" * 1200)
     target = written(tmp_path / "a.en", "\xff\n" * 1199)
     with pytest.raises(UserError, match=r"a\.en: 1,199 lines, but .*a\.de has 1,200: line n"):
@@ -109,7 +109,7 @@ def test_pipes_of_different_lengths_are_refused_where_one_ends(
         parallel_of(paths["source"], paths["target"])
 
 
-def test_bytes_that_are_no_utf8_are_named_by_file_and_line(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_named_by_file_and_line(tmp_path: Path) -> None:
     source = written(tmp_path / "a.de", "a\nb\nc\n")
     target = tmp_path / "a.en"
     target.write_bytes(b"a\n\xff\nc\n")
@@ -117,7 +117,7 @@ def test_bytes_that_are_no_utf8_are_named_by_file_and_line(tmp_path: Path) -> No
         parallel_of(source, target)
 
 
-def test_files_without_end_are_read_a_chunk_at_a_time(
+def test_endless_files_are_read_a_chunk_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = 0

@@ -1,4 +1,4 @@
-"""The web application, by Flask's own client and, once, over a real socket."""
+"""The web application: with Flask's test client and, once, over a real socket."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_an_unknown_task_and_an_unknown_page(client: Any) -> None:
     assert client.get("/nothing").status_code == 404
 
 
-def test_the_page_names_every_task_and_takes_nothing_from_elsewhere(client: Any) -> None:
+def test_the_page_has_every_task_and_loads_nothing_from_other_sites(client: Any) -> None:
     page = client.get("/").get_data(as_text=True)
     for task in ("translation", "classification", "couplet"):
         assert f"{task}: {{" in page
