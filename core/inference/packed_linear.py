@@ -1,11 +1,12 @@
-"""Linear layers for inference, laid out for the few rows that a step of decoding has.
+"""Linear layers for inference, stored for the few rows of a decoding step.
 
-A product of few rows with a matrix is as quick as the matrix is read. It is read in the blocked
-order of oneDNN, whose kernels PyTorch has, and which can add what follows (bias, ReLU, residual)
-before a result leaves the registers. Weights that are numbers of sixteen bits, as those of a
-checkpoint saved in half precision are, have half as much to read for the very same sums: FBGEMM's
-kernels widen them on their way. In whole numbers of eight bits there is a quarter to read, and the
-sums are quicker; they are not the same.
+A product of few rows with a matrix takes as long as reading the matrix. So weights are stored as the
+fastest kernels read them:
+
+* in the blocked order of oneDNN, whose kernels also add the bias, the ReLU and the residual;
+* as fp16, in FBGEMM's kernels, if every weight is an fp16 number, as in a checkpoint saved in half
+  precision. There is half as much to read, and the sums are the same;
+* as int8, if asked for: a quarter to read and faster products, but rounded weights and inputs.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from torch import Tensor
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 HAS_FBGEMM = "fbgemm" in torch.backends.quantized.supported_engines
 
-
-# Of more rows, the sums take longer than the reading.
+# With more rows the arithmetic takes longer than the reading.
 _FEW_ROWS = 40
 
 
 class PackedLinear:
-    """``x W^T + b`` with a copy of the weights as they are now.
+    """``x W^T + b`` with a copy of the weights.
 
     Args:
-        weight: ``[E, D]``. bias: ``[E]`` or None.
+        weight: ``[E, D]``.
+        bias: ``[E]`` or None.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -38,34 +39,35 @@ class PackedLinear:
         self._is_in_blocks = blocks is not None
         self._weight = weight.clone() if blocks is None else blocks
         self._bias = None if bias is None else bias.detach().clone()
-        self._halves = _in_halves(weight, self._bias)
+        self._fp16 = _as_fp16(weight, self._bias)
 
     def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
-        """``[..., D]`` -> ``[..., E]``, and the rectifier over it if so wanted."""
-        if self._is_for_halves(x):
-            return (_half_linear_relu if relu else _half_linear)(x, self._halves)
+        """Maps ``[..., D]`` to ``[..., E]``, with a ReLU on the output if asked for."""
+        if self._is_for_fp16(x):
+            return (_fp16_linear_relu if relu else _fp16_linear)(x, self._fp16)
         if self._is_in_blocks:
             return _linear(x, self._weight, self._bias, "relu" if relu else "none", [], "")
         y = F.linear(x, self._weight, self._bias)
         return y.relu_() if relu else y
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """``residual`` ``[..., E]`` plus the layer's output for ``x``."""
-        if self._is_for_halves(x):
-            return _half_linear(x, self._halves).add_(residual)
+        """Returns ``residual`` ``[..., E]`` plus the output of the layer for ``x``."""
+        if self._is_for_fp16(x):
+            return _fp16_linear(x, self._fp16).add_(residual)
         if self._is_in_blocks:
             return _linear_and_add(x, residual, self._weight, self._bias, "add")
         return F.linear(x, self._weight, self._bias).add_(residual)
 
-    def _is_for_halves(self, x: Tensor) -> bool:
-        return self._halves is not None and 0 < x.numel() <= _FEW_ROWS * x.shape[-1]
+    def _is_for_fp16(self, x: Tensor) -> bool:
+        return self._fp16 is not None and 0 < x.numel() <= _FEW_ROWS * x.shape[-1]
 
 
 class Int8Linear:
-    """As :class:`PackedLinear`, with weights of eight bits and one scale for each output.
+    """The same interface as :class:`PackedLinear`, with int8 weights and a scale for each output.
 
-    The inputs of every call are rounded to eight bits as well, with one scale for all of them
-    (dynamic quantization), so an output depends a little on what else is in its batch.
+    The inputs of every call are rounded to int8 as well, with one scale for all of them (dynamic
+    quantization), so an output depends slightly on the other rows of its batch. A scale for each
+    row would avoid that, but it costs most of what int8 gains.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -73,38 +75,38 @@ class Int8Linear:
         scales = weight.abs().amax(dim=1).clamp_(min=1e-12).div_(127.0).double()
         zeros = torch.zeros(len(weight), dtype=torch.int64)
         with warnings.catch_warnings():
-            # "deprecated", for a release to come: the one that is pinned has it.
+            # A deprecation of a later release; the pinned release supports it.
             warnings.simplefilter("ignore", UserWarning)
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         bias = None if bias is None else bias.detach().float().cpu()
         self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
-        # Without VNNI, sums of two products of full range overflow their sixteen bits.
+        # Without VNNI, sums of two products of 8 bits overflow their 16 bits.
         self._reduce_range = not torch.cpu._is_vnni_supported()
 
     def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
-        """``[..., D]`` -> ``[..., E]``, and the rectifier over it if so wanted."""
+        """Maps ``[..., D]`` to ``[..., E]``, with a ReLU on the output if asked for."""
         ops = torch.ops.quantized
         function = ops.linear_relu_dynamic if relu else ops.linear_dynamic
         return function(x.contiguous(), self._packed, self._reduce_range)
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """``residual`` ``[..., E]`` plus the layer's output for ``x``."""
+        """Returns ``residual`` ``[..., E]`` plus the output of the layer for ``x``."""
         return self(x).add_(residual)
 
 
 MakeLinear = Callable[[Tensor, Tensor | None], PackedLinear | Int8Linear]
-"""From a layer's weight and bias to what computes it."""
+"""From the weight and bias of a layer to an object that computes it."""
 
 
 def _in_blocks(weight: Tensor) -> Tensor | None:
-    """``weight`` in oneDNN's own order, where this build, device and type have one."""
+    """Returns ``weight`` in the order of oneDNN, or None where there is no such order."""
     if not HAS_ONEDNN or weight.device.type != "cpu" or weight.dtype != torch.float32:
         return None
     return _reorder(weight, None)
 
 
-def _in_halves(weight: Tensor, bias: Tensor | None) -> torch.ScriptObject | None:
-    """``weight`` in FBGEMM's order and half precision, where there is that and nothing is lost."""
+def _as_fp16(weight: Tensor, bias: Tensor | None) -> torch.ScriptObject | None:
+    """Returns ``weight`` as fp16 in the order of FBGEMM, or None if that is not exact."""
     if not HAS_FBGEMM or weight.device.type != "cpu" or weight.dtype != torch.float32:
         return None
     if not torch.equal(weight.half().float(), weight):
@@ -113,7 +115,7 @@ def _in_halves(weight: Tensor, bias: Tensor | None) -> torch.ScriptObject | None
 
 
 def _direct(operator: torch._ops.OpOverloadPacket) -> Callable[..., Tensor]:
-    """``operator`` without the look at its arguments that is only for tracing, if it has one."""
+    """Returns ``operator`` without the checks for tracing, if PyTorch gives access to that."""
     return getattr(operator.default, "_op", operator.default)
 
 
@@ -122,5 +124,5 @@ if HAS_ONEDNN:
     _linear = torch.ops.mkldnn._linear_pointwise.default
     _linear_and_add = torch.ops.mkldnn._linear_pointwise.binary
 if HAS_FBGEMM:
-    _half_linear = _direct(torch.ops.quantized.linear_dynamic_fp16)
-    _half_linear_relu = _direct(torch.ops.quantized.linear_relu_dynamic_fp16)
+    _fp16_linear = _direct(torch.ops.quantized.linear_dynamic_fp16)
+    _fp16_linear_relu = _direct(torch.ops.quantized.linear_relu_dynamic_fp16)
