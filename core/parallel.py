@@ -1,7 +1,7 @@
-"""Independent batches side by side, one processor core each.
+"""Independent batches in parallel, each on a processor core of its own.
 
-A step of decoding is many small operations. Split over the cores, each of them waits for the
-slowest part; several batches, each on a core of its own, never wait for one another.
+A decoding step is many small operations. If each is split over the cores, it waits for its slowest
+part. Batches that each have a core never wait for one another.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 def map_on_cores(
     function: Callable[[Item], Result], items: Sequence[Item], *, workers: int | None = None
 ) -> Iterator[Result]:
-    """``function`` of every item, in their order, several at a time.
+    """Yields ``function`` of every item, in the order of the items, several computed at a time.
 
-    There are as many workers as torch may use threads, or ``workers`` if that is less. Together
-    they use no more threads than torch would: with one worker an operation may still be split.
-    torch releases the interpreter while it computes, so threads are enough.
+    There are as many workers as PyTorch may use threads, or ``workers`` if that is less. Together
+    they use no more threads than PyTorch may: a single worker may still split its operations.
+    Threads suffice, because PyTorch releases the interpreter while it computes.
     """
     threads = torch.get_num_threads()
     count = max(1, min(threads, len(items), threads if workers is None else workers))
@@ -45,7 +45,7 @@ def _map_in_threads(
 
 @contextmanager
 def at_most(threads: int) -> Iterator[None]:
-    """Operations inside the block are split among so many threads, or fewer if it was fewer."""
+    """Splits operations inside the block over at most this many threads, never over more."""
     before = torch.get_num_threads()
     torch.set_num_threads(min(threads, before))
     try:

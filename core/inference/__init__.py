@@ -1,1 +1,1 @@
-"""A model made ready for decoding."""
+"""Models prepared for decoding, and scoring."""

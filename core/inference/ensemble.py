@@ -30,8 +30,8 @@ class Ensemble:
 
         p(y_t | y_<t, x) = (1 / M) sum_m p_m(y_t | y_<t, x)
 
-    The sizes of the models may differ, their vocabularies may not. Checked here is that these have
-    the same sizes and special tokens.
+    The sizes of the models may differ, their vocabularies may not. Checked are the sizes and the
+    special tokens of the vocabularies.
 
     Args:
         models: M models, at least one.

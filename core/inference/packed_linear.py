@@ -1,7 +1,7 @@
 """Linear layers for inference, stored for the few rows of a decoding step.
 
-A product of few rows with a matrix takes as long as reading the matrix. So weights are stored as the
-fastest kernels read them:
+A product of few rows with a matrix takes as long as reading the matrix. So weights are stored in
+the formats of the fastest kernels:
 
 * in the blocked order of oneDNN, whose kernels also add the bias, the ReLU and the residual;
 * as fp16, in FBGEMM's kernels, if every weight is an fp16 number, as in a checkpoint saved in half

@@ -1,11 +1,9 @@
 """The Transformer for inference: the same functions as in ``transformer``, with packed weights.
 
-Training sees every position of an output at once. Decoding makes them one after another, and all
-that is new in a step is one position of each row: its query looks at the keys and values that are
-remembered from the steps before (see ``key_value_cache``) and at those of the memory. A test holds
-every step against the whole forward pass.
-
-There is no dropout here, and no gradient.
+In training the decoder sees all positions of an output at once. In decoding a step adds one
+position to each row: its query attends to the keys and values of the earlier steps, which are
+cached (see ``key_value_cache``), and to those of the memory. Tests compare every step with the
+whole forward pass. There is no dropout and no gradient here.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from .packed_linear import Int8Linear, MakeLinear, PackedLinear
 
 
 class PackedEncoder:
-    """``encoder`` with its weights as they are now."""
+    """A snapshot of ``encoder``."""
 
     def __init__(self, encoder: MyTransformerEncoder, make: MakeLinear = PackedLinear) -> None:
         self._layers = [
@@ -45,7 +43,7 @@ class PackedEncoder:
         self._norm = _packed_norm(encoder.norm)
 
     def __call__(self, x: Tensor, is_pad: Tensor | None) -> Tensor:
-        """``[S, B, D]`` -> the memory ``[S, B, D]``; ``is_pad`` ``[B, S]`` hides padding."""
+        """Maps ``[S, B, D]`` to the memory ``[S, B, D]``; ``is_pad`` ``[B, S]`` hides padding."""
         blocked = None if is_pad is None else is_pad[:, None, None]
         for layer in self._layers:
             x = layer(x, blocked)
@@ -53,7 +51,7 @@ class PackedEncoder:
 
 
 class PackedDecoder:
-    """``decoder`` with its weights as they are now, for one position at a time."""
+    """A snapshot of ``decoder``, for one position at a time."""
 
     def __init__(self, decoder: MyTransformerDecoder, make: MakeLinear = PackedLinear) -> None:
         self._layers = [
@@ -62,9 +60,9 @@ class PackedDecoder:
         self._norm = _packed_norm(decoder.norm)
 
     def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> list[LayerCache]:
-        """A cache for every layer, with the keys and values of ``memory`` ``[S, B, D]`` in it.
+        """Returns a cache for every layer, filled with the keys and values of the memory.
 
-        ``is_pad`` ``[B, S]`` says which of it is padding.
+        ``memory`` is ``[S, B, D]``; ``is_pad`` ``[B, S]`` is True at its padding.
         """
         return [LayerCache(layer.init_cache(memory, is_pad)) for layer in self._layers]
 
@@ -75,15 +73,15 @@ class PackedDecoder:
         past_mask: Tensor | None,
         memory_mask: Tensor | None,
     ) -> Tensor:
-        """The newest position of every row, ``[R, D]`` -> ``[R, D]``; the caches take it in.
+        """Maps the newest position of every row, ``[R, D]``, to ``[R, D]`` and caches it.
 
         The rows are N beams of each of B sentences. The masks are added to attention scores:
         ``past_mask`` ``[B, 1, N, L]`` for the L positions that the caches hold after this step,
         ``memory_mask`` ``[B, 1, 1, S]``.
 
         Raises:
-            ValueError: not one cache a layer, or a mask over another number of positions than its
-                cache holds; the message names both numbers.
+            ValueError: the numbers of caches and layers differ, or those of the positions of a mask
+                and its cache; the message gives both numbers.
         """
         if len(caches) != len(self._layers):
             raise ValueError(f"{len(caches)} caches for {len(self._layers)} decoder layers")
@@ -93,7 +91,7 @@ class PackedDecoder:
 
 
 class _PackedFeedForward:
-    """FFN(x) = W2 act(W1 x + b1) + b2 (section 3.3)."""
+    """FFN(x) = W2 act(W1 x + b1) + b2 (Vaswani et al. 2017, section 3.3)."""
 
     def __init__(
         self, layer: MyTransformerEncoderLayer | MyTransformerDecoderLayer, make: MakeLinear
@@ -146,10 +144,10 @@ class _PackedDecoderLayer:
         self._feed_forward = _PackedFeedForward(layer, make)
 
     def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> KeyValueCache:
-        """The keys and values of ``memory`` ``[S, B, D]``.
+        """Returns a cache with the keys and values of ``memory`` ``[S, B, D]``.
 
-        Those of padding, ``[B, S]``, are zero: a memory of nothing else gives zeros, as it does in
-        the forward pass, though a step's mask must leave it open.
+        Those of padding (``is_pad`` ``[B, S]``) are zero. A memory of nothing but padding therefore
+        gives zeros, as in the forward pass, although the mask of a step leaves it open.
         """
         length, batch_size, _ = memory.shape
         keys_values = self._memory_key_value(memory)
@@ -163,7 +161,7 @@ class _PackedDecoderLayer:
     def __call__(
         self, x: Tensor, cache: LayerCache, past_mask: Tensor | None, memory_mask: Tensor | None
     ) -> Tensor:
-        """``[R, D]`` -> ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
+        """Maps ``[R, D]`` to ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
         norm1, norm2, norm3 = self._norms
         if self._is_pre_norm:
             x = self._attend_past(x, norm1(x), cache, past_mask)
@@ -178,7 +176,7 @@ class _PackedDecoderLayer:
     def _attend_past(
         self, residual: Tensor, x: Tensor, cache: LayerCache, mask: Tensor | None
     ) -> Tensor:
-        # The past is empty at first. The memory knows how many sentences there are.
+        # The past is empty at first, so the memory gives the number of sentences.
         projected = self._heads(self._query_key_value(x), cache.memory.sentences)
         cache.past.append(projected[1:])
         return self._own_out.added_to(residual, attend_cached(projected[0], cache.past, mask))
@@ -190,7 +188,7 @@ class _PackedDecoderLayer:
         return self._memory_out.added_to(residual, attend_cached(q, memory, mask))
 
     def _heads(self, x: Tensor, sentences: int) -> Tensor:
-        """``[B*N, n*D]`` -> ``[n, B, H, N, K]``, a view."""
+        """Splits ``[B*N, n*D]`` into ``[n, B, H, N, K]``, a view."""
         rows, width = x.shape
         beams, parts = rows // max(1, sentences), width // (self._num_heads * self._head_dim)
         heads = x.view(sentences, beams, parts, self._num_heads, self._head_dim)
@@ -198,19 +196,19 @@ class _PackedDecoderLayer:
 
 
 def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tensor:
-    """Equation 1 (Vaswani et al. 2017, section 3.2.1) over what is remembered.
+    """Computes attention over cached keys and values (equation 1, section 3.2.1).
 
-    Two batched products and a softmax: for so few queries that is quicker than the fused kernel.
+    Two batched products and a softmax are faster than the fused kernel for few queries.
 
     Args:
-        q: ``[B, H, N, K]``: a sentence's N beams are N queries of the same keys.
-        mask: what is added to the scores; broadcasts to ``[B, H, N, L]``, but for L.
+        q: ``[B, H, N, K]``: the N beams of a sentence are N queries of the same keys.
+        mask: added to the scores; broadcasts to ``[B, H, N, L]``, and its last size must be L.
 
     Returns:
-        The heads side by side, ``[B*N, D]``.
+        The concatenated heads, ``[B*N, D]``.
 
     Raises:
-        ValueError: a mask over another number of positions than there are.
+        ValueError: the numbers of positions of the mask and of the cache differ.
     """
     batch_size, num_heads, beams, head_dim = q.shape
     keys, values = cache.read()
@@ -227,7 +225,10 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
 
 
 def _packed_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
-    """``norm`` without the module around it, which for a single row takes half of the time."""
+    """Returns a snapshot of ``norm`` as a function.
+
+    Calling the module would take twice the time for a single row.
+    """
     if norm is None:
         return lambda x: x
     norm = deepcopy(norm)
@@ -240,7 +241,7 @@ def _packed_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
 def _projection(
     attention: MyMultiheadAttention, start: int, end: int, make: MakeLinear
 ) -> PackedLinear | Int8Linear:
-    """Some of the stacked projections: 0 is that of the query, 1 of the key, 2 of the value."""
+    """Packs the stacked projections from ``start`` to ``end``: 0 query, 1 key, 2 value."""
     rows = slice(start * attention.embed_dim, end * attention.embed_dim)
     bias = attention.in_proj_bias
     return make(attention.in_proj_weight[rows], None if bias is None else bias[rows])

@@ -226,7 +226,7 @@ search_options = combined(
     click.option(
         "--int8/--no-int8",
         default=None,
-        help="Use int8 weights: faster on a CPU, outputs may differ a little.",
+        help="Use int8 weights: faster on a CPU. Outputs may differ, also with the batch.",
     ),
 )
 length_options = combined(

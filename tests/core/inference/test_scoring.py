@@ -27,6 +27,7 @@ from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_sea
 from transformer_suite.core.decoding.greedy_search import greedy_search
 from transformer_suite.core.decoding.sampling import sample_search
 from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.core.errors import UserError
 from transformer_suite.core.inference.ensemble import Ensemble
 from transformer_suite.core.inference.incremental_model import IncrementalModel, StepModel
 from transformer_suite.core.inference.scoring import score
@@ -171,3 +172,12 @@ def test_an_empty_output_is_rated_by_its_end() -> None:
     alone = score([model], src[:3, :1], torch.tensor([[EOS]]))
     assert_near(scored.sentences[:1], alone.sentences, 1e-4)
     assert scored.tokens.shape == (2, 2)
+
+
+def test_nan_is_an_error() -> None:
+    """It was printed as NaN, which is not JSON."""
+    model = chatty(5, True)
+    with torch.no_grad():
+        model.generator.weight[7] = math.nan
+    with pytest.raises(UserError, match="NaN"):
+        score([model], column(4, SRC_WORDS), torch.tensor([[6], [EOS]]))
