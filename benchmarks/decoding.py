@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How fast sentences are translated: a tutorial's loop, CTranslate2 and this program.
+"""Measures the speed of translation: a tutorial's loop, CTranslate2 and this program.
 
-All have the same weights, sentences, rules and number of threads. They take turns, round after
-round, and every ratio is the median over the rounds of two times that were measured side by side.
-The table goes to stdout. CTranslate2 runs in both ways it has: all threads on one operation, as it
-does by itself, and one thread for each of several batches.
+All use the same weights, sentences, rules and number of threads. They take turns in every round.
+Each ratio is the median over the rounds of the ratio within a round. The table goes to stdout.
+CTranslate2 runs in two ways: with all threads on one operation, which is its default, and with one
+thread for each of several batches.
 
     python -m benchmarks.decoding --data FOLDER
 """
@@ -24,12 +24,12 @@ import torch
 
 from benchmarks.baselines import Contestant
 from benchmarks.engines import Ids, ctranslate2_engine, ours, tutorial_loop
-from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.translation.export import to_ctranslate2
 from transformer_suite.tasks.translation.predict import Translator
 
 WIDTHS = (1, 5)
-BATCH_SIZE = 128  # of CTranslate2: the quickest of 32, 64 and 128
+BATCH_SIZE = 128  # of CTranslate2: the fastest of 32, 64 and 128
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -37,11 +37,11 @@ ROOT = Path(__file__).resolve().parents[1]
 @click.option("--data", type=PATH, required=True, help="A folder with the two files below.")
 @click.option("--source", default="test_2016_flickr.de", show_default=True)
 @click.option("--reference", default="test_2016_flickr.en", show_default=True)
-@click.option("--model", type=PATH, help="A checkpoint folder; else the model that ships.")
+@click.option("--model", type=PATH, help="A checkpoint folder; by default the model that ships.")
 @click.option("--threads", default=2, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--latency-sentences", default=200, show_default=True)
-@click.option("--memory/--no-memory", default=False, help="Files of 1,000 and 100,000 lines, too.")
+@click.option("--memory/--no-memory", default=False, help="Measure the memory for files, too.")
 def main(
     data: Path,
     source: str,
@@ -73,15 +73,15 @@ def main(
                     name = f"CTranslate2, {compute_type}, {how}"
                     engines.append(Contestant(name, ctranslate2_engine, *arguments))
             engines.append(Contestant("ours, int8", ours, model, threads, int8))
-            once = []
+            single = []
             if width == 1:
-                once.append(Contestant("tutorials' loop", tutorial_loop, model, threads))
+                single.append(Contestant("tutorials' loop", tutorial_loop, model, threads))
             print(f"### Beam {width}: all sentences\n")
-            print_throughput(engines, once, sources, references, translator, rounds)
+            print_throughput(engines, single, sources, references, translator, rounds)
             print(f"\n### Beam {width}: one sentence at a time\n")
             print_latency(engines, sources[:latency_sentences])
             print(flush=True)
-            for engine in (*engines, *once):
+            for engine in (*engines, *single):
                 engine.end()
     if memory:
         print_memory(texts, model, threads)
@@ -89,48 +89,48 @@ def main(
 
 def print_throughput(
     engines: Sequence[Contestant],
-    once: Sequence[Contestant],
+    single: Sequence[Contestant],
     sources: Ids,
     references: Sequence[str],
     translator: Translator,
     rounds: int,
 ) -> None:
-    """A row for each engine; those of ``once`` are slow, and measured in the first round alone."""
+    """Prints a row for each engine. The slow ones, ``single``, run in the first round only."""
     for engine in engines:
         engine.call([sources[:50]])  # warms it up
     outputs: dict[str, Ids] = {}
-    seconds: dict[str, list[float]] = {e.name: [] for e in (*engines, *once)}
+    seconds: dict[str, list[float]] = {e.name: [] for e in (*engines, *single)}
     for number in range(rounds):
-        for engine in (*engines, *(once if number == 0 else ())):
+        for engine in (*engines, *(single if number == 0 else ())):
             (duration,), (outputs[engine.name],) = engine.call([sources])
             seconds[engine.name].append(duration)
     first = engines[0].name
-    print("| engine | seconds | ours float32 is so many times as fast | same outputs | BLEU |")
+    print("| engine | seconds | time relative to ours, float32 | same outputs | BLEU |")
     print("|---|---|---|---|---|")
     for name, times in seconds.items():
         ratio = median(other / own for other, own in zip(times, seconds[first], strict=False))
         same = sum(a == b for a, b in zip(outputs[name], outputs[first], strict=True))
-        found = [translator.target.decode(ids) for ids in outputs[name]]
-        bleu = sacrebleu.corpus_bleu(found, [list(references)]).score
+        texts = [translator.target.decode(ids) for ids in outputs[name]]
+        bleu = sacrebleu.corpus_bleu(texts, [list(references)]).score
         print(f"| {name} | {median(times):.2f} | {ratio:.2f} | {same} | {bleu:.2f} |")
 
 
 def print_latency(engines: Sequence[Contestant], sources: Ids) -> None:
-    """The median time for one sentence by itself; the engines take turns after ten of them."""
+    """Prints the median time for a single sentence. The engines take turns every ten sentences."""
     seconds: dict[str, list[float]] = {engine.name: [] for engine in engines}
     for start in range(0, len(sources), 10):
         for engine in engines:
             times, _ = engine.call([[source] for source in sources[start : start + 10]])
             seconds[engine.name] += times
     own = median(seconds[engines[0].name])
-    print("| engine | milliseconds (median) | ours float32 is so many times as fast |")
+    print("| engine | milliseconds (median) | time relative to ours, float32 |")
     print("|---|---|---|")
     for name, times in seconds.items():
         print(f"| {name} | {1000 * median(times):.1f} | {median(times) / own:.2f} |")
 
 
 def print_memory(texts: Sequence[str], model: Path | None, threads: int) -> None:
-    """The peak memory of ``cli.py translate --beam 1`` on a short file and on a long one."""
+    """Prints the peak memory of ``cli.py translate --beam 1`` for a short and for a long file."""
     print("### Peak memory of `cli.py translate --input FILE --beam 1`\n")
     print("| lines | megabytes |")
     print("|---|---|")
@@ -145,7 +145,7 @@ def _peak_megabytes(texts: Sequence[str], model: Path | None, threads: int) -> f
         source.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         words = ["translate", "--input", source, "--output", target, "--beam", "1"]
         words += ["--threads", threads, *(("--model", model) if model else ())]
-        # A process of its own, so that the largest child it has had is this one.
+        # In a process of its own, whose only child is the program.
         measure = (
             "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"

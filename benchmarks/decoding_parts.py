@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""What each part of fast decoding is worth: the time without it, divided by the time with it.
+"""Measures the gain of each optimization of decoding: the time without it over the time with it.
 
-Every variant leaves one thing out and takes turns with the whole, round after round; ratios are
-medians over the rounds. All variants in float32 give the same outputs, and it is checked that they
-do. The table goes to stdout.
+Every variant leaves one optimization out. The variants take turns in every round, and ratios are
+medians over the rounds. All float32 variants must give the same outputs. The table goes to stdout.
 
     python -m benchmarks.decoding_parts --data FOLDER
 """
@@ -22,20 +21,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_suite.core.decoding import largest as largest_module
 from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.inference import incremental_model as incremental_model_module
 from transformer_suite.core.inference import packed_linear as packed_linear_module
-from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.core.inference.incremental_model import IncrementalModel
+from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.seq2seq import generation as generation_module
 from transformer_suite.tasks.seq2seq.generation import EncodedTexts
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.predict import Translator
 
-Part = Callable[[], AbstractContextManager[object]]
+Optimization = Callable[[], AbstractContextManager[object]]
 
 
 class UnpackedLinear:
-    """The layer as PyTorch computes it."""
+    """The layer as PyTorch computes it, with the interface of ``PackedLinear``."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
@@ -49,7 +49,7 @@ class UnpackedLinear:
 
 
 def in_order(lengths: Sequence[object], *, batch_tokens: int, seed: int | None) -> list[list[int]]:
-    """Batches of 128 in the order of the input."""
+    """Returns batches of 128 in the order of the input."""
     return [list(range(len(lengths)))[i : i + 128] for i in range(0, len(lengths), 128)]
 
 
@@ -62,22 +62,19 @@ def one_batch_at_a_time() -> Iterator[None]:
         yield
 
 
-PARTS: dict[str, Part] = {
+OPTIMIZATIONS: dict[str, Optimization] = {
     "nothing": nullcontext,
-    "weights of sixteen bits for few rows": lambda: patch.object(
-        packed_linear_module, "_FEW_ROWS", 0
+    "fp16 weights for few rows": lambda: patch.object(packed_linear_module, "_FEW_ROWS", 0),
+    "packed weights": lambda: patch.object(
+        incremental_model_module, "PackedLinear", UnpackedLinear
     ),
-    "packed weights": lambda: patch.object(generation_module, "PackedLinear", UnpackedLinear),
-    "batches side by side (each operation split instead)": one_batch_at_a_time,
+    "batches in parallel (operations split instead)": one_batch_at_a_time,
     "batches of one length": lambda: patch.object(generation_module, "bucket_by_length", in_order),
-    "two threads for a sentence by itself (one instead)": lambda: patch.object(
+    "two threads for a single sentence (one instead)": lambda: patch.object(
         generation_module, "_FEW_THREADS", 1
     ),
-    "the quick search for the largest": lambda: patch.object(
-        largest_module, "_WORTHWHILE", float("inf")
-    ),
     "float32 (int8 instead)": nullcontext,
-    "one hypothesis wanted (all of the beam instead)": nullcontext,
+    "one hypothesis wanted (the whole beam instead)": nullcontext,
 }
 
 
@@ -85,7 +82,12 @@ PARTS: dict[str, Part] = {
 @click.option("--data", type=PATH, required=True, help="A folder with test_2016_flickr.de.")
 @click.option("--threads", default=2, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
-@click.option("--alone", default=50, show_default=True, help="So many sentences one at a time.")
+@click.option(
+    "--alone",
+    default=50,
+    show_default=True,
+    help="Sentences translated one at a time.",
+)
 def main(data: Path, threads: int, rounds: int, alone: int) -> None:
     torch.set_num_threads(threads)
     translator = Translator.load(device="cpu")
@@ -101,7 +103,7 @@ def main(data: Path, threads: int, rounds: int, alone: int) -> None:
     }
     print(f"| without | {' | '.join(columns)} |")
     print(f"|---{'|---' * len(columns)}|")
-    for name in PARTS:
+    for name in OPTIMIZATIONS:
         cells = (f"{column[name]:.2f}" if name in column else "" for column in columns.values())
         print(f"| {name} | {' | '.join(cells)} |")
 
@@ -109,33 +111,36 @@ def main(data: Path, threads: int, rounds: int, alone: int) -> None:
 def measure(
     translator: Translator, batches: Sequence[Sequence[Sequence[int]]], width: int, rounds: int
 ) -> dict[str, float]:
-    """The time without each part, divided by that with all of them."""
+    """Returns the time without each optimization, divided by the time with all of them."""
     whole = translator.config.generation.replaced(beam_size=width)
-    options: dict[str, GenerationConfig] = dict.fromkeys(PARTS, whole)
+    options: dict[str, GenerationConfig] = dict.fromkeys(OPTIMIZATIONS, whole)
     options["float32 (int8 instead)"] = whole.replaced(int8=True)
-    all_of_beam = "one hypothesis wanted (all of the beam instead)"
-    options[all_of_beam] = whole.replaced(n_best=width)
+    whole_beam = "one hypothesis wanted (the whole beam instead)"
+    options[whole_beam] = whole.replaced(n_best=width)
     if width == 1:
-        del options[all_of_beam]
+        del options[whole_beam]
     seconds: dict[str, list[float]] = {name: [] for name in options}
     outputs = {}
     for _ in range(rounds):
         for name, config in options.items():
 
             def generate(
-                sources: Sequence[Sequence[int]], config: GenerationConfig = config
+                model: IncrementalModel,
+                sources: Sequence[Sequence[int]],
+                config: GenerationConfig = config,
             ) -> list[list[int]]:
                 texts = EncodedTexts(segments=[[source] for source in sources])
-                model = translator.step_model(int8=config.int8)
                 outputs = generation_module.generate_texts(
                     model, texts, config, GenerationRequest(), translator.device
                 )
                 return [best.tokens for best, *_ in outputs]
 
-            with PARTS[name]():
-                generate(batches[0][:1])  # makes the packed weights
+            with OPTIMIZATIONS[name]():
+                # A snapshot of its own, because some variants change how it is made.
+                model = IncrementalModel(translator.models[0], int8=config.int8)
+                generate(model, batches[0][:1])
                 started = time.perf_counter()
-                outputs[name] = [generate(sources) for sources in batches]
+                outputs[name] = [generate(model, sources) for sources in batches]
                 seconds[name].append(time.perf_counter() - started)
     for name, config in options.items():
         assert config.int8 or outputs[name] == outputs["nothing"], name

@@ -1,4 +1,4 @@
-"""Three ways to translate with the same weights: a tutorial's loop, CTranslate2, this program."""
+"""Three engines with the same weights: a tutorial's loop, CTranslate2 and this program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ Translate = Callable[[Ids], Ids]
 
 
 def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:
-    """The loop of the tutorials: greedy, one sentence after another, and every step computes the
-    whole output so far anew."""
+    """Returns the greedy loop of the tutorials.
+
+    It translates one sentence after another, and every step computes the whole output so far again.
+    """
     torch.set_num_threads(threads)
     translator = Translator.load(model_folder, device="cpu")
     model, limit = translator.models[0], translator.config.generation.longest_output
@@ -31,10 +33,10 @@ def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:
         output = torch.tensor([[BOS_ID]])
         for _ in range(limit(len(source))):
             logits = model.generator(model.decode(output, memory)[-1])
-            word = int(logits.argmax(dim=-1))
-            if word == EOS_ID:
+            token = int(logits.argmax(dim=-1))
+            if token == EOS_ID:
                 break
-            output = torch.cat([output, torch.tensor([[word]])])
+            output = torch.cat([output, torch.tensor([[token]])])
         return output[1:, 0].tolist()
 
     def translate(sources: Ids) -> Ids:
@@ -45,7 +47,7 @@ def tutorial_loop(model_folder: Path | None, threads: int) -> Translate:
 
 
 def ours(model_folder: Path | None, threads: int, options: GenerationConfig) -> Translate:
-    """This program."""
+    """Returns the search of this program."""
     torch.set_num_threads(threads)
     translator = Translator.load(model_folder, device="cpu")
 
@@ -67,7 +69,7 @@ def ctranslate2_engine(
     workers: int,
     batch_size: int,
 ) -> Translate:
-    """CTranslate2 with so many threads in all, ``workers`` batches at a time."""
+    """Returns CTranslate2 with ``threads`` threads in total for ``workers`` batches at a time."""
     import ctranslate2
 
     engine = ctranslate2.Translator(

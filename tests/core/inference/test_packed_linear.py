@@ -17,7 +17,7 @@ with_and_without_onednn = pytest.mark.parametrize("onednn", [True, False], ids=[
 
 
 def packed(weight: torch.Tensor, bias: torch.Tensor | None, onednn: bool) -> PackedLinear:
-    """With the kernels of oneDNN, if this build of PyTorch has them, or as if it had not."""
+    """Packs with the kernels of oneDNN, if PyTorch has them, or without."""
     with pytest.MonkeyPatch.context() as patch:
         if not onednn:
             patch.setattr(packed_linear, "HAS_ONEDNN", False)
@@ -50,7 +50,7 @@ def test_packed_is_linear(
     is_strided: bool,
     is_half: bool,
 ) -> None:
-    """One row and many, in one dimension and two; then ReLU, then a residual."""
+    """One row and several, in one dimension and two; with ReLU and with a residual."""
     torch.manual_seed(seed)
     weight = torch.randn(outputs, width, dtype=dtype)
     weight = weight.half().to(dtype) if is_half else weight
@@ -67,24 +67,24 @@ def test_packed_is_linear(
 
 
 @pytest.mark.skipif(not packed_linear.HAS_FBGEMM, reason="this build of PyTorch has no FBGEMM")
-def test_weights_of_sixteen_bits_are_kept_as_they_are() -> None:
-    """To the bit, the smallest and the largest too; any other weight keeps its thirty-two."""
+def test_fp16_weights_are_exact() -> None:
+    """Including the smallest and the largest. Any other weight stays float32."""
     smallest, largest = 2.0**-24, 65504.0
     weight = torch.tensor([[smallest, -largest, 1.0 + 2.0**-10], [0.0, 2.0**-14, -3.0]])
     layer = PackedLinear(weight, None)
-    assert layer._halves is not None
+    assert layer._fp16 is not None
     assert torch.equal(layer(torch.eye(3)), weight.t())
     for other in (1.0 + 2.0**-11, 2.0**-25, 65520.0, 1e30):
         weight[0, 0] = other
         layer = PackedLinear(weight, None)
-        assert layer._halves is None
+        assert layer._fp16 is None
         assert torch.equal(layer(torch.eye(3)), weight.t())
 
 
 @pytest.mark.skipif(not packed_linear.HAS_FBGEMM, reason="this build of PyTorch has no FBGEMM")
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_few_rows_and_many_are_alike(has_bias: bool) -> None:
-    """On both sides of where the kernels change."""
+def test_few_and_many_rows_give_the_same_outputs(has_bias: bool) -> None:
+    """Below and above the number of rows at which the kernel changes."""
     torch.manual_seed(1)
     weight, bias = torch.randn(30, 20).half().float(), torch.randn(30) if has_bias else None
     layer = PackedLinear(weight, bias)
@@ -107,10 +107,9 @@ def test_no_rows_give_no_rows(shape: tuple[int, ...], onednn: bool) -> None:
 @with_and_without_onednn
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("sizes", [(4, 6), (1, 6), (4, 1)], ids=str)
-def test_the_weights_are_those_it_was_made_of(
+def test_later_changes_of_the_weights_have_no_effect(
     sizes: tuple[int, int], rows: int, onednn: bool
 ) -> None:
-    """Whatever becomes of them."""
     weight, bias, x = torch.randn(sizes), torch.randn(sizes[0]), torch.randn(rows, sizes[1])
     layer, expected = packed(weight, bias, onednn), F.linear(x, weight, bias)
     weight.zero_()
@@ -118,7 +117,7 @@ def test_the_weights_are_those_it_was_made_of(
     assert_near(layer(x), expected, 1e-5)
 
 
-def test_parts_of_a_larger_weight_can_be_packed() -> None:
+def test_slices_of_a_larger_weight_can_be_packed() -> None:
     """As the stacked projections of attention are."""
     weight, bias, x = torch.randn(12, 5), torch.randn(12), torch.randn(3, 5)
     for onednn in (True, False):
@@ -127,7 +126,7 @@ def test_parts_of_a_larger_weight_can_be_packed() -> None:
 
 
 @with_and_without_onednn
-def test_no_gradient_comes_back(onednn: bool) -> None:
+def test_no_gradient_is_recorded(onednn: bool) -> None:
     weight, bias = (torch.randn(size, requires_grad=True) for size in ((4, 6), (4,)))
     layer = packed(weight, bias, onednn)
     assert not layer(torch.randn(3, 6)).requires_grad
