@@ -73,6 +73,10 @@ class _LossModule(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
+        # With ``find_unused_parameters``, DistributedDataParallel prints a warning in every process
+        # if there are none.
+        device = next(model.parameters()).device
+        self.unused = nn.Parameter(torch.zeros((), device=device))
 
     def forward(self, loss: Loss, batch: Any | None) -> tuple[Tensor, int]:
         if batch is not None:

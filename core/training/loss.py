@@ -5,8 +5,8 @@ every word, and the loss of one token is
 
     -(1 - e) log p(y) - (e / V) * sum_v log p(v).
 
-R-Drop (Wu et al. 2021) reads every example twice in one batch. Dropout gives it two distributions,
-p and q, and the loss of the two is that of both plus alpha times how far they are apart,
+R-Drop (Wu et al. 2021) has every example twice in one batch. With dropout, their distributions p
+and q differ. The loss is the sum of both losses plus alpha times the divergence of p and q,
 
     alpha * (KL(p || q) + KL(q || p)) / 2.
 """
@@ -23,9 +23,9 @@ _CHUNK_ROWS = 256  # even: a chunk never splits a pair
 def label_smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0, pad_id: int | None = None
 ) -> Tensor:
-    """The summed loss of ``logits`` ``[..., V]`` against ``targets`` ``[...]``, in float32.
+    """Returns the summed loss of ``logits`` ``[..., V]`` and ``targets`` ``[...]``, in float32.
 
-    Targets equal to ``pad_id`` count nothing.
+    Targets equal to ``pad_id`` are ignored.
     """
     return F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]).float(),
@@ -72,7 +72,7 @@ def linear_cross_entropy(
 
 
 def symmetric_divergence(logits: Tensor) -> Tensor:
-    """(KL(p || q) + KL(q || p)) / 2 of rows 2i and 2i + 1 of ``[2N, V]``, summed over all i."""
+    """Returns (KL(p || q) + KL(q || p)) / 2 of rows 2i and 2i + 1 of ``[2N, V]``, summed over i."""
     log_probs = logits.float().log_softmax(dim=-1).unflatten(0, (-1, 2))
     first, second = log_probs.unbind(dim=1)
     return 0.5 * ((first.exp() - second.exp()) * (first - second)).sum()

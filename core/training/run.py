@@ -271,7 +271,7 @@ class Run:
                 )
 
     def _check_explosion(self, loss: float, norm: float, batches: int) -> None:
-        """Raises a UserError if the run has exploded with a step over so many batches."""
+        """Raises a UserError if the run has exploded with a step over ``batches`` batches."""
         factor = self.config.explosion
         if factor > 0.0:
             if reason := self.state.monitor.explosion(loss, norm, factor):

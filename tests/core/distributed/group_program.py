@@ -1,4 +1,4 @@
-"""What several processes do together for test_team.py: ``torchrun ... group_program.py FOLDER``.
+"""The program of test_process_group.py: ``torchrun ... group_program.py FOLDER``.
 
 Every process notes in FOLDER/RANK.json what it has seen. The last thing they do is to fail.
 """

@@ -1,4 +1,4 @@
-"""Several processes train as one would. group_program.py says what they do here."""
+"""Several processes train like one. Their program is group_program.py."""
 
 import json
 import math
@@ -34,7 +34,7 @@ PROGRAM = Path(__file__).with_name("group_program.py")
 
 @dataclass
 class Ran:
-    """What became of the processes: their number, their notes by rank, and what they said."""
+    """The result of the processes: their number, their notes by rank, and their output."""
 
     processes: int
     seen: list[dict[str, Any]]
@@ -48,7 +48,7 @@ class Ran:
 
 
 def weights_in(folder: Path) -> dict[str, Tensor]:
-    """Those of the last step, the best or not."""
+    """Returns the weights of the last step."""
     tensors = load_tensors(folder / STATE_FOLDER / STATE_FILE)
     return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
 
@@ -72,9 +72,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[list[Metrics], Path]]:
-    """The history and the folder of the run of that name as one process has it.
+    """Runs one of ``RUNS`` in a single process; returns its history and its folder.
 
-    In one thread, as each of several: two would round the sums of a product otherwise.
+    In one thread, like each of several processes: more threads round sums differently.
     """
 
     @cache
@@ -87,10 +87,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[lis
     return run
 
 
-# What they tell each other
+# Communication
 
 
-def test_everything_is_shared_out_once(ran: Ran) -> None:
+def test_every_example_is_in_one_shard(ran: Ran) -> None:
     shares = [notes["share"] for notes in ran.seen]
     assert sorted(number for share in shares for number in share) == list(range(7))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -102,17 +102,17 @@ def test_sums_and_flags_are_over_all(ran: Ran) -> None:
         assert notes["any"] == [False, True, True]
 
 
-def test_the_others_have_what_the_first_one_computes(ran: Ran) -> None:
+def test_the_result_of_the_main_process_is_broadcast(ran: Ran) -> None:
     for notes in ran.seen:
         assert notes["from first"]["rank"] == 0
         assert math.isnan(notes["from first"]["nan"])
 
 
-def test_the_first_goes_alone(ran: Ran) -> None:
+def test_the_main_process_goes_first(ran: Ran) -> None:
     assert [notes["was there"] for notes in ran.seen] == [False] + [True] * (ran.processes - 1)
 
 
-def test_a_process_by_itself_is_a_team() -> None:
+def test_a_single_process_is_a_group() -> None:
     group = ProcessGroup()
     group.barrier()
     with group.main_process_first():
@@ -122,7 +122,7 @@ def test_a_process_by_itself_is_a_team() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
-def test_shares_of_sorted_examples_have_about_equally_many_tokens(size: int) -> None:
+def test_shards_of_sorted_examples_have_about_equally_many_tokens(size: int) -> None:
     lengths = sorted([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9])
     tokens = []
     for rank in range(size):
@@ -133,7 +133,7 @@ def test_shares_of_sorted_examples_have_about_equally_many_tokens(size: int) -> 
     assert max(tokens) - min(tokens) <= max(lengths)
 
 
-# The same as one process
+# Like one process
 
 
 Alone = Callable[[str], tuple[list[Metrics], Path]]
@@ -151,23 +151,23 @@ def assert_like(ran: Ran, name: str, history: list[Metrics], alone: Alone) -> No
 
 
 @pytest.mark.parametrize("name", ["plain", "accumulated", "pairs"])
-def test_many_end_with_the_weights_of_one(name: str, ran: Ran, alone: Alone) -> None:
-    """Without dropout: with gradients that are cut, with two batches a step, and with batches of
-    two examples, which are fewer than three processes."""
+def test_several_processes_end_with_the_weights_of_one(name: str, ran: Ran, alone: Alone) -> None:
+    """Without dropout: with clipped gradients, with two batches per step, and with batches of two
+    examples for three processes."""
     history = ran.seen[0][name]["history"]
     assert_like(ran, name, history, alone)
-    assert max(row["gradient_norm"] for row in history) > 0.5  # where it is cut
+    assert max(row["gradient_norm"] for row in history) > 0.5  # so that it is clipped
 
 
-def test_one_begins_and_many_take_it_up_and_one_ends_it(ran: Ran, alone: Alone) -> None:
-    """To step 5, 13 and 16, each time from the same place in the same batches."""
+def test_the_number_of_processes_may_change_when_a_run_is_resumed(ran: Ran, alone: Alone) -> None:
+    """One, several and one, to steps 5, 13 and 16, each from the same position."""
     model, folder = tiny_model(9, dropout=0.0), ran.folder / "begun"
     state = run_fit(model, folder, average=0, resume=True, **RUNS["begun"])
     assert_like(ran, "begun", state.history, alone)
 
 
-def test_those_without_a_share_change_nothing(ran: Ran, alone: Alone) -> None:
-    """Batches of one example: the others add zeros to its gradients, and that is exact."""
+def test_processes_with_an_empty_shard_change_nothing(ran: Ran, alone: Alone) -> None:
+    """Batches of one example: the other processes add zeros to its gradient, which is exact."""
     history, folder = alone("single")
     assert same(ran.weights("single"), weights_in(folder))
     assert timeless(ran.seen[0]["single"]["history"]) == timeless(history)
@@ -181,14 +181,15 @@ def test_all_end_with_the_same_model_and_history(ran: Ran) -> None:
             assert timeless(other["history"]) == timeless(first["history"])
 
 
-def test_only_the_first_validates(ran: Ran) -> None:
+def test_only_the_main_process_validates(ran: Ran) -> None:
     assert [notes["plain"]["validations"] for notes in ran.seen] == [2] + [0] * (ran.processes - 1)
 
 
-def test_only_the_first_speaks(ran: Ran) -> None:
-    """Seven runs come to the end of their first epoch. gloo greets nobody on stdout."""
+def test_only_the_main_process_logs(ran: Ran) -> None:
+    """Seven runs finish their first epoch. No library prints anything, on stdout or stderr."""
     assert ran.stdout == ""
     assert ran.stderr.count("epoch 1:") == 7
+    assert "Warning" not in ran.stderr
 
 
 # Stops
@@ -200,13 +201,13 @@ def test_a_signal_to_one_stops_all_at_the_same_step(ran: Ran) -> None:
         assert notes["end of begun"] == "stopped at step 13"
 
 
-def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(ran: Ran) -> None:
-    """With dropout, to the bit: the seed, the step and the rank decide its random numbers."""
+def test_a_stopped_run_ends_like_one_that_was_not(ran: Ran) -> None:
+    """With dropout, bit for bit: the seed, the step and the rank decide its random numbers."""
     assert same(ran.weights("stopped"), ran.weights("dropout"))
     assert not same(ran.weights("plain"), ran.weights("dropout"))
 
 
-def test_what_is_wrong_with_one_stops_all(ran: Ran) -> None:
+def test_an_error_in_one_process_stops_all(ran: Ran) -> None:
     messages = {notes["divergence"] for notes in ran.seen}
     assert len(messages) == 1
     assert "the loss is nan" in messages.pop()
@@ -222,8 +223,8 @@ def test_all_must_read_the_same_data(ran: Ran) -> None:
         assert "the processes read different training data" in notes["other data"]
 
 
-def test_an_error_is_said_once(ran: Ran) -> None:
-    """Of three processes all fail alike; of two the second fails, and the first one loses it."""
+def test_an_error_is_shown_once(ran: Ran) -> None:
+    """Three processes fail alike; of two, the second fails, and the first one loses it."""
     assert ran.exit_code == 1
     assert ran.stderr.count("error: this is the end") == 1
     assert "does not answer" not in ran.stderr

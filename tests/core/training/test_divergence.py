@@ -37,9 +37,9 @@ def first_explosion(
 
 def test_a_loss_that_falls_and_then_stays_is_no_explosion() -> None:
     """With batches that differ by half, whatever the height it starts from."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     for start in (1.4, 9.0, 500.0):
-        losses = [start / n**0.5 * chance.uniform(0.5, 1.5) for n in range(1, 2000)]
+        losses = [start / n**0.5 * rng.uniform(0.5, 1.5) for n in range(1, 2000)]
         assert first_explosion(losses) is None
 
 

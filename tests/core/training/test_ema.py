@@ -76,7 +76,7 @@ def noted(model: SequenceToSequence, steps: list[dict[str, Tensor]]) -> LossFunc
 
 
 def test_what_is_validated_and_kept_is_the_average(tmp_path: Path) -> None:
-    """The optimizer goes on from the weights themselves, as if nobody averaged them."""
+    """The optimizer continues from the weights, not from their average."""
     model = tiny_model()
     steps: list[dict[str, Tensor]] = []
     validate = Scripted(model, [3.0, 1.0, 2.0], "val_loss")

@@ -1,4 +1,4 @@
-"""A batch's gradient taken part by part, against that of the whole batch."""
+"""The gradient of a batch in microbatches, against that of the whole batch."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def three_threads() -> Iterator[None]:
 
 
 @pytest.fixture
-def always_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def always_in_microbatches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(microbatches, "_MIN_POSITIONS", 1)
 
 
@@ -45,42 +45,44 @@ def batch_of(size: int) -> Batch:
     return pairs.batch(pairs.plan(1)[0])
 
 
-def in_parts(size: int, parts: int, *, dropout: float, times: int = 1) -> tuple[float, int, object]:
-    """The loss, the number of words and the gradients of a batch of so many examples."""
+def in_microbatches(
+    size: int, count: int, *, dropout: float, times: int = 1
+) -> tuple[float, int, object]:
+    """Returns the loss, the number of targets and the gradients of a batch of ``size`` examples."""
     model = tiny_model(dropout=dropout)
     model.train()
     parameters = list(model.parameters())
     torch.manual_seed(5)
     for _ in range(times):
-        total, count = accumulate_gradients(batch_of(size), loss_of(model), parameters, parts)
-    return total.item(), count, gradients_of(model)
+        total, targets = accumulate_gradients(batch_of(size), loss_of(model), parameters, count)
+    return total.item(), targets, gradients_of(model)
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("size", [3, 4, 7])
-def test_the_parts_have_the_gradient_of_the_whole(size: int, parts: int) -> None:
-    """Twice over: gradients are added to those that are there."""
+def test_microbatches_have_the_gradient_of_the_batch(size: int, count: int) -> None:
+    """Twice: gradients are added to the existing ones."""
     model = tiny_model(dropout=0.0)
     for _ in range(2):
-        total, count = loss_of(model)(batch_of(size))
+        total, targets = loss_of(model)(batch_of(size))
         total.backward()
-    ours = in_parts(size, parts, dropout=0.0, times=2)
+    ours = in_microbatches(size, count, dropout=0.0, times=2)
     assert ours[0] == pytest.approx(total.item(), rel=1e-5)
-    assert ours[1] == count
+    assert ours[1] == targets
     torch.testing.assert_close(ours[2], gradients_of(model), atol=1e-5, rtol=1e-5)
 
 
-def test_the_same_chance_gives_the_same_bits() -> None:
-    for parts in (2, 3):
+def test_the_same_random_state_gives_the_same_bits() -> None:
+    for count in (2, 3):
         losses, _, gradients = zip(
-            *(in_parts(7, parts, dropout=0.3) for _ in range(5)), strict=True
+            *(in_microbatches(7, count, dropout=0.3) for _ in range(5)), strict=True
         )
         assert len(set(losses)) == 1
         assert all(torch.equal(gradients[0], other) for other in gradients[1:])
 
 
-def test_parts_draw_different_numbers() -> None:
-    """Of two equal examples, each a part, something else is dropped."""
+def test_microbatches_draw_different_numbers() -> None:
+    """Of two equal examples, each a microbatch, different elements are dropped."""
     seen = []
 
     def loss(batch: Batch) -> tuple[torch.Tensor, int]:
@@ -92,7 +94,7 @@ def test_parts_draw_different_numbers() -> None:
     assert not torch.equal(*seen)
 
 
-def test_weights_without_a_part_in_the_loss_have_no_gradient() -> None:
+def test_unused_weights_have_no_gradient() -> None:
     used, unused = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
     total, _ = accumulate_gradients(
         (torch.ones(2, 4),), lambda b: (used * b[0].sum(), 1), [used, unused], 2
@@ -100,7 +102,7 @@ def test_weights_without_a_part_in_the_loss_have_no_gradient() -> None:
     assert (total.item(), used.grad.item(), unused.grad) == (8.0, 8.0, None)
 
 
-def test_an_error_in_one_part_is_that_of_the_batch() -> None:
+def test_an_error_in_one_microbatch_is_raised() -> None:
     def loss(batch: Batch) -> tuple[torch.Tensor, int]:
         raise ZeroDivisionError
 
@@ -125,16 +127,16 @@ def test_private_rng_is_its_own_and_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "parts"), [((10, 20), 1), ((10, 250), 2), ((10, 900), 3), ((2500, 1), 1), ((0, 0), 1)]
+    ("shape", "count"), [((10, 20), 1), ((10, 250), 2), ((10, 900), 3), ((2500, 1), 1), ((0, 0), 1)]
 )
-def test_small_batches_stay_whole(shape: tuple[int, int], parts: int) -> None:
-    assert microbatch_count((torch.ones(shape), torch.ones(shape[1]))) == parts
+def test_small_batches_stay_whole(shape: tuple[int, int], count: int) -> None:
+    assert microbatch_count((torch.ones(shape), torch.ones(shape[1]))) == count
 
 
-@pytest.mark.usefixtures("always_in_parts")
-def test_a_run_in_parts_ends_as_one_that_is_not(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("always_in_microbatches")
+def test_a_run_in_microbatches_ends_like_one_without(tmp_path: Path) -> None:
     models = [tiny_model(dropout=0.0), tiny_model(dropout=0.0)]
-    ours = run_fit(models[0], tmp_path / "parts", average=0)
+    ours = run_fit(models[0], tmp_path / "microbatches", average=0)
     torch.set_num_threads(1)
     theirs = run_fit(models[1], tmp_path / "whole", average=0)
     assert_alike(weights_of(models[0]), weights_of(models[1]))
@@ -142,8 +144,8 @@ def test_a_run_in_parts_ends_as_one_that_is_not(tmp_path: Path) -> None:
         assert row == pytest.approx(other, abs=1e-4)
 
 
-@pytest.mark.usefixtures("always_in_parts")
-def test_a_run_in_parts_resumes_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("always_in_microbatches")
+def test_a_run_in_microbatches_resumes_bit_for_bit(tmp_path: Path) -> None:
     class Crash(Exception):
         pass
 

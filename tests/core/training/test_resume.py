@@ -133,13 +133,13 @@ def test_after_a_signal_during_validation(
 
 def test_after_many_stops_of_every_kind(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
     """Never more than five steps at a time, chosen at random; crashes lose some of them again."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     stops = 0
     with pytest.raises(Interrupted):
         run_fit(tiny_model(), tmp_path, data=Disturbed(2, partial(send, signal.SIGTERM)))
     for seed in range(100):
-        act: Callable[[], object] = chance.choice([crash, partial(send, signal.SIGTERM)])
-        data = Disturbed(chance.randint(1, 5), act)
+        act: Callable[[], object] = rng.choice([crash, partial(send, signal.SIGTERM)])
+        data = Disturbed(rng.randint(1, 5), act)
         try:
             run_fit(tiny_model(seed), tmp_path, data=data, resume=True)
         except (Crash, Interrupted):
@@ -196,7 +196,7 @@ def test_after_the_disk_was_full(
     tmp_path: Path, at: int, file: str, uninterrupted: dict[str, Any]
 ) -> None:
     """No file may grow beyond ten bytes from that step on. The file that could not be written is
-    named, and what was there is there: the run goes on from it."""
+    named, and what was there is there: the run continues from it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     fill = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (10, hard))
     try:

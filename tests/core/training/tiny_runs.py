@@ -27,8 +27,8 @@ Pair = tuple[list[int], list[int]]
 
 def pairs_of(seed: int, count: int) -> list[Pair]:
     """Sources of 1 to 6 words, and the same backwards, from ``<bos>`` to ``<eos>``."""
-    chance = random.Random(seed)
-    sources = [chance.choices(range(4, WORDS), k=chance.randint(1, 6)) for _ in range(count)]
+    rng = random.Random(seed)
+    sources = [rng.choices(range(4, WORDS), k=rng.randint(1, 6)) for _ in range(count)]
     return [(source, [BOS, *reversed(source), EOS]) for source in sources]
 
 

@@ -15,8 +15,8 @@ from transformer_suite.tasks.runs import run
 CPU = torch.device("cpu")
 SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")
 OWN_SETTINGS = {
-    # What is left to chance but for dropout's masks is the same for all: which pieces words are cut
-    # into, and which examples are held out.
+    # All random choices but the masks of dropout are the same for all processes: the
+    # segmentation of words, and the held-out examples.
     "translation": ("data.vocab_size=100", "data.bpe_dropout=0.2"),
     "classification": ("data.vocab_size=100", "data.max_sen_len=same"),
     "couplet": (),

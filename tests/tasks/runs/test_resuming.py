@@ -1,4 +1,4 @@
-"""Real runs of all tasks, stopped and taken up again."""
+"""Real runs of all tasks, stopped and resumed."""
 
 import shutil
 from pathlib import Path

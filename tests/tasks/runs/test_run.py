@@ -1,4 +1,4 @@
-"""Training runs: what they refuse, what they write down, and how they are taken up again."""
+"""Training runs: what they refuse, what they write, and how they are resumed."""
 
 import dataclasses
 import json
