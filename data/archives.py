@@ -32,8 +32,7 @@ def unpack(archive: Archive, folder: Path) -> Iterator[tuple[CorpusFile, Path]]:
     """Writes the files of an archive under ``folder``, with their names in the catalog.
 
     Raises:
-        CorpusError: the archive cannot be read, is damaged, lacks a file, or has one that is larger
-            than published.
+        CorpusError: the archive is damaged, or lacks a file, or a file is larger than published.
         UserError: ``folder`` cannot be written.
     """
     for file, content in _contents(archive):

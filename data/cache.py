@@ -42,8 +42,7 @@ def cached(
 ) -> Mapping[str, Tensor]:
     """Returns the result of ``compute``, from the cache if it was computed before.
 
-    Results for a small corpus are not cached. A cache that cannot be written is reported on stderr
-    and does no other harm.
+    Results for a small corpus are not cached. A cache that cannot be written is only reported.
 
     Args:
         kind: names what is computed.
@@ -56,7 +55,10 @@ def cached(
         return compute()
     if path.is_file():
         try:
-            return _read_entry(path)
+            tensors = load_tensors(path)
+            with suppress(OSError):  # the file may belong to another user
+                path.touch()  # marks the entry as recently used
+            return tensors
         except CheckpointError as error:
             log(f"{error}; it is computed again")
     tensors = compute()
@@ -119,13 +121,6 @@ def _entry_path(
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read_entry(path: Path) -> Mapping[str, Tensor]:
-    tensors = load_tensors(path)
-    with suppress(OSError):  # the file may belong to another user
-        path.touch()  # marks the entry as recently used
-    return tensors
 
 
 def _remove_old_entries(newest: Path) -> None:

@@ -15,7 +15,6 @@ from transformer_suite.data.tokenizers import (
     SentencePieceBPE,
     Tokenizer,
     get_tokenizer,
-    sentencepiece_vocabulary,
     train_sentencepiece,
     version_of,
 )
@@ -78,9 +77,6 @@ class TextCodec:
     ) -> "TextCodec":
         """Builds a vocabulary from ``texts`` and saves the codec in ``folder``.
 
-        A small corpus may have fewer subwords than ``config.vocab_size``. The vocabulary is smaller
-        then, and a line on stderr says so.
-
         Raises:
             ConfigError: ``config`` does not suit the texts.
         """
@@ -88,8 +84,9 @@ class TextCodec:
             assert config.vocab_size is not None
             model_file = _model_file(folder, side)
             train_sentencepiece(texts, model_file, vocab_size=config.vocab_size)
-            tokenizer = get_tokenizer(config.tokenizer, model_file=model_file)
-            vocabulary = sentencepiece_vocabulary(model_file)
+            subwords = SentencePieceBPE(model_file)
+            tokenizer: Tokenizer = subwords
+            vocabulary = Vocabulary(subwords.pieces)
             if len(vocabulary) < config.vocab_size:
                 log(
                     f"the training texts have {len(vocabulary):,} subwords, fewer than "

@@ -16,10 +16,7 @@ _CHUNK = 1 << 16
 
 
 def download(url: str, target: Path, *, show_progress: bool = False) -> None:
-    """Downloads ``url`` to ``target``.
-
-    Args:
-        show_progress: shows a progress bar on stderr, if that is a terminal.
+    """Downloads ``url`` to ``target``; a progress bar appears only on a terminal.
 
     Raises:
         NetworkError: no connection, an HTTP error, or an incomplete transfer.
@@ -53,8 +50,8 @@ def download(url: str, target: Path, *, show_progress: bool = False) -> None:
 
 
 def _open(url: str) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url, headers={"User-Agent": "transformer-suite"})
     try:
+        request = urllib.request.Request(url, headers={"User-Agent": "transformer-suite"})
         response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         raise NetworkError(f"{url}: HTTP {error.code} {error.reason}") from error

@@ -73,7 +73,7 @@ def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
     """Downloads and checks the files of a corpus that are missing from its folder.
 
     Raises:
-        NetworkError: names the address, and another way to get the corpus.
+        NetworkError: a download failed.
         CorpusError: the files are not the published ones.
         UserError: the folder cannot be written.
     """
@@ -128,11 +128,7 @@ def verify(name: str) -> CorpusReport:
 
 
 def read_record(folder: Path) -> dict[str, FileRecord]:
-    """Returns the records of a corpus folder by file name; none without a record file.
-
-    Raises:
-        UserError: the record file cannot be read.
-    """
+    """Returns the records of a corpus folder by file name; none without a record file."""
     path = folder / RECORD_NAME
     if not path.exists():
         return {}
@@ -212,7 +208,9 @@ def _stage(archive: Archive, staging: Path) -> list[_Staged]:
     staged = []
     for file, path in unpack(archive, staging):
         try:
-            rows = _count_rows(path)
+            rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
+            if not rows:
+                raise CorpusError(path, "the file is empty")
         except CorpusError as error:
             inside = "" if archive.format is ArchiveFormat.PLAIN else f"in {file.name}: "
             raise CorpusError(archive.origin, inside + error.reason, error.line) from error
@@ -225,13 +223,6 @@ def _stage(archive: Archive, staging: Path) -> list[_Staged]:
         )
         staged.append(_Staged(file, path, record))
     return staged
-
-
-def _count_rows(path: Path) -> int:
-    rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
-    if not rows:
-        raise CorpusError(path, "the file is empty")
-    return rows
 
 
 def _sha256(path: Path) -> str:
@@ -298,15 +289,10 @@ def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileRe
     if sha256 != record.sha256:
         note = f"changed since {record.date}: sha256 {sha256}, was {record.sha256}"
         return FileReport(file.name, False, note)
-    return FileReport(
-        file.name, True, f"{_relation(file, record)}; sha256 as recorded on {record.date}"
-    )
-
-
-def _relation(file: CorpusFile, record: FileRecord) -> str:
-    """Says how a file without a matching published checksum relates to the published file."""
     if file.url is None:
-        return f"{record.rows:,} rows, not in the published set"
-    if file.rows is not None and record.rows < file.rows:
-        return f"part of the published set: {record.rows:,} of {file.rows:,} rows"
-    return f"{record.rows:,} rows, no published sha256 to compare with"
+        origin = f"{record.rows:,} rows, not in the published set"
+    elif file.rows is not None and record.rows < file.rows:
+        origin = f"part of the published set: {record.rows:,} of {file.rows:,} rows"
+    else:
+        origin = f"{record.rows:,} rows, no published sha256 to compare with"
+    return FileReport(file.name, True, f"{origin}; sha256 as recorded on {record.date}")

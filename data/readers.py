@@ -31,12 +31,7 @@ def read_lines(path: str | Path) -> list[str]:
     Raises:
         CorpusError: the file cannot be read, is not a regular file, or is not UTF-8.
     """
-    return list(iter_lines(path))
-
-
-def iter_lines(path: str | Path) -> Iterator[str]:
-    """Yields what :func:`read_lines` returns, line by line."""
-    return (line.removesuffix("\r") for line in _raw_lines(Path(path)))
+    return list(_lines(path))
 
 
 def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
@@ -52,8 +47,8 @@ def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], li
 
 def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
     """Yields what :func:`read_parallel` returns, pair by pair; raises at the faulty line."""
-    pairs = zip_longest(iter_lines(source), iter_lines(target))
     number = 0
+    pairs = zip_longest(_lines(source), _lines(target))
     for number, (first, second) in enumerate(pairs, start=1):
         if first is None or second is None:
             rest = sum(1 for _ in pairs)
@@ -91,11 +86,8 @@ def iter_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> Ite
             raise CorpusError(path, "empty line", line)
         if columns is None:
             if len(fields) not in (2, 3):
-                raise CorpusError(
-                    path,
-                    f"{_count(fields)}; expected label,title,description or label,text",
-                    line,
-                )
+                reason = f"{_count(fields)}; expected label,title,description or label,text"
+                raise CorpusError(path, reason, line)
             columns = len(fields)
             if fields[0].strip().lower() in ("label", "class"):
                 continue
@@ -111,6 +103,10 @@ def iter_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> Ite
         raise CorpusError(path, "the file has no rows")
 
 
+def _lines(path: str | Path) -> Iterator[str]:
+    return (line.removesuffix("\r") for line in _raw_lines(Path(path)))
+
+
 def _raw_lines(path: Path) -> Iterator[str]:
     """Yields the lines of a UTF-8 file without line feeds and byte order mark.
 
@@ -124,19 +120,12 @@ def _raw_lines(path: Path) -> Iterator[str]:
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
                 if raw:
-                    yield _decode(path, number, raw.removesuffix(b"\n"))
+                    yield raw.removesuffix(b"\n").decode("utf-8")
     except OSError as error:
         raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
-
-
-def _decode(path: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        byte = line[error.start]
-        raise CorpusError(
-            path, f"not valid UTF-8 (byte 0x{byte:02x}): save the file as UTF-8", number
-        ) from error
+        reason = f"not valid UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
+        raise CorpusError(path, reason, number) from error
 
 
 def _not_parallel(
@@ -155,16 +144,14 @@ def _not_parallel(
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields each record with the number of the line where it begins."""
     reader = csv.reader(_csv_lines(path), strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            reason = f"not valid CSV: {error} (is a quote not closed?)"
-            raise CorpusError(path, reason, line) from error
-        yield line, fields
+    line = 1
+    try:
+        for fields in reader:
+            yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as error:
+        reason = f"not valid CSV: {error} (is a quote not closed?)"
+        raise CorpusError(path, reason, line) from error
 
 
 def _csv_lines(path: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ from transformer_suite.core.config import nearest
 from transformer_suite.core.errors import CheckpointError, ConfigError
 from transformer_suite.core.storage.files import atomic_write, reason_of, require_regular_file
 from transformer_suite.data.bpe_dropout import merge_characters
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
+from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 
 if TYPE_CHECKING:
     import jieba
@@ -126,27 +126,24 @@ class SentencePieceBPE:
     name = "sentencepiece"
 
     def __init__(self, model_file: Path) -> None:
-        """Loads a model from its file.
-
-        Raises:
-            CheckpointError: the file cannot be read or is not a SentencePiece model.
-        """
+        """Loads a model; a CheckpointError if the file cannot be read or is not a model."""
         import sentencepiece
 
-        self.model = _read(model_file)
         try:
+            require_regular_file(model_file)
+            self.model = Path(model_file).read_bytes()
             if not self.model:  # sentencepiece would take this for a missing argument
                 raise RuntimeError
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        except OSError as error:
+            raise CheckpointError(f"{model_file}: cannot read: {reason_of(error)}") from error
         except RuntimeError as error:
             raise CheckpointError(f"{model_file}: not a SentencePiece model") from error
 
     def tokenize(self, text: str, dropout: float = 0.0) -> list[str]:
-        """Returns the pieces of ``text``.
+        """Returns the pieces of ``text``, with BPE-dropout of probability ``dropout``.
 
-        With ``dropout``, each merge is left out with that probability, so the same sentence is
-        segmented differently each time (BPE-dropout, Provilkov et al. 2020). It is for training
-        only, and repeatable with :func:`seed_dropout`.
+        :func:`seed_dropout` makes the dropout repeatable.
         """
         if dropout:
             normalized = self._processor.normalize(text)
@@ -184,8 +181,7 @@ def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
     """Returns the tokenizer ``name``; ``sentencepiece`` alone needs a ``model_file``.
 
     Raises:
-        ConfigError: no tokenizer has this name, or the model file is not given.
-        CheckpointError: the model file cannot be used.
+        ConfigError: an unknown name, or no model file.
     """
     if name == SentencePieceBPE.name:
         if model_file is None:
@@ -245,11 +241,6 @@ def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: i
         temporary.write_bytes(model.getvalue())
 
 
-def sentencepiece_vocabulary(model_file: Path) -> Vocabulary:
-    """Returns the vocabulary of a model of :func:`train_sentencepiece`: its pieces in order."""
-    return Vocabulary(SentencePieceBPE(model_file).pieces)
-
-
 def seed_dropout(seed: int) -> None:
     """Seeds the random numbers of BPE-dropout, for all models."""
     _DROPOUT_RNG.seed(seed % 2**64)
@@ -264,11 +255,3 @@ def _training_failure(message: str, vocab_size: int) -> str:
         )
     reason = message.rpartition("] ")[2] or "there is no text"
     return f"cannot build a vocabulary of data.vocab_size = {vocab_size:,} tokens: {reason}"
-
-
-def _read(model_file: Path) -> bytes:
-    try:
-        require_regular_file(model_file)
-        return Path(model_file).read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{model_file}: cannot read: {reason_of(error)}") from error

@@ -22,10 +22,9 @@ from transformer_suite.data.tokenizers import (
     Whitespace,
     get_tokenizer,
     seed_dropout,
-    sentencepiece_vocabulary,
     train_sentencepiece,
 )
-from transformer_suite.data.vocabulary import SPECIALS, UNK_ID
+from transformer_suite.data.vocabulary import SPECIALS, UNK_ID, Vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = [
@@ -147,7 +146,7 @@ def test_pieces_go_and_come_back(pieces: SentencePieceBPE, text: str) -> None:
 def test_the_vocabulary_of_a_model_is_its_pieces(
     model_file: Path, pieces: SentencePieceBPE
 ) -> None:
-    vocabulary = sentencepiece_vocabulary(model_file)
+    vocabulary = Vocabulary(SentencePieceBPE(model_file).pieces)
     assert len(vocabulary) == 120
     assert vocabulary.itos[:4] == SPECIALS
     for sentence in SENTENCES:
@@ -157,7 +156,8 @@ def test_the_vocabulary_of_a_model_is_its_pieces(
 
 
 def test_text_cannot_forge_a_special_piece(model_file: Path, pieces: SentencePieceBPE) -> None:
-    ids = sentencepiece_vocabulary(model_file).encode(pieces.tokenize("Hund <eos> <pad> 春"))
+    vocabulary = Vocabulary(SentencePieceBPE(model_file).pieces)
+    ids = vocabulary.encode(pieces.tokenize("Hund <eos> <pad> 春"))
     assert not {1, 2, 3} & set(ids)
     assert UNK_ID in ids
 
@@ -171,7 +171,7 @@ def test_every_character_of_the_corpus_has_a_piece(tmp_path: Path) -> None:
     """At sentencepiece's default coverage the rarest characters would be unknown."""
     rare = "春夏秋冬風花雪月"
     train_sentencepiece([*SENTENCES * 50, rare], tmp_path / "model", vocab_size=120)
-    assert set(rare) <= set(sentencepiece_vocabulary(tmp_path / "model").itos)
+    assert set(rare) <= set(SentencePieceBPE(tmp_path / "model").pieces)
 
 
 def test_dropout_cuts_finer_and_another_way_each_time(pieces: SentencePieceBPE) -> None:
