@@ -149,10 +149,11 @@ def report(error: BaseException, command: str) -> int:
 
 def _usage_message(error: click.UsageError, command: str) -> str:
     message = " ".join(error.format_message().split()).removesuffix(".")
+    message = message.replace(". Did you mean", "; did you mean")
     if context := error.ctx:
         command = context.command_path
         takes_texts = any(parameter.name == "texts" for parameter in context.command.params)
-        if isinstance(error, NoSuchOption) and takes_texts:
+        if isinstance(error, NoSuchOption) and takes_texts and not error.possibilities:
             message += "; before a text that begins with a dash, put --"
     return f"{message}; see {command} --help"
 

@@ -59,9 +59,7 @@ class ConfigOptions:
 @data_option
 @click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
-@click.option(
-    "--seed", type=click.IntRange(-(2**63), 2**63 - 1), help="Short for --set train.seed=N."
-)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Short for --set train.seed=N.")
 @click.option("--src", metavar="LANG", help="Translation: the source language; else de.")
 @click.option("--tgt", metavar="LANG", help="Translation: the target language; else en.")
 @machine_options
