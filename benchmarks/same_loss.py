@@ -30,7 +30,7 @@ from benchmarks.training import (
 from transformer_suite.core.training.schedule import inverse_sqrt
 from transformer_suite.data.batching import bucket_by_length, epoch_seed
 from transformer_suite.data.vocabulary import PAD_ID
-from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.seq2seq.batches import Pair, as_tensors
 from transformer_suite.tasks.translation.model import TranslationModel
 

@@ -38,7 +38,7 @@ from transformer_suite.core.training.memory import keep_freed_memory
 from transformer_suite.core.training.run import Run
 from transformer_suite.data.batching import bucket_by_length
 from transformer_suite.data.vocabulary import PAD_ID
-from transformer_suite.tasks.commands.console import PATH
+from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.seq2seq.batches import Pair, as_tensors
 from transformer_suite.tasks.seq2seq.objective import pair_loss
 from transformer_suite.tasks.translation.model import TranslationModel

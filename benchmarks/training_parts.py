@@ -36,8 +36,8 @@ from transformer_suite.core.model import dropout as dropout_module
 from transformer_suite.core.training import run as run_module
 from transformer_suite.core.training.loss import label_smoothed_cross_entropy
 from transformer_suite.core.training.memory import keep_freed_memory
-from transformer_suite.tasks.commands.console import PATH
-from transformer_suite.tasks.seq2seq import pairs as pairs_module
+from transformer_suite.tasks.commands.options import PATH
+from transformer_suite.tasks.seq2seq import objective as objective_module
 
 Part = Callable[[], AbstractContextManager[object]]
 
@@ -72,12 +72,12 @@ def plain_adam(config: object, parameters: Sequence[nn.Parameter]) -> torch.opti
 
 PARTS: dict[str, Part] = {
     "nothing": nullcontext,
-    "a part of the batch for each core (all operations split instead)": lambda: patch.object(
-        run_module, "number_of_parts", lambda batch: 1
+    "a microbatch for each core (all operations split instead)": lambda: patch.object(
+        run_module, "microbatch_count", lambda batch: 1
     ),
     "sixteen random bits for an element (a random number instead)": dropout_of_torch,
     "loss and gradient in one pass, in chunks": lambda: patch.object(
-        pairs_module, "linear_cross_entropy", loss_of_all_logits
+        objective_module, "linear_cross_entropy", loss_of_all_logits
     ),
     "fused Adam": lambda: patch.object(run_module, "make_optimizer", plain_adam),
     "freed memory kept": nullcontext,
