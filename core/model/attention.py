@@ -28,7 +28,7 @@ class MyMultiheadAttention(nn.Module):
     Args:
         embed_dim: D, the width of queries, keys, values and outputs.
         num_heads: H; must divide ``embed_dim``.
-        dropout: the probability of dropping an attention weight, in training only.
+        dropout: the probability of dropping an attention weight (section 5.4), in training only.
         bias: whether the four projections have biases.
         torch_options: other options of ``torch.nn.MultiheadAttention``, at their defaults only.
 
@@ -79,85 +79,68 @@ class MyMultiheadAttention(nn.Module):
         average_attn_weights: bool = True,
         **torch_options: object,
     ) -> tuple[Tensor, Tensor | None]:
-        """Calls :func:`multi_head_attention_forward` with the parameters of this module."""
+        """Attends from every query to the keys.
+
+        A query whose every key is blocked attends to nothing: its heads and their gradients are
+        zero, and its output is the bias of the output projection.
+
+        Args:
+            query: ``[T, B, D]``. key, value: ``[S, B, D]``.
+            key_padding_mask: ``[B, S]``; boolean (True blocks) or float (added).
+            need_weights: whether to return the attention weights.
+            attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
+            average_attn_weights: whether to return their mean over the heads.
+
+        Returns:
+            The output ``[T, B, D]``, and the weights: ``[B, T, S]`` if averaged, ``[B, H, T, S]``
+            if not averaged, None if not requested.
+
+        Raises:
+            ValueError: an input or a mask of the wrong size; the message names the sizes.
+        """
         check_torch_options(torch_options)
-        return multi_head_attention_forward(
-            query,
-            key,
-            value,
-            num_heads=self.num_heads,
-            in_proj_weight=self.in_proj_weight,
-            in_proj_bias=self.in_proj_bias,
-            out_proj_weight=self.out_proj.weight,
-            out_proj_bias=self.out_proj.bias,
-            dropout_p=self.dropout,
-            training=self.training,
-            key_padding_mask=key_padding_mask,
-            attn_mask=attn_mask,
-            need_weights=need_weights,
-            average_attn_weights=average_attn_weights,
-        )
+        self._check_inputs(query, key, value)
+        shape = (query.shape[1], self.num_heads, query.shape[0], key.shape[0])
+        mask = combine_masks(attn_mask, key_padding_mask, shape)
+        q, k, v = (split_heads(x, self.num_heads) for x in self._project(query, key, value))
+        dropout_p = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:
+            heads, weights = _attend_with_weights(q, k, v, mask, dropout_p)
+            if average_attn_weights:
+                weights = weights.mean(dim=1)
+        else:
+            heads = attend(q, k, v, mask, dropout_p)
+        return self.out_proj(merge_heads(heads)), weights
+
+    def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            check_states(name, x, self.embed_dim)
+        if key.shape != value.shape:
+            raise ValueError(
+                f"key and value must have one shape, not {list(key.shape)} and {list(value.shape)}"
+            )
+        if query.shape[1] != key.shape[1]:
+            raise ValueError(f"query has batch {query.shape[1]} but key has batch {key.shape[1]}")
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Projects query, key and value in as few matrix products as possible."""
+        d = self.embed_dim
+        if query is key and key is value:
+            sizes = [3 * d]
+        else:
+            sizes = [d, 2 * d] if key is value else [d, d, d]
+        weights = self.in_proj_weight.split(sizes)
+        biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split(sizes)
+        inputs = zip((query, key, value), weights, biases, strict=False)
+        products = [F.linear(x, weight, bias) for x, weight, bias in inputs]
+        return [x for product in products for x in product.split(d, dim=-1)]
 
 
-def multi_head_attention_forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    num_heads: int,
-    in_proj_weight: Tensor,
-    in_proj_bias: Tensor | None,
-    out_proj_weight: Tensor,
-    out_proj_bias: Tensor | None,
-    dropout_p: float = 0.0,
-    training: bool = True,
-    key_padding_mask: Tensor | None = None,
-    attn_mask: Tensor | None = None,
-    need_weights: bool = True,
-    average_attn_weights: bool = True,
-) -> tuple[Tensor, Tensor | None]:
-    """Computes multi-head attention as a function of its inputs and parameters.
-
-    A query whose every key is blocked attends to nothing: its heads and their gradients are zero,
-    and its output is the bias of the output projection.
-
-    Args:
-        query: ``[T, B, D]``. key, value: ``[S, B, D]``.
-        in_proj_weight: ``[3D, D]``, the projections of query, key and value stacked.
-        in_proj_bias: ``[3D]`` or None. out_proj_weight: ``[D, D]``. out_proj_bias: ``[D]`` or None.
-        key_padding_mask: ``[B, S]``; boolean (True blocks) or float (added).
-        attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
-        need_weights: whether to return the attention weights.
-        average_attn_weights: whether to return their mean over the heads.
-
-    Returns:
-        The output ``[T, B, D]``, and the weights: ``[B, T, S]`` if averaged, ``[B, H, T, S]`` if
-        not averaged, None if not requested.
-
-    Raises:
-        ValueError: an input, a parameter or a mask of the wrong size; the message names the sizes.
-    """
-    _check_inputs(query, key, value, in_proj_weight.shape[-1])
-    _check_parameters(in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias)
-    mask = combine_masks(
-        attn_mask,
-        key_padding_mask,
-        batch_size=query.shape[1],
-        num_heads=num_heads,
-        target_length=query.shape[0],
-        source_length=key.shape[0],
-    )
-    projected = _project(query, key, value, in_proj_weight, in_proj_bias)
-    q, k, v = (split_heads(x, num_heads) for x in projected)
-    dropout_p = dropout_p if training else 0.0
-    weights = None
-    if need_weights:
-        heads, weights = _attend_with_weights(q, k, v, mask, dropout_p)
-        if average_attn_weights:
-            weights = weights.mean(dim=1)
-    else:
-        heads = attend(q, k, v, mask, dropout_p)
-    return F.linear(merge_heads(heads), out_proj_weight, out_proj_bias), weights
+def check_states(name: str, x: Tensor, d_model: int) -> None:
+    """Raises a ValueError unless ``x`` is ``[length, B, d_model]``."""
+    if x.dim() != 3 or x.shape[2] != d_model:
+        raise ValueError(f"{name} must be [length, B, D] with D = {d_model}, not {list(x.shape)}")
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -199,7 +182,7 @@ def _attend_with_weights(
 ) -> tuple[Tensor, Tensor]:
     """Computes equation 1 step by step: the heads ``[B, H, T, K]``, the weights ``[B, H, T, S]``.
 
-    Dropout applies to the weights (section 5.4), and the returned weights show it, as in PyTorch.
+    The returned weights show the dropout, as in PyTorch.
     """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
     is_row_blocked = None
@@ -248,52 +231,3 @@ def _is_differentiated(x: Tensor) -> bool:
     if torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
     return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None
-
-
-def _project(
-    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
-) -> list[Tensor]:
-    """Projects query, key and value in as few matrix products as possible."""
-    if query is key and key is value:
-        return list(F.linear(query, weight, bias).chunk(3, dim=-1))
-    embed_dim = query.shape[-1]
-    if key is value:
-        sizes = [embed_dim, 2 * embed_dim]
-        (w_q, w_kv), (b_q, b_kv) = weight.split(sizes), _split_bias(bias, sizes)
-        return [F.linear(query, w_q, b_q), *F.linear(key, w_kv, b_kv).chunk(2, dim=-1)]
-    sizes = [embed_dim] * 3
-    biases = _split_bias(bias, sizes)
-    inputs = zip((query, key, value), weight.split(sizes), biases, strict=True)
-    return [F.linear(x, w, b) for x, w, b in inputs]
-
-
-def _split_bias(bias: Tensor | None, sizes: list[int]) -> tuple[Tensor | None, ...]:
-    return (None,) * len(sizes) if bias is None else bias.split(sizes)
-
-
-def _check_inputs(query: Tensor, key: Tensor, value: Tensor, embed_dim: int) -> None:
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() != 3 or x.shape[2] != embed_dim:
-            raise ValueError(
-                f"{name} must be [length, B, D] with D = {embed_dim}, not {list(x.shape)}"
-            )
-    if key.shape != value.shape:
-        raise ValueError(
-            f"key and value must have one shape, not {list(key.shape)} and {list(value.shape)}"
-        )
-    if query.shape[1] != key.shape[1]:
-        raise ValueError(f"query has batch {query.shape[1]} but key has batch {key.shape[1]}")
-
-
-def _check_parameters(
-    in_weight: Tensor, in_bias: Tensor | None, out_weight: Tensor, out_bias: Tensor | None
-) -> None:
-    width = in_weight.shape[-1]
-    for name, parameter, shape in (
-        ("in_proj_weight", in_weight, [3 * width, width]),
-        ("in_proj_bias", in_bias, [3 * width]),
-        ("out_proj_weight", out_weight, [width, width]),
-        ("out_proj_bias", out_bias, [width]),
-    ):
-        if parameter is not None and list(parameter.shape) != shape:
-            raise ValueError(f"{name} must be {shape}, not {list(parameter.shape)}")

@@ -21,19 +21,14 @@ _LEVELS = 1 << 16
 _LOWEST = -(1 << 15)
 
 
-class _ThreadRng(threading.local):
-    """The generator that dropout uses in this thread; None for PyTorch's default generator."""
-
-    generator: np.random.Generator | None = None
-
-
-_rng = _ThreadRng()
+_rng = threading.local()  # its ``generator``; without one, PyTorch's default generator is used
 
 
 @contextmanager
 def private_rng(seed: int) -> Iterator[None]:
     """Gives dropout on a CPU, in this thread and inside the block, a generator of its own."""
-    previous, _rng.generator = _rng.generator, np.random.Generator(np.random.SFC64(seed))
+    previous = getattr(_rng, "generator", None)
+    _rng.generator = np.random.Generator(np.random.SFC64(seed))
     try:
         yield
     finally:
@@ -57,25 +52,21 @@ def dropout(x: Tensor, p: float) -> Tensor:
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
     scale = _LEVELS / (_LEVELS - dropped)
     # Written as floats at once: a boolean mask and its conversion take several times as long.
-    kept = torch.ge(_random_int16(x), _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
+    random = _random_int64((x.numel() + 3) // 4).view(torch.int16)[: x.numel()].view(x.shape)
+    kept = torch.ge(random, _LOWEST + dropped, out=torch.empty(x.shape, dtype=x.dtype))
     if x.dtype in (torch.float32, torch.float64):
         return x * kept.mul_(scale)
     # bfloat16 cannot represent the scale exactly, so it is applied after the mask.
     return x * kept * scale
 
 
-def _random_int16(x: Tensor) -> Tensor:
-    """Returns uniform random 16-bit integers in the shape of ``x``."""
-    return _random_int64((x.numel() + 3) // 4).view(torch.int16)[: x.numel()].view(x.shape)
-
-
 def _random_int64(count: int) -> Tensor:
     """Returns ``count`` uniform random 64-bit integers."""
     lowest, highest = -(1 << 63), (1 << 63) - 1
-    if _rng.generator is None:
+    generator = getattr(_rng, "generator", None)
+    if generator is None:
         return torch.empty(count, dtype=torch.int64).random_(lowest, None)
-    numbers = _rng.generator.integers(lowest, highest, count, dtype=np.int64, endpoint=True)
-    return torch.from_numpy(numbers)
+    return torch.from_numpy(generator.integers(lowest, highest, count, np.int64, endpoint=True))
 
 
 def check_probability(p: float) -> None:
@@ -93,7 +84,6 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor of the shape of ``x``."""
         return dropout(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:

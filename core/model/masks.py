@@ -50,34 +50,34 @@ def create_mask(src: Tensor, tgt: Tensor, pad_id: int) -> tuple[Tensor, Tensor, 
 def combine_masks(
     attn_mask: Tensor | None,
     key_padding_mask: Tensor | None,
-    *,
-    batch_size: int,
-    num_heads: int,
-    target_length: int,
-    source_length: int,
+    shape: tuple[int, int, int, int],
 ) -> Tensor | None:
     """Returns one mask that broadcasts to ``[B, H, T, S]`` and blocks what either mask blocks.
 
     The result is boolean if all given masks are, else float. It is None if there is no mask.
 
+    Args:
+        shape: the sizes (B, H, T, S).
+
     Raises:
         ValueError: a mask of the wrong size or kind; the message names both sizes.
     """
-    if attn_mask is not None:
-        attn_mask = _check_kind("attn_mask", attn_mask)
-        plain = (target_length, source_length)
-        per_head = (batch_size * num_heads, target_length, source_length)
-        if attn_mask.shape == plain:
-            attn_mask = attn_mask.view(1, 1, target_length, source_length)
-        elif attn_mask.shape == per_head:
-            attn_mask = attn_mask.view(batch_size, num_heads, target_length, source_length)
-        else:
+    for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
+        if mask is not None and mask.dtype != torch.bool and not mask.is_floating_point():
             raise ValueError(
-                f"attn_mask must be [T, S] = {list(plain)} or [B*H, T, S] = {list(per_head)}, "
+                f"{name} must be boolean (True blocks) or float (added), not {mask.dtype}"
+            )
+    batch_size, num_heads, target_length, source_length = shape
+    if attn_mask is not None:
+        plain = [target_length, source_length]
+        per_head = [batch_size * num_heads, *plain]
+        if list(attn_mask.shape) not in (plain, per_head):
+            raise ValueError(
+                f"attn_mask must be [T, S] = {plain} or [B*H, T, S] = {per_head}, "
                 f"not {list(attn_mask.shape)}"
             )
+        attn_mask = attn_mask.view(shape if attn_mask.dim() == 3 else (1, 1, *plain))
     if key_padding_mask is not None:
-        key_padding_mask = _check_kind("key_padding_mask", key_padding_mask)
         if key_padding_mask.shape != (batch_size, source_length):
             raise ValueError(
                 f"key_padding_mask must be [B, S] = {[batch_size, source_length]}, "
@@ -89,12 +89,6 @@ def combine_masks(
     if attn_mask.dtype == torch.bool and key_padding_mask.dtype == torch.bool:
         return attn_mask | key_padding_mask
     return _to_float(attn_mask) + _to_float(key_padding_mask)
-
-
-def _check_kind(name: str, mask: Tensor) -> Tensor:
-    if mask.dtype == torch.bool or mask.is_floating_point():
-        return mask
-    raise ValueError(f"{name} must be boolean (True blocks) or float (added), not {mask.dtype}")
 
 
 def _to_float(mask: Tensor) -> Tensor:

@@ -15,11 +15,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import MyMultiheadAttention
+from .attention import MyMultiheadAttention, check_states
 from .dropout import Dropout
 from .masks import generate_square_subsequent_mask
 from .torch_options import check_torch_options
@@ -28,12 +27,12 @@ Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
 
 
-class MyTransformerEncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network, each with a residual connection (section 3.1).
+class _TransformerLayer(nn.Module):
+    """The sublayers of both kinds of layer, and the arguments that their classes take.
 
     Args:
         d_model: D. nhead: H. dim_feedforward: F.
-        dropout: of attention weights, of the feed-forward's inner layer and of both sublayers'
+        dropout: of attention weights, of the feed-forward's inner layer and of all sublayers'
             outputs (section 5.4).
         activation: "relu" (the paper's), "gelu" or a function.
         norm_first: pre-norm instead of the paper's post-norm.
@@ -41,6 +40,8 @@ class MyTransformerEncoderLayer(nn.Module):
     Raises:
         ValueError: a size, a probability or an option that this class does not support.
     """
+
+    attends_to_memory = False
 
     def __init__(
         self,
@@ -56,16 +57,39 @@ class MyTransformerEncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         check_torch_options(torch_options)
+        self.d_model = d_model
+        self.norm_first = norm_first
+        # The modules are made in torch.nn's order, which is the order of the parameters.
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        if self.attends_to_memory:
+            self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
         self.linear1 = nn.Linear(d_model, dim_feedforward)
         self.dropout = Dropout(dropout)
         self.linear2 = nn.Linear(dim_feedforward, d_model)
-        self.norm_first = norm_first
         self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
+        if self.attends_to_memory:
+            self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps)
+            self.dropout3 = Dropout(dropout)
         self.activation = _activation(activation)
+
+    def _self_attention_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+    ) -> Tensor:
+        """Every position attends to the positions that the masks leave open (section 3.2.3)."""
+        out, _ = self.self_attn(x, x, x, key_padding_mask, need_weights=False, attn_mask=attn_mask)
+        return self.dropout1(out)
+
+    def _feed_forward_block(self, x: Tensor) -> Tensor:
+        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
+        last_dropout = self.dropout3 if self.attends_to_memory else self.dropout2
+        return last_dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class MyTransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a feed-forward network, each with a residual connection (section 3.1)."""
 
     def forward(
         self,
@@ -78,61 +102,20 @@ class MyTransformerEncoderLayer(nn.Module):
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
-        _check_width("src", src, self.norm1)
+        check_states("src", src, self.d_model)
+        masks = (src_mask, src_key_padding_mask)
         x = src
         if self.norm_first:
-            x = x + self._self_attention_block(self.norm1(x), src_mask, src_key_padding_mask)
+            x = x + self._self_attention_block(self.norm1(x), *masks)
             return x + self._feed_forward_block(self.norm2(x))
-        x = self.norm1(x + self._self_attention_block(x, src_mask, src_key_padding_mask))
+        x = self.norm1(x + self._self_attention_block(x, *masks))
         return self.norm2(x + self._feed_forward_block(x))
 
-    def _self_attention_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
-        """Every position attends to all positions (section 3.2.3)."""
-        out, _ = self.self_attn(
-            x, x, x, key_padding_mask=key_padding_mask, attn_mask=attn_mask, need_weights=False
-        )
-        return self.dropout1(out)
 
-    def _feed_forward_block(self, x: Tensor) -> Tensor:
-        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+class MyTransformerDecoderLayer(_TransformerLayer):
+    """Masked self-attention, attention over the memory, feed-forward (section 3.1, "Decoder")."""
 
-
-class MyTransformerDecoderLayer(nn.Module):
-    """Masked self-attention, attention over the memory, feed-forward (section 3.1, "Decoder").
-
-    Arguments and errors as in :class:`MyTransformerEncoderLayer`.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        *,
-        norm_first: bool = False,
-        **torch_options: object,
-    ) -> None:
-        super().__init__()
-        check_torch_options(torch_options)
-        self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
-        self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
-        self.linear1 = nn.Linear(d_model, dim_feedforward)
-        self.dropout = Dropout(dropout)
-        self.linear2 = nn.Linear(dim_feedforward, d_model)
-        self.norm_first = norm_first
-        self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps)
-        self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps)
-        self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
+    attends_to_memory = True
 
     def forward(
         self,
@@ -148,8 +131,8 @@ class MyTransformerDecoderLayer(nn.Module):
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
-        _check_width("tgt", tgt, self.norm1)
-        _check_width("memory", memory, self.norm1)
+        check_states("tgt", tgt, self.d_model)
+        check_states("memory", memory, self.d_model)
         self_masks = (tgt_mask, tgt_key_padding_mask)
         memory_masks = (memory_mask, memory_key_padding_mask)
         x = tgt
@@ -161,36 +144,14 @@ class MyTransformerDecoderLayer(nn.Module):
         x = self.norm2(x + self._memory_block(x, memory, *memory_masks))
         return self.norm3(x + self._feed_forward_block(x))
 
-    def _self_attention_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
-        """Every position attends to the positions that the mask leaves open (section 3.2.3)."""
-        out, _ = self.self_attn(
-            x, x, x, key_padding_mask=key_padding_mask, attn_mask=attn_mask, need_weights=False
-        )
-        return self.dropout1(out)
-
     def _memory_block(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        attn_mask: Tensor | None,
-        key_padding_mask: Tensor | None,
+        self, x: Tensor, memory: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
     ) -> Tensor:
         """Encoder-decoder attention (section 3.2.3); ``torch.nn`` calls it ``_mha_block``."""
         out, _ = self.multihead_attn(
-            x,
-            memory,
-            memory,
-            key_padding_mask=key_padding_mask,
-            attn_mask=attn_mask,
-            need_weights=False,
+            x, memory, memory, key_padding_mask, need_weights=False, attn_mask=attn_mask
         )
         return self.dropout2(out)
-
-    def _feed_forward_block(self, x: Tensor) -> Tensor:
-        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class MyTransformerEncoder(nn.Module):
@@ -209,15 +170,12 @@ class MyTransformerEncoder(nn.Module):
         self.norm = norm
 
     def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None
     ) -> Tensor:
         """``[S, B, D]`` -> the memory ``[S, B, D]``."""
         x = src
         for layer in self.layers:
-            x = layer(x, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
+            x = layer(x, mask, src_key_padding_mask)
         return x if self.norm is None else self.norm(x)
 
 
@@ -244,16 +202,10 @@ class MyTransformerDecoder(nn.Module):
         memory_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         x = tgt
         for layer in self.layers:
-            x = layer(
-                x,
-                memory,
-                tgt_mask=tgt_mask,
-                memory_mask=memory_mask,
-                tgt_key_padding_mask=tgt_key_padding_mask,
-                memory_key_padding_mask=memory_key_padding_mask,
-            )
+            x = layer(x, memory, *masks)
         return x if self.norm is None else self.norm(x)
 
 
@@ -263,6 +215,8 @@ class MyTransformer(nn.Module):
     The defaults are the paper's base model (table 3). As in ``torch.nn.Transformer``, both stacks
     end in a LayerNorm, with post-norm too.
     """
+
+    generate_square_subsequent_mask = staticmethod(generate_square_subsequent_mask)
 
     def __init__(
         self,
@@ -318,22 +272,9 @@ class MyTransformer(nn.Module):
                 "src [S, B, D] and tgt [T, B, D] must agree in B and D, "
                 f"not {list(src.shape)} and {list(tgt.shape)}"
             )
-        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask)
-        return self.decoder(
-            tgt,
-            memory,
-            tgt_mask=tgt_mask,
-            memory_mask=memory_mask,
-            tgt_key_padding_mask=tgt_key_padding_mask,
-            memory_key_padding_mask=memory_key_padding_mask,
-        )
-
-    @staticmethod
-    def generate_square_subsequent_mask(
-        size: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Tensor:
-        """Returns :func:`~.masks.generate_square_subsequent_mask`, as ``torch.nn`` has it here."""
-        return generate_square_subsequent_mask(size, device=device, dtype=dtype)
+        memory = self.encoder(src, src_mask, src_key_padding_mask)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks)
 
 
 def initialize_matrices(module: nn.Module) -> None:
@@ -344,18 +285,11 @@ def initialize_matrices(module: nn.Module) -> None:
 
 
 def _activation(activation: str | Activation) -> Activation:
-    """Returns the function of that name, or the function itself."""
     if callable(activation):
         return activation
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, not {activation!r}")
     return ACTIVATIONS[activation]
-
-
-def _check_width(name: str, x: Tensor, norm: nn.LayerNorm) -> None:
-    (d_model,) = norm.normalized_shape
-    if x.dim() != 3 or x.shape[2] != d_model:
-        raise ValueError(f"{name} must be [length, B, D] with D = {d_model}, not {list(x.shape)}")
 
 
 def _clones(layer: nn.Module, count: int) -> nn.ModuleList:

@@ -14,7 +14,6 @@ from transformer_suite.core.model.attention import (
     MyMultiheadAttention,
     attend,
     merge_heads,
-    multi_head_attention_forward,
     split_heads,
 )
 
@@ -138,25 +137,6 @@ def test_fresh_weights_are_drawn_as_torch_draws_them() -> None:
     assert 0.98 * bound < ours.in_proj_weight.abs().max() <= bound
     assert ours.in_proj_bias.eq(0).all()
     assert ours.out_proj.bias.eq(0).all()
-
-
-def test_function_and_module_are_one() -> None:
-    torch.manual_seed(5)
-    module, _ = copied(8, 2)
-    query, key, value = random_inputs((7, 5, 3, 2, 4))
-    by_function, weights = multi_head_attention_forward(
-        query,
-        key,
-        value,
-        num_heads=2,
-        in_proj_weight=module.in_proj_weight,
-        in_proj_bias=module.in_proj_bias,
-        out_proj_weight=module.out_proj.weight,
-        out_proj_bias=module.out_proj.bias,
-    )
-    by_module, weights_of_module = module(query, key, value)
-    assert torch.equal(by_function, by_module)
-    assert torch.equal(weights, weights_of_module)
 
 
 @both_paths

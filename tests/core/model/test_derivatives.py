@@ -9,10 +9,7 @@ from torch import Tensor, nn
 
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, model_of
-from transformer_suite.core.model.attention import (
-    MyMultiheadAttention,
-    multi_head_attention_forward,
-)
+from transformer_suite.core.model.attention import MyMultiheadAttention
 from transformer_suite.core.model.dropout import dropout
 from transformer_suite.core.model.masks import generate_square_subsequent_mask
 from transformer_suite.core.model.transformer import MyTransformer, MyTransformerEncoderLayer
@@ -165,48 +162,13 @@ def test_a_strided_bias_is_read_by_its_strides() -> None:
     torch.manual_seed(4)
     module = MyMultiheadAttention(8, 2)
     x = torch.randn(5, 3, 8)
-    parameters = {
-        "num_heads": 2,
-        "in_proj_weight": module.in_proj_weight,
-        "out_proj_weight": module.out_proj.weight,
-    }
     strided = torch.randn(24, 2)[:, 1]
     one = torch.ones(1)
     for in_bias, out_bias in [(strided, strided[::3]), (one.expand(24), one.expand(8))]:
-        out, _ = multi_head_attention_forward(
-            x, x, x, in_proj_bias=in_bias, out_proj_bias=out_bias, **parameters
-        )
-        expected, _ = multi_head_attention_forward(
-            x,
-            x,
-            x,
-            in_proj_bias=in_bias.contiguous(),
-            out_proj_bias=out_bias.contiguous(),
-            **parameters,
-        )
+        module.in_proj_bias, module.out_proj.bias = map(nn.Parameter, (in_bias, out_bias))
+        assert not module.in_proj_bias.is_contiguous()
+        out, _ = module(x, x, x)
+        for bias in (module.in_proj_bias, module.out_proj.bias):
+            bias.data = bias.data.contiguous()
+        expected, _ = module(x, x, x)
         assert_near(out, expected, 1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "expected"),
-    [
-        ("in_proj_weight", (23, 8), [24, 8]),
-        ("in_proj_bias", (8,), [24]),
-        ("out_proj_weight", (8, 7), [8, 8]),
-        ("out_proj_bias", (1,), [8]),
-    ],
-)
-def test_parameters_of_wrong_sizes_are_named(
-    name: str, shape: tuple[int, ...], expected: list[int]
-) -> None:
-    """A bias of one number was broadcast silently."""
-    x = torch.randn(5, 3, 8)
-    parameters = {
-        "in_proj_weight": torch.randn(24, 8),
-        "in_proj_bias": torch.randn(24),
-        "out_proj_weight": torch.randn(8, 8),
-        "out_proj_bias": torch.randn(8),
-    } | {name: torch.randn(shape)}
-    with pytest.raises(ValueError, match=name) as error:
-        multi_head_attention_forward(x, x, x, num_heads=2, **parameters)
-    assert f"{expected}, not {list(shape)}" in str(error.value)

@@ -19,14 +19,7 @@ PAD = 1
 
 
 def combine(attn_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:
-    return combine_masks(
-        attn_mask,
-        key_padding_mask,
-        batch_size=B,
-        num_heads=H,
-        target_length=T,
-        source_length=S,
-    )
+    return combine_masks(attn_mask, key_padding_mask, (B, H, T, S))
 
 
 def as_float(is_blocked: Tensor) -> Tensor:
