@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..errors import CheckpointError, UserError
-from .files import atomic_write
+from .files import atomic_write, is_file
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
@@ -50,7 +50,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file is missing, cut off, altered, or of another format or version.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise CheckpointError(f"{path}: there is no such file")
     try:
         with safe_open(path, framework="pt") as file:

@@ -26,6 +26,27 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def is_file(path: str | Path) -> bool:
+    """Returns whether ``path`` is a regular file or a link to one.
+
+    :meth:`Path.is_file` raises a PermissionError for a file in a folder that cannot be searched.
+
+    Raises:
+        UserError: the system does not say (no permission, a circle of links, a long name, ...).
+    """
+    return stat.S_ISREG(_mode(path))
+
+
+def is_folder(path: str | Path) -> bool:
+    """As :func:`is_file`, for a folder."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def exists(path: str | Path) -> bool:
+    """As :func:`is_file`, for anything."""
+    return _mode(path) != 0
+
+
 def require_regular_file(path: str | Path) -> None:
     """Raises an OSError for a pipe, a socket or a device: reading one may never end.
 
@@ -48,7 +69,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         UserError: the folder or the file cannot be written (no space, no permission, ...).
     """
     target = Path(path)
-    if target.exists() and not target.is_file():
+    if exists(target) and not is_file(target):
         # As root, renaming would replace /dev/null.
         raise UserError(f"{target}: cannot write: not a regular file")
     try:
@@ -156,6 +177,16 @@ def read_json(path: str | Path) -> object:
         raise UserError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:
         raise UserError(f"{path}: not usable JSON: nested too deeply") from error
+
+
+def _mode(path: str | Path) -> int:
+    """Returns the type and the permissions of what is at ``path``; 0 if there is nothing."""
+    try:
+        return Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null character
+        return 0
+    except OSError as error:
+        raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
 
 
 def _empty_file_beside(target: Path) -> Path:

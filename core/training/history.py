@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..storage.files import append, read_text, write_text
+from ..storage.files import append, is_file, read_text, write_text
 from .config import TrainConfig
 from .state import Metrics
 from .tensorboard import EventFile
@@ -39,7 +39,7 @@ class History:
             UserError: a file cannot be read or written.
         """
         path = self._folder / STEPS_FILE
-        if path.is_file():
+        if is_file(path):
             write_text(path, _until(step, read_text(path, errors="replace")))
         if self._config.tensorboard:
             self._events = EventFile(self._folder / EVENTS_FOLDER, first_step=step + 1)
@@ -48,7 +48,7 @@ class History:
         """Adds a row to ``steps.csv``."""
         path = self._folder / STEPS_FILE
         header, _, line = as_csv([row]).partition("\n")
-        is_empty = not path.is_file() or path.stat().st_size == 0
+        is_empty = not is_file(path) or path.stat().st_size == 0
         append(path, f"{header}\n{line}".encode() if is_empty else line.encode())
         self._add_event("steps", row)
 

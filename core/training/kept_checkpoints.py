@@ -19,6 +19,7 @@ from ..storage.checkpoint import (
     model_tensors,
     save_weights,
 )
+from ..storage.files import is_file
 from .config import TrainConfig
 from .state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 from .state_file import StateFile
@@ -111,7 +112,7 @@ class KeptCheckpoints:
     def _restore_best(self, state: TrainingState) -> None:
         """Makes the best epoch the model again; the run may have ended before, with an average."""
         best = self._path(state.best_epoch)
-        if not best.is_file():
+        if not is_file(best):
             return
         load_weights(best, self._model)
         kept = load_tensors(self._folder / WEIGHTS_FILE)

@@ -19,6 +19,7 @@ from ..distributed.process_group import ProcessGroup
 from ..errors import CheckpointError, ConfigError, UserError
 from ..progress import log
 from ..special_ids import SpecialIds
+from ..storage.files import is_file
 from .config import TrainConfig
 from .ema import MovingAverage
 from .history import History
@@ -243,7 +244,7 @@ class Run:
             ConfigError: the run has other values of settings that must not change.
         """
         path = self._state_path
-        if not path.is_file():
+        if not is_file(path):
             raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
         file = StateFile(path)
         self._check_settings(file)

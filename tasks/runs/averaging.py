@@ -17,7 +17,7 @@ from transformer_suite.core.storage.checkpoint import (
     copy_into,
     save_weights,
 )
-from transformer_suite.core.storage.files import new_folder, write_json
+from transformer_suite.core.storage.files import exists, is_file, new_folder, write_json
 from transformer_suite.core.training.kept_checkpoints import disk_dtype, epoch_file, kept_epochs
 from transformer_suite.core.training.state import STATE_FOLDER
 from transformer_suite.tasks import registry
@@ -61,7 +61,7 @@ def average(paths: Sequence[Path], out: Path) -> dict[str, Any]:
             vocabulary; names both, and the difference.
         UserError: ``out`` exists, or cannot be written.
     """
-    if out.exists():
+    if exists(out):
         raise UserError(f"{out}: already exists; name another folder")
     checkpoints = [_find(path) for path in paths]
     _check_number(checkpoints)
@@ -128,7 +128,7 @@ def _find(path: Path) -> Checkpoint:
     is_epoch = _EPOCH_FILE.fullmatch(path.name) and path.absolute().parent.name == STATE_FOLDER
     if is_epoch:
         return Checkpoint(path, path.absolute().parents[1], path)
-    if path.is_file():
+    if is_file(path):
         raise CheckpointError(
             f"{path}: neither a checkpoint folder nor one of a run's files "
             f"{STATE_FOLDER}/epoch-NNN.safetensors"

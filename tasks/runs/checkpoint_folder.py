@@ -16,7 +16,13 @@ from typing import Any, TypeVar
 
 from transformer_suite.core.config import from_mapping, to_mapping
 from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
-from transformer_suite.core.storage.files import read_json, reason_of, write_json
+from transformer_suite.core.storage.files import (
+    is_file,
+    is_folder,
+    read_json,
+    reason_of,
+    write_json,
+)
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.json"
@@ -59,7 +65,7 @@ def describe(folder: Path) -> dict[str, Any]:
         CheckpointError: there is none, it is damaged, or of another version.
     """
     path = folder / CONFIG_FILE
-    if not path.is_file():
+    if not is_file(path):
         raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
     about = _read_json(path)
     if not isinstance(about, dict) or "task" not in about or "version" not in about:
@@ -73,7 +79,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 def check_begun(folder: Path) -> None:
     """Raises a CheckpointError if there is no run in ``folder`` to resume."""
-    if not (folder / CONFIG_FILE).is_file():
+    if not is_file(folder / CONFIG_FILE):
         raise CheckpointError(
             f"{folder}: nothing to resume: there is no {CONFIG_FILE} in it; "
             "begin the run without --resume"
@@ -87,7 +93,7 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
         CheckpointError: it is damaged.
     """
     path = folder / METRICS_FILE
-    if not path.is_file():
+    if not is_file(path):
         return {}
     metrics = _read_json(path)
     if not isinstance(metrics, dict):
@@ -122,9 +128,9 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     """
     if folder is None:
         folder = PRETRAINED / task
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
-    elif not Path(folder).is_dir():
+    elif not is_folder(folder):
         raise CheckpointError(
             f"{folder}: there is no such folder; train a model, or name another folder"
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import atomic_write, reason_of
+from transformer_suite.core.storage.files import atomic_write, is_folder, reason_of
 from transformer_suite.core.training.history import HISTORY_FILE
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def read_history(run: Path) -> History:
     Raises:
         CheckpointError: there is none, or it is damaged; names the line.
     """
-    path = run / HISTORY_FILE if run.is_dir() else run
+    path = run / HISTORY_FILE if is_folder(run) else run
     records = _records(path)
     _, names = next(records, (1, []))
     for name in _REQUIRED:

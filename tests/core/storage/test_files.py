@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.unprivileged import as_nobody
 from transformer_suite.core.errors import UserError
 from transformer_suite.core.storage.files import (
     append,
     atomic_write,
+    exists,
+    is_file,
+    is_folder,
     new_folder,
     read_json,
     remove_partial_files,
@@ -170,3 +174,42 @@ def test_bad_json_is_named_by_file_and_line(tmp_path: Path, content: bytes, mess
 def test_missing_json_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"):
         read_json(tmp_path / "none.json")
+
+
+# Rights
+
+
+def test_a_folder_without_rights_is_an_error_in_one_line(tmp_path: Path) -> None:
+    """``is_file`` of pathlib raises a PermissionError there: ordinary users got tracebacks."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    closed = tmp_path / "closed"
+    (closed / "folder").mkdir(parents=True)
+    (closed / "file").touch()
+    closed.chmod(0o444)
+    try:
+        for check in (is_file, is_folder, exists):
+            error = as_nobody(lambda check=check: check(closed / "file"))  # type: ignore[misc]
+            assert error == f"UserError: {closed / 'file'}: cannot read: Permission denied"
+    finally:
+        closed.chmod(0o755)
+    assert is_file(closed / "file")
+    assert not is_folder(closed / "file")
+    assert is_folder(closed / "folder")
+    assert exists(closed / "folder")
+
+
+def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "none", tmp_path / "file" / "below", "null\0character"):
+        assert not is_file(path)
+        assert not is_folder(path)
+        assert not exists(path)
+
+
+def test_circles_of_links_and_long_names_are_errors_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(UserError, match="circle: cannot read: Too many levels"):
+        is_file(tmp_path / "circle")
+    with pytest.raises(UserError, match="cannot read: File name too long"):
+        exists(tmp_path / ("n" * 300))
