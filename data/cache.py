@@ -55,10 +55,10 @@ def cached(
         return compute()
     if path.is_file():
         try:
-            tensors = load_tensors(path)
+            entry = load_tensors(path)
             with suppress(OSError):  # the file may belong to another user
                 path.touch()  # marks the entry as recently used
-            return tensors
+            return entry
         except CheckpointError as error:
             log(f"{error}; it is computed again")
     tensors = compute()
@@ -71,11 +71,7 @@ def cached(
 
 
 def cached_files(
-    kind: str,
-    make: Callable[[], object],
-    folder: Path,
-    names: Sequence[str],
-    **key: Any,
+    kind: str, make: Callable[[], object], folder: Path, names: Sequence[str], **key: Any
 ) -> None:
     """Puts the files ``names`` into ``folder``: from the cache, or else by calling ``make``.
 

@@ -96,9 +96,7 @@ class TextCodec:
         else:
             tokenizer = get_tokenizer(config.tokenizer)
             vocabulary = Vocabulary.build(
-                map(tokenizer.tokenize, texts),
-                min_freq=config.min_freq,
-                max_size=config.vocab_size,
+                map(tokenizer.tokenize, texts), min_freq=config.min_freq, max_size=config.vocab_size
             )
             if len(vocabulary) == len(SPECIALS):
                 raise ConfigError(

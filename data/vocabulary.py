@@ -44,11 +44,7 @@ class Vocabulary:
 
     @classmethod
     def build(
-        cls,
-        token_lists: Iterable[Sequence[str]],
-        *,
-        min_freq: int = 1,
-        max_size: int | None = None,
+        cls, token_lists: Iterable[Sequence[str]], *, min_freq: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
         """Builds the vocabulary of the frequent tokens, most frequent first, then alphabetically.
 

@@ -118,7 +118,11 @@ class LoadSentenceClassificationDataset:
         """Returns the training rows in batches; reports classes with hardly any rows."""
         is_text_needed = self.config.bpe_dropout > 0.0
         examples = self.encoded("train")
-        self._report_rare_classes(examples)
+        counts = np.bincount(examples.columns[-1], minlength=len(self.classes))
+        for number, rows in ((0, "no training row"), (1, "only one training row")):
+            names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
+            if names:
+                log(f"{self._file('train')}: {rows} for {class_count(names, self.classes)}")
         return TextData(
             examples,
             [self.text_of(row) for row in self.read("train")] if is_text_needed else [],
@@ -147,15 +151,7 @@ class LoadSentenceClassificationDataset:
         )
         return TextCodec.load(save_to, tokenizer=config.tokenizer)
 
-    def _report_rare_classes(self, examples: Examples[Example]) -> None:
-        counts = np.bincount(examples.columns[-1], minlength=len(self.classes))
-        for number, rows in ((0, "no training row"), (1, "only one training row")):
-            names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
-            if names:
-                log(f"{self._file('train')}: {rows} for {class_count(names, self.classes)}")
-
     def _file(self, split: str) -> Path:
-        """Returns the file that contains a split."""
         return self.folder / f"{self._hold_out.source(split)}.csv"
 
     def _rows(self, split: str) -> Iterator[Row]:
@@ -194,31 +190,25 @@ class TextData:
         seed: int,
         max_len: int,
     ) -> None:
-        self._examples = examples
-        self._texts = texts
-        self._codec = codec
-        self._config = config
-        self._batch_tokens = batch_tokens
-        self._seed = seed
+        self._examples, self._texts = examples, texts
+        self._codec, self._config = codec, config
+        self._batch_tokens, self._seed = batch_tokens, seed
         wanted = config.max_sen_len
         self._longest = min(max_len, wanted) if isinstance(wanted, int) else max_len
         lengths = examples.lengths
         cut = int((lengths > self._longest).sum())
         if cut:
             log(f"{cut} of {len(examples)} training texts are cut at {self._longest} tokens")
-        self._pad_to = 0
+        self._pad_to = 0 if wanted is None else self._longest
         if wanted == "same":
             self._pad_to = min(self._longest, int(lengths.max()))
-        elif isinstance(wanted, int):
-            self._pad_to = self._longest
 
     def plan(self, epoch: int) -> list[Examples[Example]]:
         """Returns the batches of ``epoch``."""
         examples = self._encode(epoch).cut(self._longest)
         lengths = examples.lengths.clip(min=self._pad_to).tolist()
-        batches = bucket_by_length(
-            lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
-        )
+        seed = epoch_seed(self._seed, epoch)
+        batches = bucket_by_length(lengths, batch_tokens=self._batch_tokens, seed=seed)
         return [examples.select(batch) for batch in batches]
 
     def batch(self, item: Sequence[Example]) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,8 @@ from transformer_suite.tasks.texts import as_texts
 
 DEFAULT_BATCH_TOKENS = 8000
 
+OnBatch = Callable[[int], None]
+
 
 @dataclass(frozen=True)
 class Classification:
@@ -35,11 +37,7 @@ class Classification:
 
     def record(self) -> dict[str, Any]:
         """Returns the classification as plain values for JSON."""
-        return {
-            "label": self.label,
-            "score": self.probability,
-            "probabilities": self.probabilities,
-        }
+        return {"label": self.label, "score": self.probability, "probabilities": self.probabilities}
 
 
 class Classifier:
@@ -99,16 +97,12 @@ class Classifier:
 
     @overload
     def classify_scored(  # type: ignore[overload-overlap]  # a string is one text here
-        self, texts: str, *, batch_tokens: int = ..., on_batch: Callable[[int], None] = ...
+        self, texts: str, *, batch_tokens: int = ..., on_batch: OnBatch = ...
     ) -> Classification: ...
 
     @overload
     def classify_scored(
-        self,
-        texts: Iterable[str],
-        *,
-        batch_tokens: int = ...,
-        on_batch: Callable[[int], None] = ...,
+        self, texts: Iterable[str], *, batch_tokens: int = ..., on_batch: OnBatch = ...
     ) -> list[Classification]: ...
 
     def classify_scored(
@@ -116,7 +110,7 @@ class Classifier:
         texts: str | Iterable[str],
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: Callable[[int], None] = lambda segments: None,
+        on_batch: OnBatch = lambda segments: None,
     ) -> Classification | list[Classification]:
         """As :meth:`classify`, with probabilities.
 
@@ -132,12 +126,10 @@ class Classifier:
         )
         results = []
         for text, row in zip(cleaned, probabilities.tolist(), strict=True):
-            if not text:
-                results.append(Classification("", 0.0, {}))
-                continue
             by_class = dict(sorted(zip(self.classes, row, strict=True), key=lambda c: -c[1]))
             label = next(iter(by_class))
-            results.append(Classification(label, by_class[label], by_class))
+            result = Classification(label, by_class[label], by_class)
+            results.append(result if text else Classification("", 0.0, {}))
         return results[0] if isinstance(texts, str) else results
 
     def probabilities(
@@ -145,7 +137,7 @@ class Classifier:
         texts: Sequence[Sequence[int]],
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: Callable[[int], None] = lambda segments: None,
+        on_batch: OnBatch = lambda segments: None,
     ) -> Tensor:
         """Returns ``[len(texts), C]`` for texts as ids; zeros for a text without ids.
 
@@ -155,17 +147,19 @@ class Classifier:
         size = self.config.model.max_len
         if isinstance(self.config.data.max_sen_len, int):
             size = min(size, self.config.data.max_sen_len)
-        starts = [(n, start) for n, ids in enumerate(texts) for start in range(0, len(ids), size)]
-        segments = [texts[n][start : start + size] for n, start in starts]
-        text_of = [n for n, _ in starts]
+        segments = [
+            (n, ids[start : start + size])
+            for n, ids in enumerate(texts)
+            for start in range(0, len(ids), size)
+        ]
         total = torch.zeros(len(texts), len(self.classes))
-        lengths = [(len(segment),) for segment in segments]
+        lengths = [(len(ids),) for _, ids in segments]
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
+            numbers, batch = zip(*(segments[i] for i in indices), strict=True)
             with torch.inference_mode():
-                src = pad_sequence([segments[i] for i in indices]).to(self.device)
+                src = pad_sequence(batch).to(self.device)
                 probabilities = self.model(src).float().softmax(dim=-1).cpu()
-            weights = torch.tensor([float(len(segments[i])) for i in indices])
-            numbers = torch.tensor([text_of[i] for i in indices])
-            total.index_add_(0, numbers, probabilities * weights.unsqueeze(1))
+            weights = torch.tensor([float(len(ids)) for ids in batch])
+            total.index_add_(0, torch.tensor(numbers), probabilities * weights.unsqueeze(1))
             on_batch(len(indices))
         return total / total.sum(dim=1, keepdim=True).clamp(min=1e-9)

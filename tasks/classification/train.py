@@ -62,10 +62,7 @@ def prepare(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
         ),
         loss=text_loss(
-            model,
-            config.train.label_smoothing,
-            config.data.token_dropout,
-            config.train.r_drop,
+            model, config.train.label_smoothing, config.data.token_dropout, config.train.r_drop
         ),
         validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",

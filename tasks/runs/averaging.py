@@ -47,13 +47,11 @@ def average(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     """Writes a checkpoint with the mean of the weights of others to the new folder ``out``.
 
     Everything but the weights is copied from the first checkpoint. The mean is taken in float64,
-    with one checkpoint in memory at a time.
+    with one checkpoint in memory at a time. Returns the content of ``metrics.json``, which has no
+    measurements.
 
     Args:
         paths: checkpoint folders, or files ``training/epoch-NNN.safetensors`` of runs.
-
-    Returns:
-        The content of ``metrics.json``: the averaged checkpoints, and no measurements.
 
     Raises:
         ConfigError: there are fewer than two checkpoints, or one is named twice.
@@ -64,17 +62,26 @@ def average(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     if exists(out):
         raise UserError(f"{out}: already exists; name another folder")
     checkpoints = [_find(path) for path in paths]
-    _check_number(checkpoints)
+    if len(checkpoints) < 2:
+        raise ConfigError(f"an average needs two checkpoints or more, not {len(checkpoints)}")
+    resolved = [checkpoint.weights.resolve() for checkpoint in checkpoints]
+    for number, checkpoint in enumerate(checkpoints):
+        if resolved[number] in resolved[:number]:
+            raise ConfigError(f"{checkpoint.path}: named twice")
     first = checkpoints[0]
     task = str(describe(first.folder)["task"])
     for other in checkpoints[1:]:
         _check_alike(task, first, other)
     model = registry.load_model(task, first.folder, device="cpu")
-    copy_into(
-        model, average_weights([checkpoint.weights for checkpoint in checkpoints]), first.path
-    )
+    weights = average_weights([checkpoint.weights for checkpoint in checkpoints])
+    copy_into(model, weights, first.path)
     config = read_config(first.folder, task, registry.config_class(task))
-    metrics = _metrics(task, checkpoints, sum(p.numel() for p in model.parameters()))
+    metrics = provenance(task) | {
+        "average_of": [str(checkpoint.path) for checkpoint in checkpoints],
+        "note": "the mean of the weights of these checkpoints; not measured yet",
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "made": datetime.now(UTC).date().isoformat(),
+    }
     with new_folder(out) as folder:
         for name, content in text_files(first.folder).items():
             (folder / name).write_bytes(content)
@@ -90,19 +97,16 @@ def best_epochs(run: Path, count: int) -> list[Path]:
     Raises:
         CheckpointError: there is no run, it is damaged, or it has kept fewer epochs.
     """
-    return _files(run, sorted(_kept(run, count)[:count]))
+    return [epoch_file(run, epoch) for epoch in sorted(_kept(run, count)[:count])]
 
 
 def last_epochs(run: Path, count: int) -> list[Path]:
     """Returns the weights of the last ``count`` epochs that the run in ``run`` has kept.
 
     A run keeps its best epochs, unless ``train.average_of`` is "last"; so they need not follow one
-    another.
-
-    Raises:
-        CheckpointError: there is no run, it is damaged, or it has kept fewer epochs.
+    another. The errors are those of :func:`best_epochs`.
     """
-    return _files(run, sorted(_kept(run, count))[-count:])
+    return [epoch_file(run, epoch) for epoch in sorted(_kept(run, count))[-count:]]
 
 
 def _kept(run: Path, count: int) -> list[int]:
@@ -113,18 +117,12 @@ def _kept(run: Path, count: int) -> list[int]:
         names = ", ".join(map(str, sorted(epochs)))
         raise CheckpointError(
             f"{run}: the run has kept the weights of {len(epochs)} epochs"
-            f"{f' ({names})' if names else ''}, not of {count}: a run keeps "
-            "train.average epochs"
+            f"{f' ({names})' if names else ''}, not of {count}: a run keeps train.average epochs"
         )
     return epochs
 
 
-def _files(run: Path, epochs: Sequence[int]) -> list[Path]:
-    return [epoch_file(run, epoch) for epoch in epochs]
-
-
 def _find(path: Path) -> Checkpoint:
-    """Returns the checkpoint at ``path``."""
     is_epoch = _EPOCH_FILE.fullmatch(path.name) and path.absolute().parent.name == STATE_FOLDER
     if is_epoch:
         return Checkpoint(path, path.absolute().parents[1], path)
@@ -136,29 +134,21 @@ def _find(path: Path) -> Checkpoint:
     return Checkpoint(path, path, path / WEIGHTS_FILE)
 
 
-def _check_number(checkpoints: Sequence[Checkpoint]) -> None:
-    if len(checkpoints) < 2:
-        raise ConfigError(f"an average needs two checkpoints or more, not {len(checkpoints)}")
-    seen = set()
-    for checkpoint in checkpoints:
-        resolved = checkpoint.weights.resolve()
-        if resolved in seen:
-            raise ConfigError(f"{checkpoint.path}: named twice")
-        seen.add(resolved)
-
-
 def _check_alike(task: str, first: Checkpoint, other: Checkpoint) -> None:
-    """Checks that both have the same task, configuration and vocabulary.
-
-    The section ``train`` of the configuration may differ.
-    """
+    """Checks that both have the same task, model, data and search options, and vocabulary."""
     other_task = describe(other.folder)["task"]
     if other_task != task:
         raise CheckpointError(
             f"{other.path} is a model for {other_task}, {first.path} one for {task}: "
             "only models of the same task can be averaged"
         )
-    _check_same_config(task, first, other)
+    first_config, other_config = _settings(task, first), _settings(task, other)
+    for name, value in first_config.items():
+        if other_config[name] != value:
+            raise CheckpointError(
+                f"{other.path} has {name} = {other_config[name]!r}, {first.path} has {value!r}: "
+                "only models with the same configuration can be averaged"
+            )
     first_files, other_files = text_files(first.folder), text_files(other.folder)
     for name in sorted(first_files.keys() | other_files.keys()):
         if first_files.get(name) != other_files.get(name):
@@ -168,26 +158,12 @@ def _check_alike(task: str, first: Checkpoint, other: Checkpoint) -> None:
             )
 
 
-def _check_same_config(task: str, first: Checkpoint, other: Checkpoint) -> None:
-    first_config, other_config = (
-        to_mapping(read_config(checkpoint.folder, task, registry.config_class(task)))
-        for checkpoint in (first, other)
-    )
-    for section, values in first_config.items():
-        for key, value in values.items():
-            other_value = other_config[section][key]
-            if section != "train" and other_value != value:
-                raise CheckpointError(
-                    f"{other.path} has {section}.{key} = {other_value!r}, "
-                    f"{first.path} has {value!r}: "
-                    "only models with the same configuration can be averaged"
-                )
-
-
-def _metrics(task: str, checkpoints: Sequence[Checkpoint], parameters: int) -> dict[str, Any]:
-    return provenance(task) | {
-        "average_of": [str(checkpoint.path) for checkpoint in checkpoints],
-        "note": "the mean of the weights of these checkpoints; not measured yet",
-        "parameters": parameters,
-        "made": datetime.now(UTC).date().isoformat(),
+def _settings(task: str, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the configuration without the section ``train``, which may differ."""
+    config = to_mapping(read_config(checkpoint.folder, task, registry.config_class(task)))
+    return {
+        f"{section}.{key}": value
+        for section, values in config.items()
+        for key, value in values.items()
+        if section != "train"
     }

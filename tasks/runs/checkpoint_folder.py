@@ -87,11 +87,7 @@ def check_begun(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:
-    """Returns the content of ``metrics.json``; an empty mapping without that file.
-
-    Raises:
-        CheckpointError: it is damaged.
-    """
+    """Returns the content of ``metrics.json``, empty without that file, if it is not damaged."""
     path = folder / METRICS_FILE
     if not is_file(path):
         return {}
@@ -102,11 +98,7 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
 
 
 def text_files(folder: Path) -> dict[str, bytes]:
-    """Returns the content of the files that convert text to ids and back, by name.
-
-    Raises:
-        CheckpointError: one cannot be read.
-    """
+    """Returns the content of the files that convert text to ids and back, by name."""
     paths = sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
     try:
         return {path.name: path.read_bytes() for path in paths}
@@ -121,11 +113,7 @@ def headline(metrics: Mapping[str, Any]) -> str:
 
 
 def model_folder(task: str, folder: str | Path | None) -> Path:
-    """Returns ``folder``, or that of the shipped model of ``task``.
-
-    Raises:
-        CheckpointError: there is no such folder.
-    """
+    """Returns ``folder``, or that of the shipped model; a CheckpointError if it is missing."""
     if folder is None:
         folder = PRETRAINED / task
         if not is_folder(folder):

@@ -55,10 +55,7 @@ _CHINESE_FONTS = (
 
 @dataclass(frozen=True)
 class History:
-    """The training curve of a run: its columns, all of equal length.
-
-    Unknown values are NaN.
-    """
+    """The training curve of a run: its columns, all of equal length; unknown values are NaN."""
 
     path: Path
     columns: Mapping[str, Sequence[float]]
@@ -131,15 +128,13 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     if not text.strip():
         raise CheckpointError(f"{path}: the file is empty")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise CheckpointError(f"{path}:{line}: damaged: {error}") from error
-        yield line, fields
+    line = 1
+    try:
+        for fields in reader:
+            yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise CheckpointError(f"{path}:{line}: damaged: {error}") from error
 
 
 def _number(path: Path, line: int, name: str, field: str) -> float:

@@ -35,25 +35,14 @@ class HoldOut:
         return "train" if self.is_needed and split == "val" else split
 
     def rows(self, split: str, count: int) -> Sequence[int]:
-        """Returns which of the ``count`` examples of those files belong to ``split``.
-
-        Raises:
-            CorpusError: as :func:`hold_out`.
-        """
+        """Returns which of the ``count`` examples of those files belong to ``split``."""
         if not self.is_needed or split not in ("train", "val"):
             return range(count)
         kept, held = hold_out(range(count), share=self.share, seed=self.seed, path=self.path)
         return kept if split == "train" else held
 
     def check_split(self, split: str, present: Iterable[str]) -> None:
-        """Refuses a split that the corpus does not have.
-
-        Args:
-            present: the names of the splits that are in the corpus as files.
-
-        Raises:
-            ConfigError: names all splits.
-        """
+        """Raises a ConfigError unless the corpus has ``split``; ``present`` are those in files."""
         names = set(present)
         if self.is_needed and "train" in names:
             names.add("val")

@@ -1,7 +1,6 @@
 """Settings of a process that does nothing but train: its threads and its memory.
 
-They change the whole process for good. So the ``train`` command makes them, and no function of the
-library does.
+They change the whole process, so the ``train`` command makes them and no library function does.
 """
 
 from __future__ import annotations
@@ -26,12 +25,7 @@ def configure_process(*, threads: int | None = None, resumed: Path | None = None
         CheckpointError: the metrics of the resumed run are damaged.
     """
     if threads is None and resumed is not None:
-        threads = _threads_of(resumed)
+        recorded = read_metrics(resumed).get("threads")
+        threads = recorded if type(recorded) is int and 1 <= recorded <= 1024 else None
     use_threads(threads)
     keep_freed_memory()
-
-
-def _threads_of(run: Path) -> int | None:
-    """The number of threads that the run in the folder ``run`` was begun with, if it is known."""
-    threads = read_metrics(run).get("threads")
-    return threads if type(threads) is int and 1 <= threads <= 1024 else None

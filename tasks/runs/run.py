@@ -23,12 +23,7 @@ from transformer_suite.core.storage.lock import only_writer
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.core.training.fit import TrainingData, check_installed, fit
 from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.core.training.state import (
-    STATE_FILE,
-    STATE_FOLDER,
-    Metrics,
-    TrainingState,
-)
+from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs.checkpoint_folder import (
     CONFIG_FILE,
@@ -85,25 +80,15 @@ class SearchChoice(Protocol):
 
 
 class Prepare(Protocol):
-    """The function ``prepare`` in the module ``train`` of every task."""
+    """The function ``prepare`` in the module ``train`` of every task.
+
+    It makes the model and reads the corpus. ``out`` is the folder of the run; with
+    ``has_vocabulary``, the vocabulary is loaded from there instead of being built.
+    """
 
     def __call__(
-        self,
-        config: Any,
-        *,
-        corpus: Path,
-        out: Path,
-        device: torch.device,
-        has_vocabulary: bool,
-    ) -> Prepared:
-        """Makes the model and reads the corpus.
-
-        Args:
-            corpus: the folder of the corpus.
-            out: the folder of the run, for the vocabulary.
-            has_vocabulary: whether to load the vocabulary from ``out`` instead of building it.
-        """
-        ...
+        self, config: Any, *, corpus: Path, out: Path, device: torch.device, has_vocabulary: bool
+    ) -> Prepared: ...
 
 
 def train(
@@ -128,7 +113,7 @@ def train(
         prepare: None: the task's own.
 
     Returns:
-        The content of ``metrics.json``; an empty dictionary in all processes but the main one.
+        The content of ``metrics.json``, in the main process alone.
 
     Raises:
         UserError: ``out`` already holds a run and ``resume`` is false, another process writes
@@ -164,8 +149,7 @@ def train(
 def _nothing_left(out: Path, before: set[Path] | None) -> Iterator[None]:
     """Removes what a run has left in ``out`` if it fails before the training begins.
 
-    Args:
-        before: what ``out`` contained; None: there was no such folder.
+    ``before`` is what ``out`` contained, None if there was no such folder.
     """
     try:
         yield
@@ -197,7 +181,9 @@ class _TaskRun:
         origin = self._provenance()
         prepared = self._prepare()
         parameters = sum(p.numel() for p in prepared.model.parameters())
-        self._announce(parameters)
+        size, device, seed = self.group.size, self.device, self.config.train.seed
+        place = str(device) if size == 1 else f"{size} x {device.type}"
+        log(f"{self.task}: {parameters:,} parameters on {place}, seed {seed}, into {self.out}")
 
         def on_begin() -> None:
             write_config(self.out, self.task, self.config)
@@ -265,12 +251,6 @@ class _TaskRun:
             "processes": self.group.size,
             "threads": torch.get_num_threads(),
         }
-
-    def _announce(self, parameters: int) -> None:
-        size, device = self.group.size, self.device
-        place = str(device) if size == 1 else f"{size} x {device.type}"
-        seed = self.config.train.seed
-        log(f"{self.task}: {parameters:,} parameters on {place}, seed {seed}, into {self.out}")
 
     def _has_state(self) -> bool:
         """Whether there is a state to resume; a run stopped before its first save has none."""
