@@ -37,6 +37,10 @@ class CheckpointError(UserError):
     """A checkpoint folder that is incomplete, damaged, or of another task."""
 
 
+class ChangedConditions(ConfigError):
+    """A run cannot be resumed, because its corpus or something else that decides it has changed."""
+
+
 class TextError(UserError, ValueError):
     """A text that a task cannot take as its input."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,6 +58,8 @@ def fit(
     folder: Path,
     device: torch.device,
     resume: bool = False,
+    conditions: Mapping[str, str] | None = None,
+    accept_changes: bool = False,
     on_begin: Callable[[], None] = lambda: None,
     measure_final: Callable[[], float] | None = None,
     group: ProcessGroup | None = None,
@@ -81,6 +83,10 @@ def fit(
         folder: gets ``model.safetensors`` (the best weights), the training curve, and in
             ``training/`` the state for resuming.
         resume: continue from the state in ``folder``.
+        conditions: what the run depends on besides ``config``, for example the digests of its
+            corpus. They are saved with the state. The conditions of the main process count.
+        accept_changes: resume a run that was begun under other conditions. The state then lists
+            the changes.
         on_begin: called before the first step, when nothing can prevent the run from starting or
             continuing; only in the main process.
         measure_final: returns the metric of ``model`` as it will be used, by which the best epoch
@@ -91,12 +97,13 @@ def fit(
         Interrupted: SIGINT or SIGTERM came, to any process; all steps so far are saved.
         UserError: the loss is not finite or has exploded, or a file cannot be written.
         CheckpointError: ``resume`` without a usable state.
+        ChangedConditions: ``resume`` under other conditions.
     """
     group = group or ProcessGroup()
     run = Run(model, config, folder, device, metric, group)
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
-    run.begin(resume=resume)
+    run.begin(resume=resume, conditions=conditions, accept_changes=accept_changes)
     if group.is_main:
         on_begin()
     with _stop_requests(group) as is_stop_requested:

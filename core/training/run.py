@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain, pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..device import autocast
 from ..distributed.data_parallel import DataParallel
 from ..distributed.process_group import ProcessGroup
-from ..errors import CheckpointError, ConfigError, UserError
+from ..errors import ChangedConditions, CheckpointError, ConfigError, UserError
 from ..progress import log
 from ..special_ids import SpecialIds
 from ..storage.files import is_file
@@ -31,6 +31,8 @@ from .state_file import StateFile, Trained, save_state
 
 # With other values of these, the position in an epoch would be a position among other batches.
 _FIXED_SETTINGS = ("seed", "batch_tokens")
+
+_MAX_CHANGES = 5  # in a message
 
 T = TypeVar("T")
 
@@ -72,15 +74,24 @@ class Run:
         self._ema = MovingAverage(self._parameters, config.ema) if config.ema > 0.0 else None
         self._trained = Trained(model, parameters, self._optimizer, self._ema, device)
 
-    def begin(self, *, resume: bool) -> None:
-        """Begins the run, or loads the state in its folder.
+    def begin(
+        self,
+        *,
+        resume: bool,
+        conditions: Mapping[str, str] | None = None,
+        accept_changes: bool = False,
+    ) -> None:
+        """Begins the run, or loads the state in its folder; see :func:`core.training.fit.fit`.
 
         Raises:
             CheckpointError, ConfigError: see :meth:`load`.
+            ChangedConditions: the run was begun under other conditions.
             UserError: a file cannot be written.
         """
+        conditions = self.group.broadcast(lambda: dict(conditions or {}))
         if resume:
-            self.load()
+            self.load(conditions, accept_changes=accept_changes)
+        self.state.conditions = conditions or self.state.conditions
         if self.group.is_main:
             self._history.begin(self.state.step)
 
@@ -235,10 +246,14 @@ class Run:
         if self.group.is_main:
             save_state(self._state_path, self._trained, self.state, self.config)
 
-    def load(self) -> None:
+    def load(
+        self, conditions: Mapping[str, str] | None = None, *, accept_changes: bool = False
+    ) -> None:
         """Loads the state that :meth:`save` wrote.
 
         Raises:
+            ChangedConditions: the run was begun under other ``conditions``, and ``accept_changes``
+                is false.
             CheckpointError: there is none, it is damaged or belongs to another model, or the
                 processes see different ones.
             ConfigError: the run has other values of settings that must not change.
@@ -248,8 +263,13 @@ class Run:
             raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
         file = StateFile(path)
         self._check_settings(file)
+        changes = file.state.differences(conditions) if conditions else []
+        if changes and not accept_changes:
+            shown = "; ".join(changes[:_MAX_CHANGES]) + "; ..." * (len(changes) > _MAX_CHANGES)
+            raise ChangedConditions(f"{path}: not the conditions that the run began with: {shown}")
         file.restore(self._trained)
         self.state = file.state
+        self.state.changes += [f"step {self.state.step}: {change}" for change in changes]
         if not self.group.is_same(self.state.step):
             raise CheckpointError(
                 f"{path}: the processes read different states: all machines must share the folder, "

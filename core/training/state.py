@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +16,16 @@ STATE_FOLDER = "training"
 
 Metrics = dict[str, float]
 
-_NEWER_NAMES = {"logged", "monitor", "averaged"}  # not in the states of older versions
+_NEWER_NAMES = {
+    "logged",
+    "monitor",
+    "averaged",
+    "conditions",
+    "changes",
+}  # not in the states of older versions
+
+DIGEST = "sha256:"
+"""How the conditions begin that are digests of files."""
 
 _LARGEST = 1 << 53  # up to here, integers are exact as floats
 
@@ -75,6 +84,10 @@ class TrainingState:
     monitor: DivergenceMonitor = field(default_factory=DivergenceMonitor)
     averaged: list[int] = field(default_factory=list)
     """The epochs whose average is the final model; empty if it is the best epoch alone."""
+    conditions: dict[str, str] = field(default_factory=dict)
+    """What the run depends on besides its configuration, for example the digests of its corpus."""
+    changes: list[str] = field(default_factory=list)
+    """How the conditions have changed in the middle of the run, which somebody has accepted."""
 
     @classmethod
     def from_mapping(cls, mapping: dict[str, Any]) -> TrainingState:
@@ -111,6 +124,17 @@ class TrainingState:
             and self.best_epoch < self.epoch
         ):
             raise ValueError("its numbers contradict one another")
+
+    def differences(self, conditions: Mapping[str, str]) -> list[str]:
+        """Returns how ``conditions`` differ from those of the run; each difference as text.
+
+        A state of an older version has no conditions: nothing is known to differ.
+        """
+        if not self.conditions:
+            return []
+        names = sorted(self.conditions.keys() | conditions.keys())
+        pairs = ((name, self.conditions.get(name), conditions.get(name)) for name in names)
+        return [_difference(name, old, new) for name, old, new in pairs if old != new]
 
     @property
     def sums(self) -> Sums:
@@ -161,6 +185,17 @@ class TrainingState:
             "learning_rate": self.learning_rate,
             **means,
         }
+
+
+def _difference(name: str, old: str | None, new: str | None) -> str:
+    name = ascii(name)[1:-1][:100] if not name.isprintable() else name[:100]
+    if new is None:
+        return f"{name} is missing"
+    if old is None:
+        return f"{name} is new"
+    if new.startswith(DIGEST):
+        return f"{name} has changed"
+    return f"{name} is {new[:40]!r}, not {old[:40]!r}"
 
 
 # One function for every field: from a value of JSON to the field's, or a ValueError.
@@ -239,6 +274,12 @@ def _candidate(value: Any) -> tuple[float, int]:
     return _metric(pair[0]), _count(pair[1], 1)
 
 
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError("a text that is no text")
+    return value
+
+
 def _row(value: Any) -> Metrics:
     """A row of the history. What a validation measures may be NaN; the rest may not."""
     row = _mapping(value)
@@ -280,6 +321,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "history": lambda value: [_row(item) for item in _list(value)],
     "monitor": _monitor,
     "averaged": lambda value: [_count(item, 1) for item in _list(value)],
+    "conditions": lambda value: {_text(k): _text(v) for k, v in _mapping(value).items()},
+    "changes": lambda value: [_text(item) for item in _list(value)],
     **dict.fromkeys(
         (
             *("position", "step", "epoch_steps", "loss_count"),

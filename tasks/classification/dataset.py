@@ -89,6 +89,10 @@ class LoadSentenceClassificationDataset:
         rows = list(self._rows(split))
         return [rows[i] for i in self._hold_out.rows(split, len(rows))]
 
+    def files(self, *splits: str) -> list[Path]:
+        """Returns the files that contain these splits, and that of the classes."""
+        return [self.folder / CLASSES_FILE, *map(self._file, splits)]
+
     def check_split(self, split: str) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
         self._hold_out.check_split(split, (path.stem for path in self.folder.glob("*.csv")))

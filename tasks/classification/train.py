@@ -67,6 +67,7 @@ def prepare(
         validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",
         evaluate=test,
+        files=dataset.files("train", "val", *(["test"] if has_test else ())),
     )
 
 

@@ -38,6 +38,7 @@ class ConfigOptions:
     src: str | None
     tgt: str | None
     resume: bool
+    accept_changes: bool
 
     @property
     def all_assignments(self) -> tuple[str, ...]:
@@ -59,6 +60,11 @@ class ConfigOptions:
 @data_option
 @click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option(
+    "--accept-changes",
+    is_flag=True,
+    help="With --resume: even if the corpus, the threads, the device or torch have changed.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Short for --set train.seed=N.")
 @click.option("--src", metavar="LANG", help="Translation: the source language; else de.")
 @click.option("--tgt", metavar="LANG", help="Translation: the target language; else en.")
@@ -106,6 +112,7 @@ def train(
             out=out,
             device=choose_device(device),
             resume=chosen.resume,
+            accept_changes=chosen.accept_changes,
             group=group,
         )
         if world is None or world.is_main:
@@ -116,6 +123,8 @@ def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
     """Refuses options that contradict each other."""
     if (chosen.src or chosen.tgt) and task != "translation":
         raise click.UsageError(f"{task} has no --src and no --tgt.")
+    if chosen.accept_changes and not chosen.resume:
+        raise click.UsageError("--accept-changes needs --resume.")
     if chosen.resume and (chosen.preset or chosen.config_file):
         raise click.UsageError(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."

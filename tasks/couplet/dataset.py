@@ -86,6 +86,11 @@ class LoadCoupletDataset:
         pairs = self.encoded("train", max_len=max_len)
         return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
 
+    def files(self, *splits: str) -> list[Path]:
+        """Returns the files that contain these splits."""
+        folders = [name for split in splits for name in self._folders(split)]
+        return [path for name in folders for path in self._files(name)]
+
     def _build_codec(self, save_to: Path) -> TextCodec:
         config = CodecConfig(tokenizer=TOKENIZER, vocab_size=None, min_freq=self.config.min_freq)
 
@@ -98,7 +103,7 @@ class LoadCoupletDataset:
             build,
             save_to,
             TextCodec.file_names(TOKENIZER),
-            files=[path for name in self._folders("train") for path in self._files(name)],
+            files=self.files("train"),
             settings=config.vocabulary_settings() | {"held_out": self._hold_out.key()},
             code=[__file__, hold_out.__file__],
         )

@@ -27,6 +27,9 @@ def prepare(
         corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )
     model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
+    has_test = (corpus / "test").is_dir()
+    if has_test:
+        dataset.read("test")  # an error in it is raised now, not after the training
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)
     batch_tokens = config.train.batch_tokens
 
@@ -39,7 +42,7 @@ def prepare(
         }
 
     def test(final: CoupletConfig) -> dict[str, Any]:
-        if not (corpus / "test").is_dir():
+        if not has_test:
             return {}
         writer = CoupletWriter([model], dataset.codec, final, device)
         return evaluate(writer, dataset, "test")
@@ -53,4 +56,5 @@ def prepare(
         validate=validate,
         metric="val_loss",
         evaluate=test,
+        files=dataset.files("train", "val", *(["test"] if has_test else ())),
     )

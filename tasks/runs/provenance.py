@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.storage.files import reason_of
+from transformer_suite.core.training.state import DIGEST
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,6 +34,23 @@ def provenance(task: str, command: str | None = None) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+
+
+def corpus_digests(corpus: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Returns the digests of ``files`` by their names in the folder ``corpus``.
+
+    Raises:
+        CorpusError: a file cannot be read.
+    """
+    digests = {}
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
+        digests[os.path.relpath(path, corpus)] = DIGEST + digest
+    return digests
 
 
 def commit_of(folder: Path) -> str | None:

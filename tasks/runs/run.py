@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +16,13 @@ from torch import nn
 from transformer_suite.core.config import to_mapping
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.distributed.process_group import ProcessGroup
-from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
+from transformer_suite.core.errors import (
+    ChangedConditions,
+    CheckpointError,
+    ConfigError,
+    Interrupted,
+    UserError,
+)
 from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import remove_partial_files, write_json
 from transformer_suite.core.storage.lock import only_writer
@@ -33,7 +39,7 @@ from transformer_suite.tasks.runs.checkpoint_folder import (
     read_metrics,
     write_config,
 )
-from transformer_suite.tasks.runs.provenance import provenance
+from transformer_suite.tasks.runs.provenance import corpus_digests, provenance
 
 LOCK_FILE = "lock"
 
@@ -63,6 +69,8 @@ class Prepared:
     evaluate: Callable[[Any], dict[str, Any]]
     """Takes the final configuration and returns the report on the test split. Called once, at the
     end of the run."""
+    files: Sequence[Path] = ()
+    """The files of the corpus that the run reads: a resumed run must find the same contents."""
     choose_search: Callable[[], SearchChoice] | None = None
     """Chooses how to search with the current weights; None: as the configuration says."""
 
@@ -99,6 +107,7 @@ def train(
     out: str | Path,
     device: str | torch.device,
     resume: bool = False,
+    accept_changes: bool = False,
     group: ProcessGroup | None = None,
     prepare: Prepare | None = None,
 ) -> dict[str, Any]:
@@ -109,6 +118,8 @@ def train(
 
     Args:
         resume: continue the run in ``out``.
+        accept_changes: continue it with another corpus, number of threads, kind of device or
+            version of torch, too. ``metrics.json`` then lists the changes.
         group: the processes that train together; None: this process alone.
         prepare: None: the task's own.
 
@@ -119,6 +130,7 @@ def train(
         UserError: ``out`` already holds a run and ``resume`` is false, another process writes
             there, or the corpus cannot be used.
         ConfigError: ``resume`` with another configuration than that of the run.
+        ChangedConditions: ``resume`` after a change that is not accepted.
         CheckpointError: ``resume`` without a run in ``out``.
         Interrupted: SIGINT or SIGTERM came.
     """
@@ -130,6 +142,7 @@ def train(
         out=out,
         device=device,
         resume=resume,
+        accept_changes=accept_changes,
         group=group or ProcessGroup(),
         prepare=prepare or registry.module(task, "train").prepare,
     )
@@ -173,6 +186,7 @@ class _TaskRun:
     out: Path
     device: torch.device
     resume: bool
+    accept_changes: bool
     group: ProcessGroup
     prepare: Prepare
 
@@ -207,6 +221,8 @@ class _TaskRun:
                 folder=self.out,
                 device=self.device,
                 resume=self.group.broadcast(self._has_state),
+                conditions=self._conditions(prepared.files),
+                accept_changes=self.accept_changes,
                 on_begin=on_begin,
                 measure_final=None if prepared.choose_search is None else measure_final,
                 group=self.group,
@@ -214,6 +230,10 @@ class _TaskRun:
         except Interrupted as stop:
             message = f"{stop}; --resume, with the same folders, continues the run"
             raise Interrupted(message) from stop
+        except ChangedConditions as error:
+            raise ChangedConditions(
+                f"{error}; restore them, or resume with --accept-changes, which metrics.json notes"
+            ) from error
         if not self.group.is_main:
             return {}
         config: Any = self.config
@@ -238,8 +258,18 @@ class _TaskRun:
                 corpus=self.data,
                 out=self.out,
                 device=self.device,
-                has_vocabulary=self.resume or not self.group.is_main,
+                has_vocabulary=self._has_state() or not self.group.is_main,
             )
+
+    def _conditions(self, files: Sequence[Path]) -> dict[str, str]:
+        """Returns what the bits of the run depend on besides its configuration."""
+        if not self.group.is_main:
+            return {}
+        conditions = corpus_digests(self.data, files)
+        conditions |= {"the device": self.device.type, "torch": torch.__version__}
+        if self.device.type == "cpu":
+            conditions["the number of threads"] = str(torch.get_num_threads())
+        return conditions
 
     def _provenance(self) -> dict[str, Any]:
         # A resumed run keeps the command that began it: the other one cannot repeat the run.
@@ -314,6 +344,7 @@ def _metrics(
         "epochs": state.epoch - 1,
         "steps": state.step,
         "parameters": parameters,
+        **({"changes": state.changes} if state.changes else {}),
         "training_seconds": round(sum(row["seconds"] for row in state.history)),
         "trained": datetime.now(UTC).date().isoformat(),
         "history": state.history,

@@ -128,6 +128,10 @@ class LoadEnglishGermanDataset:
 
         return PairData(encode, batch_tokens=batch_tokens, seed=seed)
 
+    def files(self, *splits: str) -> list[Path]:
+        """Returns the files that contain these splits."""
+        return [path for split in splits for path in self._files(split)]
+
     def _paths(self, name: str) -> tuple[Path, Path]:
         source, target = self.config.src, self.config.tgt
         return self.folder / f"{name}.{source}", self.folder / f"{name}.{target}"

@@ -78,5 +78,6 @@ def prepare(
         validate=validate,
         metric="val_bleu",
         evaluate=test,
+        files=dataset.files("train", "val", *([test_split] if test_split else ())),
         choose_search=choose if config.train.choose_search else None,
     )

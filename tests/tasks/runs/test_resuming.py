@@ -1,13 +1,15 @@
 """Real runs of all tasks, stopped and resumed."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.errors import ChangedConditions, CorpusError
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs import run
 
@@ -24,12 +26,30 @@ ADDED = {
 
 
 def train(
-    task: str, data: Path, out: Path, epochs: int, *more: str, resume: bool = False
+    task: str,
+    data: Path,
+    out: Path,
+    epochs: int,
+    *more: str,
+    resume: bool = False,
+    accept_changes: bool = False,
 ) -> dict[str, Any]:
     settings = (*SETTINGS[task], f"train.epochs={epochs}", *more)
     config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
-    result: dict[str, Any] = run.train(task, config, data=data, out=out, device=CPU, resume=resume)
+    result: dict[str, Any] = run.train(
+        task,
+        config,
+        data=data,
+        out=out,
+        device=CPU,
+        resume=resume,
+        accept_changes=accept_changes,
+    )
     return result
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_run_in_two_parts_ends_as_one_in_one(
@@ -75,8 +95,91 @@ def test_a_resumed_run_keeps_its_vocabulary(
     for name, text in ADDED[task].items():
         with (data / name).open("a", encoding="utf-8") as file:
             file.write(text * 20)
-    train(task, data, out, 2, resume=True)
+    train(task, data, out, 2, resume=True, accept_changes=True)
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_run_is_not_resumed_with_another_corpus(
+    task: str, split: str, tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """With half of the rows gone, or shuffled, a resumed run ended with exit code 0, and nobody
+    was told that its epochs were of different data."""
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_corpora[task], data)
+    train(task, data, out, 1)
+    names = {name.replace("train", split) for name in ADDED[task]}
+    for name in names:
+        path = next(iter(data.glob(name.replace("test.", "test*."))))
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(reversed(lines)), encoding="utf-8")
+    before = contents(out)
+    with pytest.raises(ChangedConditions, match=rf"{split}.* has changed.*; restore them, or"):
+        train(task, data, out, 2, resume=True)
+    assert contents(out) == before
+    changes = train(task, data, out, 2, resume=True, accept_changes=True)["changes"]
+    assert len(changes) == len(names)
+    assert all(change.endswith(" has changed") for change in changes)
+    # The new corpus is that of the run from now on; what was accepted stays in the metrics.
+    assert train(task, data, out, 3, resume=True)["changes"] == changes
+
+
+def test_a_file_that_comes_or_goes_is_a_change_too(
+    tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_corpora["couplet"], data)
+    train("couplet", data, out, 1)
+    shutil.rmtree(data / "test")
+    with pytest.raises(
+        ChangedConditions, match=r"test/in\.txt is missing; test/out\.txt is missing"
+    ):
+        train("couplet", data, out, 2, resume=True)
+
+
+def test_a_corpus_may_move(tiny_corpora: dict[str, Path], tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    shutil.copytree(tiny_corpora["couplet"], first)
+    train("couplet", first, tmp_path / "run", 1)
+    first.rename(second)
+    assert "changes" not in train("couplet", second, tmp_path / "run", 2, resume=True)
+
+
+def test_a_run_is_not_resumed_with_other_threads(
+    tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """The number of threads decides the order of sums, and so the last bits of every weight."""
+    data, out = tiny_corpora["couplet"], tmp_path / "run"
+    train("couplet", data, out, 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        message = f"the number of threads is '{before + 1}', not '{before}'"
+        with pytest.raises(ChangedConditions, match=message):
+            train("couplet", data, out, 2, resume=True)
+        metrics = train("couplet", data, out, 2, resume=True, accept_changes=True)
+    finally:
+        torch.set_num_threads(before)
+    assert [message in change for change in metrics["changes"]] == [True]
+
+
+def test_a_run_without_a_state_begins_again_with_the_corpus_of_today(
+    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """A run that was stopped before its first save kept the vocabulary of the old corpus."""
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_corpora[task], data)
+    train(task, data, out, 1)
+    shutil.rmtree(out / "training")
+    metrics = json.loads((out / "metrics.json").read_text())
+    (out / "metrics.json").write_text(json.dumps({"task": metrics["task"]}))
+    for name, text in ADDED[task].items():
+        with (data / name).open("a", encoding="utf-8") as file:
+            file.write(text * 20)
+    train(task, data, out, 1, resume=True)
+    train(task, data, tmp_path / "fresh", 1)
+    for path in (tmp_path / "fresh").glob("[vs]*[lt]"):
+        assert (out / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_run_is_not_resumed_with_other_classes(
@@ -89,3 +192,24 @@ def test_a_run_is_not_resumed_with_other_classes(
     (data / "classes.txt").write_text("Sports\nWorld\nBusiness\n")
     with pytest.raises(CorpusError, match=r"classes\.txt: the classes are Sports, World"):
         train("classification", data, out, 2, resume=True)
+
+
+BAD_TESTS = {
+    "translation": ("test_tiny.en", "one line too many\n"),
+    "classification": ("test.csv", '"9","no","such class"\n'),
+    "couplet": ("test/in.txt", "鹤\n"),
+}
+
+
+def test_a_bad_test_split_is_found_before_the_training(
+    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """It was found after the last epoch, and the run then refused to be tried again."""
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_corpora[task], data)
+    name, line = BAD_TESTS[task]
+    with (data / name).open("a", encoding="utf-8") as file:
+        file.write(line)
+    with pytest.raises(CorpusError, match=data.name):
+        train(task, data, out, 1)
+    assert not out.exists()
