@@ -1,6 +1,7 @@
 """The files in which corpora are published: plain, gzipped, or members of a tar archive."""
 
 import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -15,7 +16,10 @@ from transformer_suite.data.corpora import ArchiveFormat, CorpusFile
 if TYPE_CHECKING:
     from _typeshed import SupportsRead
 
-_CANNOT_UNPACK = (OSError, EOFError, zlib.error, tarfile.TarError)
+_CANNOT_UNPACK = (OSError, EOFError, zlib.error, tarfile.TarError, ValueError)
+
+# An archive may have other members than the wanted ones, of at most this size in all.
+_MAX_UNWANTED_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,10 @@ def unpack(archive: Archive, folder: Path) -> Iterator[tuple[CorpusFile, Path]]:
         with atomic_write(target) as temporary, temporary.open("wb") as copy:
             while chunk := _read_chunk(content, archive):
                 copy.write(chunk)
-                if file.size is not None and copy.tell() > file.size:
+                if file.max_size is not None and copy.tell() > file.max_size:
                     raise CorpusError(
-                        archive.origin, f"not {file.name} as published: more than {file.size} bytes"
+                        archive.origin,
+                        f"not {file.name} as published: more than {file.max_size:,} bytes",
                     )
         yield file, target
 
@@ -64,15 +69,45 @@ def _contents(archive: Archive) -> Iterator[tuple[CorpusFile, "SupportsRead[byte
 def _members(archive: Archive) -> Iterator[tuple[CorpusFile, "SupportsRead[bytes]"]]:
     """Yields the wanted members. Names in the archive never become paths on this disk."""
     wanted = {file.member: file for file in archive.files}
-    with tarfile.open(archive.path, "r:gz") as tar:
+    sizes = [file.max_size for file in archive.files]
+    limit = sum(size or 0 for size in sizes) + _MAX_UNWANTED_BYTES if all(sizes) else None
+    with (
+        gzip.open(archive.path) as content_of_tar,
+        _Limited(content_of_tar, limit) as limited,
+        tarfile.open(fileobj=limited, mode="r|") as tar,
+    ):
         for member in tar:
             name = member.name.removeprefix("./")
             # Links are not followed: they may lead out of the archive.
             content = tar.extractfile(member) if name in wanted and member.isreg() else None
             if content is not None:
                 yield wanted.pop(name), content
+        while limited.read(1 << 20):
+            pass  # the checksum of gzip comes after the last member
     if wanted:
         raise CorpusError(archive.origin, f"has no {', '.join(sorted(map(str, wanted)))}")
+
+
+class _Limited(io.RawIOBase):
+    """Reads ``file``, but not more than ``limit`` bytes.
+
+    Names and members that nobody wants are read as well, and a few bytes of gzip can become
+    gigabytes.
+    """
+
+    def __init__(self, file: "SupportsRead[bytes]", limit: int | None) -> None:
+        self._file, self._limit = file, limit
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(size)
+        self._count += len(content)
+        if self._limit is not None and self._count > self._limit:
+            raise tarfile.ReadError(f"it has more than {self._limit:,} bytes")
+        return content
 
 
 def _read_chunk(content: "SupportsRead[bytes]", archive: Archive) -> bytes:

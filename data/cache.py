@@ -24,11 +24,12 @@ from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
 from transformer_suite.core.storage.files import atomic_write
 from transformer_suite.data.corpora import data_folder
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _MIN_CORPUS_BYTES = 1 << 18  # a smaller corpus is processed in an instant
 _MAX_BYTES = 2 << 30  # of all entries together; the newest entry stays even if it is larger
 _FOLDER = "prepared"
+_NAME = "name of this entry"  # a tensor in each entry
 _OWN_CODE = sorted(str(path) for path in Path(__file__).parent.glob("*.py"))
 
 
@@ -55,19 +56,19 @@ def cached(
         return compute()
     if path.is_file():
         try:
-            entry = load_tensors(path)
+            entry = _load_entry(path)
             with suppress(OSError):  # the file may belong to another user
                 path.touch()  # marks the entry as recently used
             return entry
         except CheckpointError as error:
             log(f"{error}; it is computed again")
-    tensors = compute()
+    computed = compute()
     try:
-        save_tensors(path, tensors)
+        save_tensors(path, {**computed, _NAME: _as_tensor(path.name)})
         _remove_old_entries(path)
     except UserError as error:
         log(f"{error}; the prepared data cannot be cached for the next run")
-    return tensors
+    return computed
 
 
 def cached_files(
@@ -87,6 +88,23 @@ def cached_files(
     for name in names:
         with atomic_write(folder / name) as temporary:
             temporary.write_bytes(tensors[name].numpy().tobytes())
+
+
+def _load_entry(path: Path) -> dict[str, Tensor]:
+    """Returns the tensors of an entry.
+
+    Raises:
+        CheckpointError: it is damaged, or has the name of another entry.
+    """
+    tensors = load_tensors(path)
+    name = tensors.pop(_NAME, None)
+    if name is None or not torch.equal(name, _as_tensor(path.name)):
+        raise CheckpointError(f"{path}: damaged: the content of another entry")
+    return tensors
+
+
+def _as_tensor(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
 
 def _entry_path(

@@ -11,6 +11,9 @@ from transformer_suite.core.errors import ConfigError
 
 DATA_FOLDER_VARIABLE = "TRANSFORMER_SUITE_DATA"
 
+# No published line is nearly as long. Bounds a file whose size the catalog does not know.
+_MAX_BYTES_PER_ROW = 1000
+
 
 class ArchiveFormat(Enum):
     """How a file is published."""
@@ -45,6 +48,13 @@ class CorpusFile:
     format: ArchiveFormat = ArchiveFormat.PLAIN
     member: str | None = None
     is_required: bool = True
+
+    @property
+    def max_size(self) -> int | None:
+        """The most bytes that the unpacked file can have; None if nothing is known about it."""
+        if self.size is not None or self.rows is None:
+            return self.size
+        return self.rows * _MAX_BYTES_PER_ROW
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError, NetworkError, UserError
-from transformer_suite.core.storage.files import read_json, reason_of, write_json
+from transformer_suite.core.storage.files import (
+    exists,
+    is_file,
+    is_folder,
+    read_json,
+    reason_of,
+    write_json,
+)
 from transformer_suite.data.archives import Archive, unpack
 from transformer_suite.data.corpora import (
     ArchiveFormat,
@@ -26,6 +33,9 @@ from transformer_suite.data.readers import read_labeled_csv, read_lines
 
 RECORD_NAME = "corpus.json"
 
+# Headers of archives, and other members that are published with the wanted ones.
+_MAX_OVERHEAD = 1 << 24
+
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
@@ -36,6 +46,14 @@ class FileRecord:
     rows: int
     source: str
     date: str
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all fields have their types: records are read from files."""
+        texts = (self.sha256, self.source, self.date)
+        return all(type(text) is str for text in texts) and all(
+            type(number) is int and 0 <= number < 2**63 for number in (self.size, self.rows)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +100,7 @@ def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
         with _staging(folder) as staging:
             path = staging / url.rpartition("/")[2]
             try:
-                download(url, path, show_progress=show_progress)
+                download(url, path, max_bytes=_max_bytes(files), show_progress=show_progress)
             except NetworkError as error:
                 raise NetworkError(
                     f"cannot download {error}. Try `cli.py data fetch {name}` again, or import "
@@ -116,7 +134,7 @@ def verify(name: str) -> CorpusReport:
         CorpusError: no file of the corpus is there.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
-    if not any((folder / file.name).is_file() for file in corpus.files):
+    if not any(is_file(folder / file.name) for file in corpus.files):
         raise CorpusError(
             folder,
             f"{name} is not there: get it with `cli.py data fetch {name}`, "
@@ -130,12 +148,15 @@ def verify(name: str) -> CorpusReport:
 def read_record(folder: Path) -> dict[str, FileRecord]:
     """Returns the records of a corpus folder by file name; none without a record file."""
     path = folder / RECORD_NAME
-    if not path.exists():
+    if not exists(path):
         return {}
     content = read_json(path)
     try:
         files = content["files"]  # type: ignore[index]  # checked by the handler below
-        return {name: FileRecord(**fields) for name, fields in files.items()}
+        records = {name: FileRecord(**fields) for name, fields in files.items()}
+        if not all(record.is_sound for record in records.values()):
+            raise TypeError
+        return records
     except (TypeError, KeyError, AttributeError) as error:
         raise CorpusError(
             path, "not a record of a corpus: remove it, then fetch or import again"
@@ -161,23 +182,29 @@ def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
         if file.url is None:
             continue
         path, record = folder / file.name, records.get(file.name)
-        sha256 = _sha256(path) if path.is_file() else None
+        sha256 = _sha256(path) if is_file(path) else None
         is_as_fetched = record is not None and (record.source, record.sha256) == (file.url, sha256)
         if sha256 is None or not (sha256 == file.sha256 or is_as_fetched):
             missing.setdefault(file.url, []).append(file)
     return missing
 
 
+def _max_bytes(files: Iterable[CorpusFile]) -> int | None:
+    """Returns the most bytes of the published file that contains ``files``, packed or not."""
+    sizes = [file.max_size for file in files]
+    return None if None in sizes else sum(filter(None, sizes)) + _MAX_OVERHEAD
+
+
 def _local_archives(corpus: Corpus, source: Path) -> list[Archive]:
     """Returns where in ``source`` the files of the corpus are, unpacked or as published."""
-    if not source.is_dir():
+    if not is_folder(source):
         raise CorpusError(source, "not a folder")
     found: dict[tuple[Path, ArchiveFormat], list[CorpusFile]] = {}
     for file in corpus.files:
         published = source / (file.url or "").rpartition("/")[2]
-        if (source / file.name).is_file():
+        if is_file(source / file.name):
             found[source / file.name, ArchiveFormat.PLAIN] = [file]
-        elif published.is_file():
+        elif is_file(published):
             found.setdefault((published, file.format), []).append(file)
         elif file.is_required:
             packed = "" if file.format is ArchiveFormat.PLAIN else f" and no {published.name}"
@@ -277,7 +304,7 @@ def _place(corpus: Corpus, folder: Path, staged: Iterable[_Staged]) -> None:
 def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileReport | None:
     """Returns the state of one file; None for an optional file that was never there."""
     path = folder / file.name
-    if not path.is_file():
+    if not is_file(path):
         is_expected = file.is_required or record is not None
         return FileReport(file.name, False, "missing") if is_expected else None
     sha256 = _sha256(path)

@@ -44,7 +44,7 @@ def list_corpora() -> None:
 @data.command()
 @click.argument("name")
 def fetch(name: str) -> None:
-    """Download the corpus NAME, or resume an interrupted download."""
+    """Download the files of the corpus NAME that are missing or damaged."""
     from transformer_suite.data import fetching
 
     show_report(fetching.fetch(name, show_progress=True))

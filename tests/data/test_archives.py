@@ -3,9 +3,13 @@
 import gzip
 import io
 import tarfile
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transformer_suite.core.errors import CorpusError, UserError
 from transformer_suite.data.archives import Archive, unpack
@@ -145,3 +149,58 @@ def test_a_file_larger_than_published_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=rf"THE ORIGIN: not train\.de .*than {len(FIRST)} bytes"):
         list(unpack(archive, tmp_path / "out"))
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_lines_without_a_known_size_are_bounded_by_their_number(tmp_path: Path) -> None:
+    file = CorpusFile(name="train.txt", split="train", rows=2)
+    archive = Archive(tmp_path / "a.gz", GZIP, (file,), "THE ORIGIN")
+    archive.path.write_bytes(gzip.compress(b"0" * 2001))
+    with pytest.raises(CorpusError, match=r"THE ORIGIN: not train\.txt .*than 2,000 bytes"):
+        list(unpack(archive, tmp_path / "out"))
+    archive.path.write_bytes(gzip.compress(b"0" * 2000))
+    assert len(list(unpack(archive, tmp_path / "out"))) == 1
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_large_archive_of_other_members_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes
+) -> None:
+    """A long name in a tar archive is held in memory: 10 MB of gzip could take 10 GB."""
+    monkeypatch.setattr("transformer_suite.data.archives._MAX_UNWANTED_BYTES", 1_000_000)
+    member = tarfile.TarInfo("a")
+    member.type, member.size = kind, 100_000_000
+    content = gzip.compress(member.tobuf() + b"0" * member.size, compresslevel=1)
+    files = tuple(replace(file, rows=2) for file in FILES)
+    archive = Archive(tmp_path / "a.tar.gz", TAR_GZIP, files, "THE ORIGIN")
+    archive.path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorpusError, match=r"it has more than 1,004,000 bytes"):
+            list(unpack(archive, tmp_path / "out"))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(
+    position=st.integers(0, 10**9),
+    byte=st.integers(0, 255),
+    cut=st.booleans(),
+    format=st.sampled_from([GZIP, TAR_GZIP]),
+)
+def test_a_damaged_archive_is_refused_or_unpacks(
+    tmp_path_factory: pytest.TempPathFactory,
+    position: int,
+    byte: int,
+    cut: bool,
+    format: ArchiveFormat,
+) -> None:
+    folder = tmp_path_factory.mktemp("archive")
+    whole = tar_of(("set/in.txt", FIRST), ("set/out.txt", SECOND))
+    whole = whole if format is TAR_GZIP else gzip.compress(FIRST)
+    place = 1 + position % (len(whole) - 1)  # an empty file is refused by the reader
+    content = whole[:place] if cut else whole[:place] + bytes([byte]) + whole[place + 1 :]
+    try:
+        assert FIRST in unpacked(folder, content, format).values()
+    except CorpusError as error:
+        assert str(error).startswith("THE ORIGIN: ")

@@ -242,3 +242,19 @@ def test_a_named_pipe_is_not_opened(corpus: Path, folder: Path, tmp_path: Path) 
     os.mkfifo(pipe)
     assert ask(Work(), corpus, pipe) == [1, 2, 3]
     assert not folder.exists()
+
+
+def test_swapped_entries_are_computed_again(
+    corpus: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both had right checksums, and each run trained on the data of the other."""
+    work = Work()
+    assert ask(work, corpus) == [1, 2, 3]
+    assert ask(work, corpus, settings={"a": 2}) == [2, 3, 4]
+    first, second = entries(folder)
+    first.rename(folder / "other")
+    second.rename(first)
+    (folder / "other").rename(second)
+    assert ask(work, corpus) == [3, 4, 5]
+    assert "the content of another entry; it is computed again" in capsys.readouterr().err
+    assert ask(work, corpus) == [3, 4, 5]

@@ -7,10 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.data.web_server import Behavior
 from transformer_suite.core.errors import NetworkError, UserError
-from transformer_suite.data.download import download
+from transformer_suite.data.download import _check_address, download
 
 CONTENT = random.Random(0).randbytes(300_000)
 
@@ -87,8 +89,8 @@ def test_nobody_at_the_address(target: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_name_that_does_not_exist(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    with pytest.raises(NetworkError, match=r"http://no-such-host\.invalid/a: "):
-        download("http://no-such-host.invalid/a", target)
+    with pytest.raises(NetworkError, match=r"https://no-such-host\.invalid/a: "):
+        download("https://no-such-host.invalid/a", target)
 
 
 def test_a_silent_server_is_given_up(
@@ -152,3 +154,69 @@ def test_a_redirect_to_a_bad_address_is_an_error_of_the_network(
     server.redirect = "http://[::1/file.bin"
     with pytest.raises(NetworkError, match=url):
         download(url, target)
+
+
+@pytest.mark.parametrize(
+    "redirect",
+    ["ftp://127.0.0.1/file.bin", "http://files.invalid/file.bin", "file:///etc/passwd", "data:,x"],
+)
+def test_only_https_redirects_are_followed(
+    server: Behavior, url: str, target: Path, redirect: str
+) -> None:
+    """A redirect to ftp was followed: anybody on the way could change the file."""
+    server.redirect = redirect
+    with pytest.raises(NetworkError, match=url):
+        download(url, target)
+    assert not target.exists()
+
+
+def test_https_does_not_lead_to_http_on_this_machine() -> None:
+    local = "http://127.0.0.1:80/a"
+    _check_address(local, "http://localhost/a")
+    with pytest.raises(ValueError, match="only https"):
+        _check_address(local, "https://example.org/a")
+
+
+header_values = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=40)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(redirect=header_values, scheme=st.sampled_from(["", "http://127.0.0.1:", "https://[", "//"]))
+def test_any_redirect_is_followed_or_an_error_of_the_network(
+    server: Behavior, url: str, target: Path, scheme: str, redirect: str
+) -> None:
+    """Malformed addresses were tracebacks."""
+    server.redirect = scheme + redirect
+    try:
+        download(url, target)
+    except NetworkError as error:
+        assert str(error).startswith(url)
+    else:
+        assert target.read_bytes() == CONTENT
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(length=header_values | st.integers().map(str) | st.integers(1, 9).map(lambda n: "9" * n**4))
+def test_any_length_is_ignored_or_an_error_of_the_network(
+    server: Behavior, url: str, target: Path, length: str
+) -> None:
+    server.length = length
+    try:
+        download(url, target)
+    except NetworkError as error:
+        assert str(error).startswith(url)
+    else:
+        assert CONTENT.startswith(target.read_bytes())
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_an_answer_that_is_too_large_is_given_up(
+    server: Behavior, url: str, target: Path, is_chunked: bool
+) -> None:
+    """A wrong file of any size filled the disk before its checksum was compared."""
+    server.is_chunked = is_chunked
+    with pytest.raises(NetworkError, match=r"larger than the published file .*299,999 bytes"):
+        download(url, target, max_bytes=len(CONTENT) - 1)
+    assert not target.exists()
+    download(url, target, max_bytes=len(CONTENT))
+    assert target.read_bytes() == CONTENT

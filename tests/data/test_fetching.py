@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, sha256, tar_of
 from tests.data.web_server import Behavior
 from transformer_suite.core.errors import CorpusError, NetworkError, UserError
-from transformer_suite.data.corpora import CORPORA, Corpus
+from transformer_suite.data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 from transformer_suite.data.fetching import fetch, import_from, verify
 
 
@@ -168,3 +170,44 @@ def test_a_data_folder_that_cannot_be_made_is_a_user_error(
     monkeypatch.setenv("TRANSFORMER_SUITE_DATA", str(tmp_path / "a_file"))
     with pytest.raises(UserError, match="cannot write"):
         fetch("small")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    field=st.sampled_from(["sha256", "size", "rows", "source", "date", "more"]), value=json_values
+)
+def test_a_damaged_record_is_named(
+    captions: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, value: object
+) -> None:
+    """A text in place of a number of rows was a traceback in ``data verify``."""
+    (tmp_path / "train.de").write_bytes(GERMAN)
+    (tmp_path / "train.en").write_bytes(ENGLISH)
+    monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(tmp_path / "root"))
+    import_from(captions.name, tmp_path)
+    path = tmp_path / "root" / "small" / "corpus.json"
+    record = json.loads(path.read_text())
+    record["files"]["train.de"][field] = value
+    path.write_text(json.dumps(record))
+    try:
+        assert len(verify("small").files) == 2
+    except CorpusError as error:
+        assert str(error).startswith(f"{path}: not a record of a corpus")
+        path.unlink()
+
+
+@pytest.mark.usefixtures("couplets")
+def test_fewer_lines_than_published_are_not_taken_for_all(
+    server: Behavior, data_root: Path
+) -> None:
+    """85 lines of rubbish were installed as "770,491 rows", as there is no published sha256."""
+    server.files["/set.tar.gz"] = tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"})
+    with pytest.raises(CorpusError, match=r"not train/in\.txt as published: 1 rows"):
+        fetch("small")
+    assert contents(data_root) == {}
