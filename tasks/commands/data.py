@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from transformer_suite.core.errors import UserError
+from transformer_suite.core.storage.files import is_file
 from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.commands.output import print_results, table
 
@@ -27,7 +28,7 @@ def list_corpora() -> None:
 
     for corpus in CORPORA.values():
         folder = corpus_folder(corpus.name)
-        is_here = any((folder / file.name).is_file() for file in corpus.files)
+        is_here = any(is_file(folder / file.name) for file in corpus.files)
         facts = {
             "task": corpus.task,
             "size": "not known" if corpus.size is None else f"{corpus.size / 1e6:.1f} MB",

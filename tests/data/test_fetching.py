@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import re
 import socket
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, sha256, tar_of
 from tests.data.web_server import Behavior
+from tests.unprivileged import as_nobody
 from transformer_suite.core.errors import CorpusError, NetworkError, UserError
 from transformer_suite.data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 from transformer_suite.data.fetching import fetch, import_from, verify
@@ -211,3 +214,16 @@ def test_fewer_lines_than_published_are_not_taken_for_all(
     with pytest.raises(CorpusError, match=r"not train/in\.txt as published: 1 rows"):
         fetch("small")
     assert contents(data_root) == {}
+
+
+def test_a_data_folder_of_another_user_is_one_line(
+    captions: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root reads everything; an ordinary user got a traceback."""
+    (tmp_path / "root").mkdir(mode=0o700)
+    monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(tmp_path / "root"))
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    for work in (fetch, verify):
+        error = as_nobody(partial(work, captions.name))
+        assert re.match(r"(User|Corpus)Error: .*Permission denied", error)
