@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from filelock import FileLock, Timeout
 
@@ -20,7 +22,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
-def only_writer(folder: Path, lock: Path) -> Iterator[None]:
+def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
     """Keeps every other caller with the same ``lock`` out while the context lasts.
 
     The operating system holds the lock on the open file ``lock``, so the lock ends with the
@@ -28,6 +30,9 @@ def only_writer(folder: Path, lock: Path) -> Iterator[None]:
     that holds the lock, for the error message.
 
     On a file system without locks, the context logs a warning and continues without one.
+
+    Yields a function that raises a UserError if the lock is not at its path any more: the folder
+    has been removed or renamed, and what is there now may belong to another process.
 
     Args:
         folder: the folder to protect, for the messages.
@@ -54,12 +59,29 @@ def only_writer(folder: Path, lock: Path) -> Iterator[None]:
         )
     try:
         try:
-            holder.write_text(f"{os.getpid()} on {socket.gethostname()}")
+            file = holder.open("wb", buffering=0)
         except OSError as error:
             raise UserError(f"{holder}: cannot write: {reason_of(error)}") from error
-        yield
+        # It stays open: the system could give the number of a removed file to a new one.
+        with file:
+            try:
+                file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
+            except OSError as error:
+                raise UserError(f"{holder}: cannot write: {reason_of(error)}") from error
+            yield partial(_check_place, folder, holder, file)
     finally:
         file_lock.release()
+
+
+def _check_place(folder: Path, path: Path, file: IO[bytes]) -> None:
+    """Raises a UserError if ``file`` is not the one at ``path``."""
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return
+    raise UserError(
+        f"{folder}: this folder has been removed, renamed or replaced while the program was "
+        "writing in it: the program ends without saving"
+    )
 
 
 def _read_holder(path: Path) -> str:

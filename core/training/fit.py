@@ -60,6 +60,7 @@ def fit(
     resume: bool = False,
     conditions: Mapping[str, str] | None = None,
     accept_changes: bool = False,
+    check_folder: Callable[[], None] = lambda: None,
     on_begin: Callable[[], None] = lambda: None,
     measure_final: Callable[[], float] | None = None,
     group: ProcessGroup | None = None,
@@ -87,6 +88,8 @@ def fit(
             corpus. They are saved with the state. The conditions of the main process count.
         accept_changes: resume a run that was begun under other conditions. The state then lists
             the changes.
+        check_folder: called in the main process before files are written; raises a UserError if
+            ``folder`` is no longer that of the run.
         on_begin: called before the first step, when nothing can prevent the run from starting or
             continuing; only in the main process.
         measure_final: returns the metric of ``model`` as it will be used, by which the best epoch
@@ -100,7 +103,7 @@ def fit(
         ChangedConditions: ``resume`` under other conditions.
     """
     group = group or ProcessGroup()
-    run = Run(model, config, folder, device, metric, group)
+    run = Run(model, config, folder, device, metric, group, check_folder)
     layers = CompiledLayers(model) if config.compile else None
     torch.manual_seed(config.seed)
     run.begin(resume=resume, conditions=conditions, accept_changes=accept_changes)

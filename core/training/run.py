@@ -44,6 +44,7 @@ class Run:
         model: on ``device`` already.
         metric: decides which epoch is best; see :func:`core.training.kept_checkpoints.is_better`.
         group: the processes that train this model together. The main process writes the files.
+        check_folder: called before that; see :func:`core.training.fit.fit`.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Run:
         device: torch.device,
         metric: str,
         group: ProcessGroup | None = None,
+        check_folder: Callable[[], None] = lambda: None,
     ) -> None:
         self.model = model
         self.config = config
@@ -62,6 +64,7 @@ class Run:
         self.metric = metric
         self.group = group or ProcessGroup()
         self.state = TrainingState()
+        self._check_folder = check_folder if self.group.is_main else lambda: None
         self._history = History(folder, config)
         self._kept = KeptCheckpoints(model, config, folder, metric, is_writer=self.group.is_main)
         self.is_stable = True
@@ -204,6 +207,7 @@ class Run:
         with self._ema.in_place_of_weights() if self._ema is not None else nullcontext():
             self.model.eval()
             metrics = self.group.broadcast(validate)
+            self._check_folder()
             self._add_to_history(metrics)
             self._kept.keep(self.state, metrics[self.metric])
         if self.group.is_main:
@@ -228,6 +232,7 @@ class Run:
         if every > 0 and self.state.step % every == 0:
             row = self.state.step_row()
             if self.group.is_main:
+                self._check_folder()
                 self._history.add_step(row)
 
     def is_over(self) -> bool:
@@ -239,11 +244,13 @@ class Run:
         self, validate: Callable[[], Metrics], measure_final: Callable[[], float] | None
     ) -> None:
         """Leaves the best weights in the folder: those of an epoch, or the mean of several."""
+        self._check_folder()
         self._kept.finish(self.state, validate, measure_final)
 
     def save(self) -> None:
         """Writes the state of the run, atomically."""
         if self.group.is_main:
+            self._check_folder()
             save_state(self._state_path, self._trained, self.state, self.config)
 
     def load(

@@ -151,15 +151,20 @@ def train(
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     check_installed(config.train, device)
     before = set(out.iterdir()) if out.is_dir() else None
-    with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE), _nothing_left(out, before):
+    with (
+        only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE) as check_place,
+        _nothing_left(out, before, check_place),
+    ):
         check_folder(task, config, out, resume)  # another run may have begun or ended since
         for folder in (out, out / STATE_FOLDER):
             remove_partial_files(folder)
-        return run.train()
+        return replace(run, check_place=check_place).train()
 
 
 @contextmanager
-def _nothing_left(out: Path, before: set[Path] | None) -> Iterator[None]:
+def _nothing_left(
+    out: Path, before: set[Path] | None, check_place: Callable[[], None]
+) -> Iterator[None]:
     """Removes what a run has left in ``out`` if it fails before the training begins.
 
     ``before`` is what ``out`` contained, None if there was no such folder.
@@ -167,7 +172,8 @@ def _nothing_left(out: Path, before: set[Path] | None) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(OSError):
+        with suppress(OSError, UserError):
+            check_place()
             if not (out / CONFIG_FILE).exists():
                 for path in set(out.iterdir()) - (before or set()):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -189,6 +195,8 @@ class _TaskRun:
     accept_changes: bool
     group: ProcessGroup
     prepare: Prepare
+    check_place: Callable[[], None] = lambda: None
+    """Raises a UserError if ``out`` has been removed or replaced."""
 
     def train(self) -> dict[str, Any]:
         """Prepares, trains, measures, and writes ``metrics.json``."""
@@ -223,6 +231,7 @@ class _TaskRun:
                 resume=self.group.broadcast(self._has_state),
                 conditions=self._conditions(prepared.files),
                 accept_changes=self.accept_changes,
+                check_folder=self.check_place,
                 on_begin=on_begin,
                 measure_final=None if prepared.choose_search is None else measure_final,
                 group=self.group,
@@ -244,8 +253,10 @@ class _TaskRun:
             chosen = max(choices, key=lambda choice: choice.value)
             log(str(chosen))
             config = replace(config, generation=chosen.generation)
+            self.check_place()
             write_config(self.out, self.task, config)
         metrics = origin | _metrics(prepared, config, state, parameters)
+        self.check_place()
         write_json(self.out / METRICS_FILE, metrics)
         return metrics
 

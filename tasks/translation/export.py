@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from transformer_suite.core.errors import UserError
 from transformer_suite.core.model.attention import MyMultiheadAttention
+from transformer_suite.core.storage.files import exists, new_folder
 from transformer_suite.data.vocabulary import BOS, EOS, UNK
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder
 from transformer_suite.tasks.translation.model import TranslationModel
@@ -39,7 +40,7 @@ def to_ctranslate2(
         UserError: the package ctranslate2 is not installed, or ``out`` exists.
     """
     out = Path(out)
-    if out.exists():
+    if exists(out):
         raise UserError(f"{out}: is there already; name another folder")
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError(
@@ -55,10 +56,13 @@ def to_ctranslate2(
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=quantization)
-    out.mkdir(parents=True)
-    spec.save(str(out))
-    for path in model_folder("translation", model).glob("sentencepiece*.model"):
-        shutil.copy(path, out)
+    with new_folder(out) as folder:
+        try:
+            spec.save(str(folder))
+            for path in model_folder("translation", model).glob("sentencepiece*.model"):
+                shutil.copy(path, folder)
+        except RuntimeError as error:  # of CTranslate2, for example for a full disk
+            raise UserError(f"{out}: cannot write: {error}") from error
 
 
 def _specification(translator: Translator) -> TransformerSpec:

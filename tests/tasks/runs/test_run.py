@@ -247,6 +247,54 @@ def test_a_run_that_begins_while_the_folder_is_checked_is_seen(
         train(tmp_path)
 
 
+def remove(run: Path) -> None:
+    shutil.rmtree(run)
+
+
+def empty(run: Path) -> None:
+    for path in run.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def rename(run: Path) -> None:
+    run.rename(run.with_name("renamed"))
+
+
+def replace(run: Path) -> None:
+    """By the folder of a run that begins at the same moment."""
+    rename(run)
+    (run / "training").mkdir(parents=True)
+    for name in ("lock", "lock.holder"):
+        (run / "training" / name).touch()
+
+
+@pytest.mark.parametrize("disturb", [remove, empty, rename, replace])
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_folder_that_disappears_is_noticed(
+    tmp_path: Path, disturb: Callable[[Path], None], epoch: int
+) -> None:
+    """The run ended with exit code 0 and its accuracy, without its configuration and vocabulary.
+    After a renaming, two runs could write into one folder."""
+    out = tmp_path / "run"
+    found: list[dict[Path, bytes]] = []
+
+    def prepare_disturbed() -> runs.Prepared:
+        calls: list[str] = []
+        prepared = prepare(calls)
+
+        def validate() -> dict[str, float]:
+            if calls.count("validate") == epoch - 1:
+                disturb(out)
+                found.append(contents(tmp_path))
+            return prepared.validate()
+
+        return dataclasses.replace(prepared, validate=validate)
+
+    with pytest.raises(UserError, match="run: this folder has been removed, renamed or replaced"):
+        train(out, changed(log_every=1, epochs=3), prepare=prepare_disturbed)
+    assert contents(tmp_path) == found[0]
+
+
 def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
     left = [
         tmp_path / folder / f".{name}.0123456789ab.partial.safetensors"

@@ -1,5 +1,7 @@
 """The exported model computes what ours does. The witness is CTranslate2, an engine in C++."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +69,23 @@ def test_the_same_tokens_and_scores(
         assert ours.text == " ".join(theirs.hypotheses[0])
         if beam_size == 1:
             assert ours.score == pytest.approx(theirs.scores[0], abs=1e-3)
+
+
+def test_a_failed_export_leaves_nothing(
+    tiny_models: Callable[[str], Path], in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk left half a folder, and the next try was refused because of it."""
+    folder = tiny_models("translation")
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copy", full)
+        message = error_of(1, "export", "--model", folder, "--out", "exported")
+    assert message == "error: exported: cannot write: No space left on device"
+    assert list(in_tmp.iterdir()) == []
+    assert run("export", "--model", folder, "--out", "exported").exit_code == 0
 
 
 def test_a_trained_model_by_the_command(tiny_models: Callable[[str], Path], in_tmp: Path) -> None:
