@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -110,6 +109,7 @@ class IncrementalModel:
             self._decoder = PackedDecoder(model.transformer.decoder, make)
             self._generator = make(model.generator.weight, model.generator.bias)
 
+    @torch.no_grad()
     def start(self, src: Tensor) -> DecoderState:
         """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence.
 
@@ -117,7 +117,7 @@ class IncrementalModel:
             ValueError: more positions than the model has.
         """
         self._check_length(len(src))
-        with _plain_arithmetic(src.device):
+        with _no_autocast(src.device):
             is_pad = padding_mask(src, self.special.pad)
             mask = is_pad if is_pad.any() else None
             x = embedding(src, self._src_table) + self._positions[: len(src)]
@@ -129,6 +129,7 @@ class IncrementalModel:
                 sentences=memory.shape[1],
             )
 
+    @torch.no_grad()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Returns the logits ``[R, V]`` that follow ``tokens`` ``[R]``, the newest of each row.
 
@@ -142,7 +143,7 @@ class IncrementalModel:
         if len(tokens) != rows:
             raise ValueError(f"{len(tokens)} tokens for a state of {rows} rows")
         self._check_length(state.length + 1)
-        with _plain_arithmetic(tokens.device):
+        with _no_autocast(tokens.device):
             state.lineage.append()
             x = embedding(tokens, self._tgt_table) + self._positions[state.length]
             x = self._decoder(x, state.caches, state.lineage.mask(), state.memory_mask)
@@ -156,11 +157,11 @@ class IncrementalModel:
             )
 
 
-@contextmanager
-def _plain_arithmetic(device: torch.device) -> Iterator[None]:
-    """Turns gradients and autocast off: the packed kernels know neither."""
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        yield
+def _no_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Returns a context without autocast, which the packed kernels do not support."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def added_mask(is_pad: Tensor, like: Tensor) -> Tensor:
