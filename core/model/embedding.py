@@ -75,22 +75,9 @@ class PositionalEncoding(nn.Module):
         # Without this check, the sum below would broadcast a wrong shape silently.
         if x.dim() != 3 or x.shape[2] != d_model:
             raise ValueError(f"x must be [S, B, D] with D = {d_model}, not {list(x.shape)}")
-        self._check_end(x.shape[0])
-        return self.dropout(x + self.table[: x.shape[0]])
-
-    def at(self, position: int) -> Tensor:
-        """Returns the vector ``[1, D]`` of one position, for decoding step by step.
-
-        Raises:
-            ValueError: the position is not within 0 and ``max_len`` - 1.
-        """
-        if position < 0:
-            raise ValueError(f"positions are counted from 0, not {position}")
-        self._check_end(position + 1)
-        return self.table[position]
-
-    def _check_end(self, end: int) -> None:
-        if end > len(self.table):
+        if x.shape[0] > len(self.table):
             raise ValueError(
-                f"position {end} is beyond the longest sequence of this encoding, {len(self.table)}"
+                f"position {x.shape[0]} is beyond the longest sequence of this encoding, "
+                f"{len(self.table)}"
             )
+        return self.dropout(x + self.table[: x.shape[0]])

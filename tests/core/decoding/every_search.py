@@ -1,4 +1,4 @@
-"""All searches behind one signature, and what it means that two have found the same."""
+"""All searches with one signature, and a comparison of their results."""
 
 import pytest
 from torch import Tensor
@@ -39,7 +39,7 @@ every_search = pytest.mark.parametrize(
 
 
 def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    """The same tokens; probabilities as near as floating-point numbers come."""
+    """Asserts equal tokens, and log-probabilities that differ by rounding only."""
     assert [[one.tokens for one in ranked] for ranked in found] == [
         [one.tokens for one in ranked] for ranked in expected
     ]

@@ -1,8 +1,8 @@
-"""Hand-written models for the searches: a table of what may follow each prefix.
+"""Hand-written models for the searches: tables of the probabilities after each prefix.
 
-``a``, ``b``, ``c`` and ``.`` stand for three words and ``<eos>``; ``{"": {"a": 0.7, ".": 0.3}}`` is
-the model that begins with "a" or ends at once. A prefix that is not in the table ends for sure, and
-one whose row is empty can go nowhere. Rows need not sum to one: a search sees them normalized.
+``a``, ``b``, ``c`` and ``.`` stand for three words and ``<eos>``. ``{"": {"a": 0.7, ".": 0.3}}`` is
+a model whose output begins with "a" or ends at once. After a prefix that is not in the table the
+output ends; after one with an empty row every token is forbidden. Searches normalize the rows.
 """
 
 import math
@@ -28,7 +28,7 @@ Table = Mapping[str, Mapping[str, float]]
 
 
 class Histories:
-    """A search's state that holds every row's tokens: a wrong ``select`` cannot go unseen."""
+    """A search state that stores the tokens of every row, so a wrong ``select`` is noticed."""
 
     def __init__(self, sentences: int) -> None:
         self.sentences = list(range(sentences))
@@ -42,12 +42,12 @@ class Histories:
 
 
 def reader(tables: Sequence[Table]) -> Callable[[Tensor, Histories], Tensor]:
-    """The ``step`` that looks its logits up, each sentence's in its own table."""
+    """Returns the ``step`` that looks up the logits of each sentence in its own table."""
 
     def step(tokens: Tensor, state: Histories) -> Tensor:
         state.steps += 1
         width = len(state.rows) // len(state.sentences)
-        # Special tokens score best everywhere, and must never come for all that.
+        # Special tokens have the best scores everywhere, and must still never be chosen.
         logits = torch.full((len(tokens), VOCABULARY_SIZE), 50.0)
         logits[:, list(LETTERS)] = -math.inf
         for row, (history, token) in enumerate(zip(state.rows, tokens.tolist(), strict=True)):
@@ -64,7 +64,7 @@ def reader(tables: Sequence[Table]) -> Callable[[Tensor, Histories], Tensor]:
 def greedy(
     *tables: Table, max_lengths: Sequence[int] | None = None, **options: Any
 ) -> list[Hypothesis]:
-    """Greedy search, one table a sentence."""
+    """Runs greedy search with one table for each sentence."""
     limits = torch.tensor([FAR] * len(tables) if max_lengths is None else max_lengths)
     return greedy_search(reader(tables), Histories(len(tables)), max_lengths=limits, **options)
 
@@ -72,14 +72,14 @@ def greedy(
 def beam(
     *tables: Table, max_lengths: Sequence[int] | None = None, **options: Any
 ) -> list[list[Hypothesis]]:
-    """Beam search, one table a sentence; without a length penalty unless one is given."""
+    """Runs beam search with one table for each sentence, by default without a length penalty."""
     limits = torch.tensor([FAR] * len(tables) if max_lengths is None else max_lengths)
     options = {"length_penalty": 0.0, **options}
     return beam_search(reader(tables), Histories(len(tables)), max_lengths=limits, **options)
 
 
 def texts(hypotheses: Sequence[Hypothesis]) -> list[str]:
-    """What the hypotheses say; a special token in one is an error."""
+    """Returns the hypotheses as texts; a special token in one is an error."""
     return ["".join(LETTERS[number] for number in one.tokens) for one in hypotheses]
 
 
@@ -88,7 +88,7 @@ def probabilities(hypotheses: Sequence[Hypothesis]) -> list[float]:
 
 
 def random_table(seed: int, *, length: int, share_of_zeros: float = 0.2) -> Table:
-    """Random probabilities after every prefix of up to ``length`` words."""
+    """Returns random probabilities after every prefix of up to ``length`` words."""
     rng = random.Random(seed)
 
     def row() -> dict[str, float]:
@@ -104,7 +104,7 @@ def random_table(seed: int, *, length: int, share_of_zeros: float = 0.2) -> Tabl
 def all_outputs(
     table: Table, limit: int, prefix: str = "", before: float = 1.0
 ) -> Iterator[tuple[str, float, int]]:
-    """Every output that ``table`` allows: its text, its probability, the length it is rated by."""
+    """Yields every output of ``table``: its text, its probability, the length of its score."""
     if len(prefix) == limit:
         yield prefix, before, limit
         return
@@ -118,9 +118,9 @@ def all_outputs(
 
 
 def best_of_all(table: Table, limit: int, alpha: float) -> list[tuple[str, float]]:
-    """Exhaustive search: the texts and scores of all outputs, the best first."""
+    """Returns the texts and scores of all outputs, the best first."""
     scored = [
         (text, math.log(probability) / length_normalizer(length, alpha))
         for text, probability, length in all_outputs(table, limit)
     ]
-    return sorted(scored, key=lambda found: -found[1])
+    return sorted(scored, key=lambda text_and_score: -text_and_score[1])

@@ -1,4 +1,4 @@
-"""How outputs are searched for: what cannot be, and what cannot be together."""
+"""The configuration of a search: values and combinations that are refused."""
 
 from dataclasses import asdict
 from typing import Any
@@ -46,7 +46,7 @@ def refusal(**options: Any) -> str:
         ("no_repeat_ngram", -1, "0 or more"),
     ],
 )
-def test_what_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
+def test_values_that_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
     expected = f"generation.{name} must be {allowed}, not {wrong!r}"
     assert refusal(**{name: wrong}) == expected
     if name not in ("beam_size", "length_penalty", "diversity"):
@@ -62,7 +62,7 @@ def test_what_no_search_can_use(name: str, wrong: object, allowed: str) -> None:
         ("max_length_extra", 10**12, "from 0 to 1000000"),
     ],
 )
-def test_what_needs_more_than_a_machine_has_is_refused(
+def test_values_that_need_too_much_memory_are_refused(
     name: str, wrong: object, allowed: str
 ) -> None:
     """A beam of 20,000 used all memory and was killed; one of 100,000 ended in a traceback."""
@@ -79,7 +79,7 @@ def test_what_needs_more_than_a_machine_has_is_refused(
         ("n_best", 6, "at most generation.beam_size (5)"),
     ],
 )
-def test_what_a_beam_cannot_use_and_sampling_can(name: str, value: float, allowed: str) -> None:
+def test_options_of_sampling_are_refused_for_a_beam(name: str, value: float, allowed: str) -> None:
     assert refusal(**{name: value}) == f"generation.{name} must be {allowed}, not {value!r}"
     assert getattr(GenerationConfig(**SAMPLING, **{name: value}), name) == value
 
@@ -88,7 +88,7 @@ def test_what_a_beam_cannot_use_and_sampling_can(name: str, value: float, allowe
     ("name", "value", "allowed"),
     [("beam_size", 2, "1"), ("length_penalty", 0.5, "0.0"), ("diversity", 0.5, "0.0")],
 )
-def test_what_sampling_cannot_use_and_a_beam_can(name: str, value: Any, allowed: str) -> None:
+def test_options_of_a_beam_are_refused_for_sampling(name: str, value: Any, allowed: str) -> None:
     expected = f"generation.{name} must be {allowed} with generation.sample, not {value!r}"
     assert refusal(**(SAMPLING | {name: value})) == expected
     assert getattr(GenerationConfig(**{name: value}), name) == value
@@ -99,7 +99,7 @@ def test_one_beam_has_no_diversity() -> None:
     assert message == "generation.diversity must be 0 with generation.beam_size 1, not 0.5"
 
 
-def test_replacing_is_checked_like_making() -> None:
+def test_replaced_options_are_checked() -> None:
     config = GenerationConfig(length_penalty=1.4)
     assert config.replaced() == config
     assert config.replaced(beam_size=3, n_best=3) == GenerationConfig(
@@ -111,7 +111,7 @@ def test_replacing_is_checked_like_making() -> None:
         config.replaced(beam=6)
 
 
-def test_sampling_and_searching_leave_each_others_options_behind() -> None:
+def test_changing_sample_resets_the_options_of_the_other_search() -> None:
     beam = GenerationConfig(length_penalty=1.4, diversity=0.5, max_length=7)
     drawn = beam.replaced(sample=True, top_p=0.9, seed=3)
     assert drawn == GenerationConfig(**SAMPLING, top_p=0.9, seed=3, max_length=7)
@@ -128,21 +128,21 @@ def test_sampling_and_searching_leave_each_others_options_behind() -> None:
         drawn.replaced(sample=False, seed=3)
 
 
-def test_configurations_of_before_are_read() -> None:
-    """The models that ship were saved when these four were all."""
+def test_old_configurations_are_read() -> None:
+    """The models that ship were saved when there were only these four options."""
     old = {"beam_size": 5, "length_penalty": 1.4, "max_length_ratio": 2.0, "max_length_extra": 10}
     config = from_mapping(GenerationConfig, old)
     assert config == GenerationConfig(length_penalty=1.4)
     assert from_mapping(GenerationConfig, asdict(config)) == config
 
 
-def test_how_long_an_output_may_be() -> None:
+def test_the_longest_output() -> None:
     config = GenerationConfig(max_length_ratio=1.5, max_length_extra=3)
     assert [config.longest_output(n) for n in (0, 1, 4)] == [3, 4, 9]
     assert [config.replaced(max_length=5).longest_output(n) for n in (0, 1, 4)] == [3, 4, 5]
 
 
-def test_how_long_an_output_must_be() -> None:
+def test_the_shortest_output() -> None:
     config = GenerationConfig(min_length_ratio=0.75)
     assert [config.shortest_output(n) for n in (0, 1, 2, 4)] == [0, 0, 1, 3]
     assert GenerationConfig().shortest_output(100) == 0

@@ -1,4 +1,4 @@
-"""The rules a search can keep: by hand, by brute force, and together."""
+"""Constraints: by hand, by brute force, and combined."""
 
 from typing import Any
 
@@ -38,19 +38,19 @@ law = settings(max_examples=30, deadline=None, derandomize=True)
 
 A, B, C = IDS["a"], IDS["b"], IDS["c"]
 V = {"vocab_size": VOCABULARY_SIZE}
-# After any prefix a 0.5, b 0.25, c 0.125, and as often the end.
+# After any prefix: a 0.5, b 0.25, c 0.125 and the end 0.125.
 USUAL = {"a": 0.5, "b": 0.25, "c": 0.125, ".": 0.125}
 
 
 class Usual(dict):
-    """A table whose every prefix has the row ``USUAL``."""
+    """Returns a table in which every prefix has the row ``USUAL``."""
 
     def get(self, prefix: str, default: Any = None) -> Any:
         return USUAL
 
 
 def allowed(constraint: Constraint, *outputs: str, sentences: list[int] | None = None) -> list[str]:
-    """Which letters may follow each of ``outputs``, which are equally long."""
+    """Returns the letters that may follow each of ``outputs``, which have the same length."""
     ids = torch.tensor([[IDS[letter] for letter in text] for text in outputs], dtype=torch.long)
     numbers = torch.tensor(list(range(len(outputs))) if sentences is None else sentences)
     forbidden = constraint(ids.view(len(outputs), -1).t(), numbers)
@@ -60,7 +60,7 @@ def allowed(constraint: Constraint, *outputs: str, sentences: list[int] | None =
 
 
 def random_outputs(constraint: Constraint, *, runs: int, length: int) -> list[str]:
-    """What sampling says under the constraint, each sentence with a model of its own."""
+    """Returns sampled outputs under the constraint; each sentence has a model of its own."""
     tables = [Endless(random_table(seed, length=5)) for seed in range(runs)]
     found = sample_search(
         reader(tables),
@@ -72,7 +72,7 @@ def random_outputs(constraint: Constraint, *, runs: int, length: int) -> list[st
 
 
 class Endless(dict):
-    """A table for outputs of any length: a row by the last five words, and the end is rare."""
+    """Returns a table for outputs of any length: rows depend on five words, ends are rare."""
 
     def get(self, prefix: str, default: Any = None) -> Any:
         row = super().get(prefix[-5:], ENDS)
@@ -125,7 +125,7 @@ def test_other_special_ids_have_another_end() -> None:
     ],
 )
 def test_no_ngram_twice_by_hand(size: int, output: str, expected: str) -> None:
-    """After "abaca", ab and ac have been: of the words only a may follow."""
+    """ "abaca" contains ab and ac, so of the words only a may follow."""
     assert allowed(NoRepeatNgram(size, **V), output) == [expected]
 
 
@@ -149,7 +149,7 @@ def test_no_ngram_comes_twice_in_200_random_outputs(size: int) -> None:
 @law
 @given(seed=st.integers(0, 2**31 - 1), size=st.integers(1, 3))
 def test_a_beam_repeats_no_ngram_and_loses_nothing_else(seed: int, size: int) -> None:
-    """A wide beam under the rule is exhaustive search over the outputs that keep it."""
+    """A wide beam with the rule equals exhaustive search over the outputs that obey it."""
     table = random_table(seed, length=3)
     (found,) = beam(table, beam_size=200, max_lengths=[3], constraint=NoRepeatNgram(size, **V))
 
@@ -165,7 +165,7 @@ def test_a_beam_repeats_no_ngram_and_loses_nothing_else(seed: int, size: int) ->
         return outputs
 
     expected = all_that_keep_it("")
-    # Where no output can keep the rule to its end, one that is stuck is all there is.
+    # Where no output can obey the rule to its end, the result is one that got stuck.
     assert set(texts(found)) == expected or not expected
 
 
@@ -180,7 +180,7 @@ def test_the_prefix_by_hand() -> None:
 
 
 def test_every_output_begins_with_its_prefix() -> None:
-    """And goes on as the model has it: "ba" is certain once it is forced, then "." has 0.75."""
+    """The model continues it: the forced "ba" has probability 1, then "." has 0.75."""
     table: Table = {
         "": {"a": 0.99, "b": 0.01},
         "b": {"c": 0.99, "a": 0.01},
@@ -209,7 +209,7 @@ def test_no_prefix_at_all_forbids_nothing() -> None:
 
 
 @pytest.mark.parametrize("token", [*SpecialIds(), -1, VOCABULARY_SIZE])
-def test_a_prefix_of_no_words_is_refused(token: int) -> None:
+def test_a_special_token_in_a_prefix_is_refused(token: int) -> None:
     message = rf"prefix 1 has the id {token}; .* from 0 to 6 without .* \[0, 1, 2, 3\]"
     with pytest.raises(ConfigError, match=message):
         ForcedPrefix([[A], [B, token]], **V)
@@ -218,13 +218,13 @@ def test_a_prefix_of_no_words_is_refused(token: int) -> None:
 # Forbidden tokens, and rules together
 
 
-def test_forbidden_tokens_never_come() -> None:
+def test_forbidden_tokens_are_never_chosen() -> None:
     rule = ForbiddenTokens([A, C], **V)
     assert allowed(rule, "b", "a", "c") == ["b.", "b.", "b."]
     assert set("".join(random_outputs(rule, runs=20, length=6))) == {"b"}
 
 
-def test_rules_together_forbid_what_each_forbids() -> None:
+def test_combined_rules_forbid_what_each_forbids() -> None:
     rules: list[Constraint] = [
         MinimumLength(torch.tensor([3, 0]), **V),
         NoRepeatNgram(1, **V),
@@ -234,8 +234,8 @@ def test_rules_together_forbid_what_each_forbids() -> None:
     assert allowed(all_of(rules[2]), "a", "b") == ["ab.", "ab."]
 
 
-def test_rules_together_leave_each_other_alone() -> None:
-    """What one of them returned must not be written into by the others."""
+def test_combined_rules_do_not_change_each_other() -> None:
+    """The tensor that one of them returns must not be overwritten."""
     rule = ForbiddenTokens([C], **V)
     both = all_of(rule, ForbiddenTokens([A], **V))
     assert allowed(both, "", "") == ["b.", "b."]
@@ -243,7 +243,7 @@ def test_rules_together_leave_each_other_alone() -> None:
 
 
 def test_rules_that_leave_nothing_end_the_output() -> None:
-    """Each word once, and no end before five words: three words come."""
+    """Each word once and no end before five words: the output has three words."""
     rule = all_of(NoRepeatNgram(1, **V), MinimumLength(torch.tensor([5]), **V))
     assert texts(greedy(Usual(), constraint=rule)) == ["abc"]
     (found,) = beam(Usual(), beam_size=2, constraint=rule)
@@ -251,7 +251,7 @@ def test_rules_that_leave_nothing_end_the_output() -> None:
 
 
 def test_all_rules_in_every_search() -> None:
-    """Begin with "c", three words or more, no pair of words twice, never "b"."""
+    """Begins with "c", has three words or more, no pair of words twice, and no "b"."""
     rule = all_of(
         MinimumLength(torch.tensor([3]), **V),
         NoRepeatNgram(2, **V),
@@ -291,6 +291,6 @@ def test_empty_rules_are_refused_with_what_is_allowed(make: Any, message: str) -
         make()
 
 
-def test_the_letters_are_all_the_words() -> None:
-    """The hand-made cases above speak of every token that is not special."""
+def test_the_letters_are_all_words() -> None:
+    """The cases by hand above cover every token that is not special."""
     assert set(LETTERS) == set(range(3, VOCABULARY_SIZE))

@@ -1,4 +1,4 @@
-"""Greedy and beam search, on tables that can be worked out on paper (see ``search_tables``)."""
+"""Greedy and beam search, on tables small enough to check by hand (see ``search_tables``)."""
 
 import math
 
@@ -35,14 +35,14 @@ seeds = st.integers(0, 2**31 - 1)
 alphas = st.sampled_from([0.0, 0.6, 1.0])
 limits = st.integers(0, 4)
 
-# Greed takes "a" with 0.5, which can do no better than 0.5 * 0.4, and misses "b." with 0.4 * 0.9.
+# Greedy search takes "a" (0.5), whose best output is 0.5 * 0.4, and misses "b." with 0.4 * 0.9.
 TRAP: Table = {
     "": {"a": 0.5, "b": 0.4, ".": 0.1},
     "a": {"a": 0.3, "b": 0.3, ".": 0.4},
     "b": {".": 0.9, "c": 0.1},
 }
 ENDLESS: Table = {"a" * n: {"a": 0.9, ".": 0.1} for n in range(20)}
-# "a" is likely and leads nowhere; "b" is not and ends.
+# "a" is probable, but every next token is forbidden; "b" is improbable and ends.
 DEAD_END: Table = {"": {"a": 0.9, "b": 0.1}, "a": {}}
 
 
@@ -103,7 +103,7 @@ def test_the_normalizer_is_that_of_the_paper() -> None:
 @law
 @given(seed=seeds, limit=limits, alpha=alphas)
 def test_a_wide_beam_is_exhaustive_search(seed: int, limit: int, alpha: float) -> None:
-    """Every output that a table of three words and <eos> allows, in the right order."""
+    """It finds every output of a table of three words and <eos>, in the right order."""
     table = random_table(seed, length=3)
     expected = best_of_all(table, limit, alpha)
     (found,) = beam(table, beam_size=200, length_penalty=alpha, max_lengths=[limit])
@@ -133,7 +133,7 @@ def test_one_beam_is_greedy(table_seeds: list[int], data: st.DataObject) -> None
 def test_early_stopping_never_changes_the_result(
     table_seeds: list[int], beam_size: int, alpha: float
 ) -> None:
-    """Against a search that goes on as long as there is anything unfinished."""
+    """Compared with a search that continues while there is any unfinished output."""
     tables = [random_table(seed, length=5) for seed in table_seeds]
     options = {"beam_size": beam_size, "length_penalty": alpha, "max_lengths": [5] * len(tables)}
     stopped = beam(*tables, **options)
@@ -143,7 +143,7 @@ def test_early_stopping_never_changes_the_result(
 
 
 def test_early_stopping_saves_steps() -> None:
-    """After two of twenty steps nothing unfinished can overtake: 0.81 against 0.9 and 0.09."""
+    """After two of twenty steps no unfinished output can overtake: 0.01 against 0.9 and 0.09."""
     table: Table = {"": {".": 0.9, "a": 0.1}, "a": {".": 0.9, "a": 0.1}, "aa": {"a": 1.0}}
     state = Histories(1)
     (found,) = beam_search(
@@ -167,7 +167,7 @@ def test_early_stopping_saves_steps() -> None:
 def test_fewer_hypotheses_are_the_first_of_all(
     table_seeds: list[int], beam_size: int, alpha: float, data: st.DataObject
 ) -> None:
-    """To want but the best one is no reason to find another."""
+    """A smaller ``n_best`` gives the same first hypotheses."""
     n_best = data.draw(st.integers(1, beam_size), label="n_best")
     tables = [random_table(seed, length=5) for seed in table_seeds]
     max_lengths = [data.draw(st.integers(0, 6)) for _ in tables]
@@ -178,8 +178,8 @@ def test_fewer_hypotheses_are_the_first_of_all(
 
 
 def test_fewer_hypotheses_are_certain_sooner() -> None:
-    """The empty output has 0.9. Whether anything has more is clear at once; what is second, with
-    0.09, takes another step."""
+    """The empty output has 0.9. That it is the best is certain after one step. The second, with
+    0.09, is certain after two."""
     table: Table = {"": {".": 0.9, "a": 0.1}, "a": {".": 0.9, "a": 0.1}}
     steps = []
     for n_best in (1, 2):
@@ -207,7 +207,7 @@ def test_fewer_hypotheses_are_certain_sooner() -> None:
 def test_a_sentence_has_the_same_result_in_any_batch(
     table_seeds: list[int], beam_size: int, alpha: float, data: st.DataObject
 ) -> None:
-    """Beside others that end earlier or later, have other limits, and stand in another order."""
+    """With sentences that end earlier or later, have other limits, and in any order."""
     order = data.draw(st.permutations(range(len(table_seeds))))
     tables = [random_table(table_seeds[i], length=4) for i in order]
     max_lengths = [data.draw(st.integers(0, 6)) for _ in order]
@@ -224,7 +224,7 @@ def test_a_sentence_has_the_same_result_in_any_batch(
 
 @pytest.mark.parametrize("limit", [0, 1, 4])
 def test_the_length_limit_is_kept(limit: int) -> None:
-    """An output at its limit ends there, rated by its tokens alone: 0.9 each."""
+    """An output at its limit ends there. Its probability is that of its tokens: 0.9 each."""
     (found,) = greedy(ENDLESS, max_lengths=[limit])
     assert texts([found]) == ["a" * limit]
     assert probabilities([found]) == pytest.approx([0.9**limit])
@@ -248,7 +248,7 @@ def test_no_sentences_no_results() -> None:
 
 
 def test_fewer_outputs_than_beams() -> None:
-    """What fills the empty beams is no output."""
+    """Rows without an output are not returned."""
     table: Table = {"": {"a": 0.75, ".": 0.25}, "a": {"b": 1.0}}
     (found,) = beam(table, beam_size=6)
     assert texts(found) == ["ab", ""]
@@ -256,14 +256,14 @@ def test_fewer_outputs_than_beams() -> None:
 
 
 @pytest.mark.parametrize("n_best", [0, 4, -1])
-def test_more_hypotheses_than_beams_or_none_are_refused(n_best: int) -> None:
+def test_an_n_best_outside_the_beam_is_refused(n_best: int) -> None:
     with pytest.raises(
         ConfigError, match=rf"n_best must be from 1 to beam_size \(3\), not {n_best}"
     ):
         beam(TRAP, beam_size=3, n_best=n_best)
 
 
-def test_a_beam_of_none_is_refused() -> None:
+def test_a_beam_size_of_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match="beam_size must be at least 1, not 0"):
         beam(TRAP, beam_size=0)
 
@@ -272,7 +272,7 @@ def test_a_beam_of_none_is_refused() -> None:
 
 
 def only(allowed: dict[tuple[int, int], str]) -> Constraint:
-    """What may come, by sentence and place; elsewhere everything."""
+    """Allows the given letters by sentence and position, and everything elsewhere."""
 
     def constraint(prefix: Tensor, sentences: Tensor) -> Tensor:
         forbidden = torch.zeros(len(sentences), VOCABULARY_SIZE, dtype=torch.bool)
@@ -287,7 +287,7 @@ def only(allowed: dict[tuple[int, int], str]) -> Constraint:
 
 
 def test_a_constraint_holds_for_its_sentence_and_place() -> None:
-    """The sentences end at different times, so their rows move; their numbers do not."""
+    """The sentences end at different steps, so their rows move, but their numbers stay."""
     constraint = only({(0, 0): ".", (1, 0): "b", (2, 0): "a", (2, 1): "b", (2, 2): "c"})
     tables = [TRAP, TRAP, {**TRAP, "ab": {"c": 0.5, ".": 0.5}}]
     assert texts(greedy(*tables, constraint=constraint)) == ["", "b", "abc"]
@@ -295,8 +295,8 @@ def test_a_constraint_holds_for_its_sentence_and_place() -> None:
     assert texts(best) == ["", "b", "abc"]
 
 
-def test_probabilities_are_those_among_what_is_allowed() -> None:
-    """Of b 0.4 and "." 0.1 in the beginning, b is 0.8; then "b." is 0.8 * 0.9."""
+def test_probabilities_are_over_the_allowed_tokens() -> None:
+    """At the beginning b has 0.4 and "." 0.1, so b gets 0.8; "b." is then 0.8 * 0.9."""
     constraint = only({(0, 0): "b."})
     (found,) = greedy(TRAP, constraint=constraint)
     assert (texts([found]), probabilities([found])) == (["b"], pytest.approx([0.72]))
@@ -305,7 +305,7 @@ def test_probabilities_are_those_among_what_is_allowed() -> None:
 
 
 def test_a_constraint_sees_the_outputs_so_far() -> None:
-    """No word twice, as a rule that reads them; "." only when nothing else is left."""
+    """No word twice, and "." only after three words."""
 
     def constraint(prefix: Tensor, sentences: Tensor) -> Tensor:
         forbidden = torch.zeros(len(sentences), VOCABULARY_SIZE, dtype=torch.bool)
@@ -323,7 +323,7 @@ def test_a_constraint_sees_the_outputs_so_far() -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_when_everything_is_forbidden_the_output_ends_as_it_is(place: int) -> None:
-    """It used to end as NaN, in beam search as no hypothesis at all."""
+    """Its probability was NaN, and beam search returned no hypothesis."""
     constraint = only({(1, place): ""})
     ordinary, stuck = greedy(TRAP, ENDLESS, constraint=constraint)
     assert [ordinary] == greedy(TRAP)
@@ -336,8 +336,8 @@ def test_when_everything_is_forbidden_the_output_ends_as_it_is(place: int) -> No
     assert probabilities(stuck_beams) == pytest.approx([0.9**place])
 
 
-def test_a_dead_end_is_dropped_while_there_is_another_way() -> None:
-    """Its NaN used to rank above every real candidate, of its sentence's other beams too."""
+def test_a_dead_end_is_dropped_if_there_are_other_outputs() -> None:
+    """Its NaN was ranked above every candidate of all beams of the sentence."""
     (found,) = beam(DEAD_END, beam_size=2)
     assert texts(found) == ["b"]
     assert probabilities(found) == pytest.approx([0.1])
@@ -345,7 +345,7 @@ def test_a_dead_end_is_dropped_while_there_is_another_way() -> None:
 
 
 def test_a_dead_end_after_an_end() -> None:
-    """One output has ended and all others are stuck: the sentence is finished with the one."""
+    """One output has ended and all others are stuck: the sentence has that one output."""
     table: Table = {"": {"a": 0.5, "b": 0.3, ".": 0.2}, "a": {}, "b": {}}
     (found,) = beam(table, beam_size=3)
     assert texts(found) == [""]
@@ -358,8 +358,8 @@ def test_several_dead_ends_at_once_are_ranked() -> None:
     assert probabilities(found) == pytest.approx([0.7, 0.3])
 
 
-def test_no_special_token_ever_comes() -> None:
-    """They score far above every word in these tables (see ``reader``)."""
+def test_no_special_token_is_ever_chosen() -> None:
+    """Their scores are far above those of the words in these tables (see ``reader``)."""
     tables = [random_table(seed, length=4) for seed in range(10)]
     for found in [greedy(*tables), *beam(*tables, beam_size=4)]:
         assert {number for one in found for number in one.tokens} <= set(LETTERS) - {IDS["."]}

@@ -1,4 +1,4 @@
-"""Diverse beam search: groups that avoid each other's words, by hand and by law."""
+"""Diverse beam search: groups that avoid each other's tokens, by hand and by law."""
 
 import math
 from typing import Any
@@ -34,7 +34,7 @@ alphas = st.sampled_from([0.0, 0.6, 1.0])
 def diverse(
     *tables: Table, max_lengths: list[int] | None = None, **options: Any
 ) -> list[list[Hypothesis]]:
-    """Diverse beam search, one table a sentence; without a length penalty unless one is given."""
+    """Runs diverse beam search, one table for each sentence; no length penalty by default."""
     limits = torch.tensor([FAR] * len(tables) if max_lengths is None else max_lengths)
     options = {"length_penalty": 0.0, **options}
     return diverse_beam_search(
@@ -49,7 +49,7 @@ ONE_BEGINNING: Table = {"": {"a": 0.8, "b": 0.2}, "a": {"a": 0.6, "b": 0.4}}
 
 def test_groups_differ_where_plain_beams_do_not() -> None:
     """Both plain beams begin with "a". The second group finds ln 0.8 - 1.5 below ln 0.2; its score
-    is what the model gives it, without the penalty."""
+    is that of the model, without the penalty."""
     (plain,) = beam(ONE_BEGINNING, beam_size=2)
     assert texts(plain) == ["aa", "ab"]
     (found,) = diverse(ONE_BEGINNING, beam_size=2, groups=2, diversity=1.5)
@@ -65,8 +65,8 @@ def test_groups_differ_where_plain_beams_do_not() -> None:
 def test_the_penalty_is_in_natural_logarithms(
     diversity: float, expected: list[str], shares: list[float]
 ) -> None:
-    """ln (0.8 / 0.2) is 1.386. Below it both groups take "a", and part at the second word, where
-    ln (0.6 / 0.4) is 0.405; a word that came in spite of its penalty is not rated by it."""
+    """ln (0.8 / 0.2) is 1.386. Below it both groups take "a" and differ at the second word, where
+    ln (0.6 / 0.4) is 0.405. The penalty does not change the score of a token that is chosen."""
     (found,) = diverse(ONE_BEGINNING, beam_size=2, groups=2, diversity=diversity)
     assert texts(found) == expected
     assert probabilities(found) == pytest.approx(shares)
@@ -82,7 +82,7 @@ def test_every_group_before_counts() -> None:
 
 
 def test_every_output_of_a_group_counts() -> None:
-    """The first group goes on as "ab" and "bb", so that "b" costs the second 0.6 and not 0.3. It
+    """The first group continues as "ab" and "bb", so "b" costs the second 0.6 and not 0.3. It
     holds "c" and "a": "ab" with ln 0.5 - 0.6 leads, and then "ca" with ln 0.156 = -1.86 beats "cb"
     with ln 0.234 - 0.6 = -2.05."""
     table: Table = {
@@ -95,8 +95,8 @@ def test_every_output_of_a_group_counts() -> None:
     assert texts(found) == ["ab", "bb", "ca"]
 
 
-def test_the_penalty_is_for_the_same_place_only() -> None:
-    """The first group says "ac". That it began with "a" costs the second nothing one word on."""
+def test_the_penalty_is_for_the_same_position_only() -> None:
+    """The first group finds "ac". Its "a" causes no penalty at the next position."""
     table: Table = {
         "": {"a": 0.8, "b": 0.2},
         "a": {"c": 1.0},

@@ -20,18 +20,18 @@ law = settings(max_examples=100, deadline=None, derandomize=True)
 INF = float("inf")
 
 
-def test_places_without_gaps_by_hand() -> None:
+def test_compact_indices_by_hand() -> None:
     kept = torch.tensor([True, False, True, False, True, True])
     assert compact_indices(kept).tolist() == [0, 4, 2, 5]
 
 
 @law
 @given(st.lists(st.booleans(), max_size=12))
-def test_all_that_is_kept_comes_once_and_stays_if_it_can(kept: list[bool]) -> None:
+def test_kept_indices_appear_once_and_stay_in_place_if_they_can(kept: list[bool]) -> None:
     order = compact_indices(torch.tensor(kept, dtype=torch.bool)).tolist()
     assert sorted(order) == [i for i, is_kept in enumerate(kept) if is_kept]
     assert all(order[i] == i for i in range(len(order)) if kept[i])
-    # What moves comes in order: the result is one function of what is kept.
+    # Moved indices are in order, so the result depends only on what is kept.
     moved = [number for place, number in enumerate(order) if number != place]
     assert moved == sorted(moved)
 
@@ -72,7 +72,7 @@ def test_logits_that_cannot_be_ranked_are_an_error(wrong: float, place: int) -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-def test_forbidden_are_the_special_tokens_and_what_the_constraint_says(dtype: torch.dtype) -> None:
+def test_special_tokens_and_those_of_the_constraint_are_forbidden(dtype: torch.dtype) -> None:
     logits, outputs = torch.zeros(2, 7, dtype=dtype), torch.tensor([[4, 5]])
     special = SpecialIds(unk=6, pad=0, bos=2, eos=1)
     masked = mask_forbidden(

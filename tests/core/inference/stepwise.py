@@ -1,4 +1,4 @@
-"""A decoder fed one position at a time, with the state that decoding has."""
+"""A decoder that gets one position at a time, with the state of decoding."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from transformer_suite.core.model.transformer import MyTransformerDecoder
 
 
 class Stepwise:
-    """``decoder`` over ``memory`` ``[S, B, D]``, whose padding is ``is_pad`` ``[B, S]``."""
+    """Runs ``decoder`` with ``memory`` ``[S, B, D]``, whose padding is ``is_pad`` ``[B, S]``."""
 
     def __init__(
         self, decoder: MyTransformerDecoder, memory: Tensor, is_pad: Tensor | None = None
@@ -25,7 +25,7 @@ class Stepwise:
         self.caches = self.state.caches
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The newest position of every row, ``[R, D]`` -> ``[R, D]``."""
+        """Maps the newest position of every row, ``[R, D]``, to ``[R, D]``."""
         lineage = self.state.lineage
         lineage.append()
         return self.decoder(x, self.caches, lineage.mask(), self.state.memory_mask)

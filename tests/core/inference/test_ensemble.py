@@ -1,4 +1,4 @@
-"""Ensembles: one model in every respect, of averaged probabilities."""
+"""Ensembles: the interface of one model, with averaged probabilities."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def test_one_model_twice_is_the_model(search, seed: int, lengths: list[int]) -> 
 
 
 class UncachedEnsemble:
-    """Every model's whole prefix at every step, and the mean of the probabilities."""
+    """Runs every model over the whole prefix at every step and averages the probabilities."""
 
     def __init__(self, models: list[SequenceToSequence], src: Tensor) -> None:
         self.states = [Uncached(model, src) for model in models]
@@ -64,7 +64,7 @@ class UncachedEnsemble:
 @law
 @given(seed=seeds, lengths=source_lengths)
 def test_three_models_are_their_mean_in_every_search(search, seed: int, lengths: list[int]) -> None:  # type: ignore[no-untyped-def]
-    """Rows move and sentences leave alike in all of them."""
+    """Rows move and sentences leave in all of them in the same way."""
     models = [chatty(seed + i, i != 1) for i in range(3)]
     ensemble = Ensemble([IncrementalModel(model) for model in models])
     src = together([column(n, SRC_WORDS) for n in lengths])
@@ -85,8 +85,8 @@ def test_probabilities_are_averaged_not_logits() -> None:
     assert_near(mean, (first + second) / 2, 1e-5)
 
 
-def test_models_of_different_sizes_go_together() -> None:
-    """And the shortest of them says how long a sequence may be."""
+def test_models_may_have_different_sizes() -> None:
+    """The smallest ``max_len`` is the limit of the ensemble."""
     small = model_of(1, max_len=9)
     torch.manual_seed(1)
     config = TransformerConfig(
@@ -117,6 +117,6 @@ def test_other_vocabularies_are_refused_by_their_sizes() -> None:
         ensemble_of(model, model_of(1, special=SpecialIds(unk=3, pad=0, bos=1, eos=2)))
 
 
-def test_an_ensemble_of_none_is_refused() -> None:
+def test_an_empty_ensemble_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least one model"):
         Ensemble([])

@@ -1,4 +1,4 @@
-"""Weights of eight bits: near the real ones, and quietly made."""
+"""int8 weights: outputs near those of the float weights, and no warnings."""
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +15,13 @@ from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
 @pytest.mark.parametrize("shape", [(1, 64), (40, 64), (5, 8, 64)], ids=str)
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no_bias"])
-def test_outputs_are_near_those_of_the_real_weights(shape: tuple[int, ...], has_bias: bool) -> None:
+def test_outputs_are_near_those_of_float_weights(shape: tuple[int, ...], has_bias: bool) -> None:
     torch.manual_seed(1)
     x, weight = torch.randn(shape), torch.randn(96, 64)
     bias = torch.randn(96) if has_bias else None
     layer = Int8Linear(weight, bias)
     exact = F.linear(x, weight, bias)
-    # Rounding to 255 steps on both sides: an error of about 1 part in 100, over sums of 64.
+    # Weights and inputs have 255 levels: an error of about 1 percent over sums of 64.
     assert (layer(x) - exact).abs().max() < 0.03 * exact.abs().max()
     assert torch.equal(layer(x, relu=True), layer(x).relu())
     residual = torch.randn(*shape[:-1], 96)
@@ -29,7 +29,7 @@ def test_outputs_are_near_those_of_the_real_weights(shape: tuple[int, ...], has_
 
 
 def test_each_output_has_a_scale_of_its_own() -> None:
-    """With one scale for all, the small row would be rounded to nothing."""
+    """With one scale for all, the small row would be rounded to zero."""
     torch.manual_seed(2)
     weight = torch.randn(2, 64) * torch.tensor([[1000.0], [0.001]])
     x = torch.randn(8, 64)
@@ -38,11 +38,11 @@ def test_each_output_has_a_scale_of_its_own() -> None:
     assert (error < 0.03).all()
 
 
-def test_a_row_of_zeros_stays_one() -> None:
+def test_zero_weights_stay_zero() -> None:
     assert torch.equal(Int8Linear(torch.zeros(3, 8), None)(torch.randn(2, 8)), torch.zeros(2, 3))
 
 
-def test_a_model_of_eight_bits_is_near_the_float_model() -> None:
+def test_an_int8_model_is_near_the_float_model() -> None:
     model = small_model()
     src = torch.randint(4, 30, (6, 3))
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The key/value cache: what it holds, and that attention with it equals attention without."""
+"""The key/value cache: its contents, and that cached attention equals uncached attention."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def as_added(is_blocked: Tensor) -> Tensor:
 @law
 @given(seed=seeds, steps=st.lists(st.integers(1, 5), min_size=1, max_size=6))
 def test_cached_self_attention_equals_uncached(seed: int, steps: list[int]) -> None:
-    """Positions fed in chunks of any length, each seeing all those before it."""
+    """Positions come in chunks of any length, and each attends to all earlier ones."""
     torch.manual_seed(seed)
     module, _ = copied(8, 2)
     x = torch.randn(sum(steps), 3, 8)
@@ -78,8 +78,8 @@ def test_beams_sharing_a_memory_equal_a_repeated_memory(
 
 
 @pytest.mark.parametrize("length", [1, 4, 6])
-def test_a_mask_over_other_positions_than_the_cached_ones_names_both_numbers(length: int) -> None:
-    """One over a single position would be broadcast to all of them in silence."""
+def test_a_mask_of_the_wrong_length_is_refused_with_both_numbers(length: int) -> None:
+    """A mask over a single position would silently be broadcast to all of them."""
     cache = KeyValueCache()
     for _ in range(5):
         cache.append(torch.randn(2, 3, 2, 1, 4))
@@ -87,10 +87,10 @@ def test_a_mask_over_other_positions_than_the_cached_ones_names_both_numbers(len
         attend_cached(torch.randn(3, 2, 1, 4), cache, torch.zeros(3, 1, 1, length))
 
 
-# What the cache holds
+# The contents of the cache
 
 
-def test_cache_holds_what_was_appended_however_much() -> None:
+def test_the_cache_stores_what_was_appended_at_any_length() -> None:
     cache, everything = KeyValueCache(), torch.randn(3, 2, 100, 4)
     start = 0
     for length in (1, 1, 5, 30, 63):
@@ -103,7 +103,7 @@ def test_cache_holds_what_was_appended_however_much() -> None:
         assert torch.equal(values, -everything[:, :, :start])
 
 
-def test_cache_never_writes_into_what_it_was_given_or_has_handed_out() -> None:
+def test_the_cache_never_overwrites_its_inputs_or_outputs() -> None:
     cache, first = KeyValueCache(), torch.randn(2, 3, 2, 4, 4)
     given = first.clone()
     cache.append(given[:, :, :, :2])
@@ -132,7 +132,7 @@ def test_keep_drops_and_moves_sentences(sentences: list[int]) -> None:
     assert (len(cache), cache.sentences) == (6, len(sentences))
     assert torch.equal(cache.read()[0], keys[sentences][:, :, :6])
     assert torch.equal(cache.read()[1], values[sentences][:, :, :6])
-    # Then it goes on, beyond its first room too.
+    # It continues, beyond its first capacity too.
     cache.append(both[:, sentences][:, :, :, 6:])
     assert torch.equal(cache.read()[0], keys[sentences])
     assert torch.equal(cache.read()[1], values[sentences])
@@ -147,8 +147,8 @@ def test_an_empty_cache_can_be_reordered_but_not_read() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1, 4), (6, 2, 1, 4), (3, 1, 1, 4), (3, 2, 1, 1)], ids=str)
-def test_cache_refuses_rows_of_another_size(shape: tuple[int, ...]) -> None:
-    """A single row used to be broadcast to all the rows in the cache, in silence."""
+def test_the_cache_refuses_rows_of_another_size(shape: tuple[int, ...]) -> None:
+    """A single row was silently broadcast to all rows of the cache."""
     cache = KeyValueCache()
     cache.append(torch.randn(2, 3, 2, 5, 4))
     with pytest.raises(ValueError) as error:
@@ -159,7 +159,7 @@ def test_cache_refuses_rows_of_another_size(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_cache_refuses_the_rows_of_sentences_that_have_left(batch: int) -> None:
+def test_the_cache_refuses_rows_of_sentences_that_it_has_dropped(batch: int) -> None:
     cache, none = KeyValueCache(), torch.tensor([], dtype=torch.long)
     cache.append(torch.randn(2, 3, 2, 5, 4))
     cache.keep(2, none, none)
@@ -167,11 +167,11 @@ def test_cache_refuses_the_rows_of_sentences_that_have_left(batch: int) -> None:
         cache.append(torch.randn(2, batch, 2, 1, 4))
 
 
-# Which positions a beam descends from
+# The positions that a beam descends from
 
 
 def test_lineage_by_hand() -> None:
-    """One sentence. A shared position; two beams of it; the second beam twice; both go on."""
+    """One sentence: a shared position, two beams of it, then the second beam twice."""
     lineage = Lineage(torch.zeros(()))
     lineage.append()
     assert lineage.mask() is None
@@ -188,7 +188,7 @@ def test_lineage_by_hand() -> None:
 
 
 def test_beams_before_the_first_position() -> None:
-    """Diverse beam search begins with several: they share nothing."""
+    """Diverse beam search begins with several beams, which share no position."""
     lineage = Lineage(torch.zeros(()))
     lineage.select(torch.tensor([0, 0, 1, 1]), 2)
     lineage.append()
@@ -199,10 +199,8 @@ def test_beams_before_the_first_position() -> None:
 
 @law
 @given(seed=seeds, data=st.data())
-def test_lineage_is_the_set_of_positions_each_row_carries_along(
-    seed: int, data: st.DataObject
-) -> None:
-    """Against rows that hold the numbers of their own positions in a list."""
+def test_lineage_is_the_list_of_positions_of_each_row(seed: int, data: st.DataObject) -> None:
+    """Compared with rows that keep a list of their own positions."""
     sentences, lineage = data.draw(st.integers(1, 4)), Lineage(torch.zeros((), dtype=torch.float64))
     rows: list[list[int]] = [[] for _ in range(sentences)]
     beams = length = 0
@@ -235,17 +233,15 @@ def _beginnings(order: list[int]) -> st.SearchStrategy[list[int]]:
 
 
 @pytest.mark.parametrize(("rows", "sentences"), [(4, 3), (1, 2), (2, 0)])
-def test_rows_that_are_not_equally_many_of_each_sentence_are_refused(
-    rows: int, sentences: int
-) -> None:
+def test_rows_that_are_no_multiple_of_the_sentences_are_refused(rows: int, sentences: int) -> None:
     with pytest.raises(ValueError, match=rf"{rows} rows .* {sentences} sentences"):
         Lineage(torch.zeros(())).select(torch.zeros(rows, dtype=torch.long), sentences)
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 6, 9])
 @pytest.mark.parametrize("beams", [1, 2])
-def test_tokens_that_are_not_one_a_row_are_refused(tokens: int, beams: int) -> None:
-    """As many again would be taken for beams that see each other, in silence."""
+def test_another_number_of_tokens_than_rows_is_refused(tokens: int, beams: int) -> None:
+    """Twice as many tokens would silently be taken for beams that attend to each other."""
     if tokens == 3 * beams:
         return
     model = IncrementalModel(model_of(1))

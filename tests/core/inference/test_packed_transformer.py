@@ -1,4 +1,4 @@
-"""The packed Transformer: the functions of ``MyTransformer``, whatever its options and numbers."""
+"""The packed Transformer equals ``MyTransformer`` for all options and types."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def transformer(seed: int, activation: str, norm_first: bool) -> MyTransformer:
 def test_the_packed_encoder_is_the_encoder(
     activation: str, norm_first: bool, seed: int, source: int, batch: int, share: float | None
 ) -> None:
-    """Without a mask, and with more and more padding, up to nothing else."""
+    """Without a mask, and with more and more padding, up to padding only."""
     encoder = transformer(seed, activation, norm_first).encoder
     src = torch.randn(source, batch, 8)
     is_pad = None if share is None else torch.rand(batch, source) < share
@@ -74,8 +74,8 @@ def test_the_packed_decoder_is_the_decoder(
 
 @every_order
 @pytest.mark.parametrize("pad", [[True, True, True], [False, True, False]], ids=str)
-def test_a_memory_of_nothing_but_padding_gives_nothing(pad: list[bool], norm_first: bool) -> None:
-    """Its heads are zeros, as in the forward pass, whatever numbers stand there."""
+def test_a_memory_of_padding_only_gives_zeros(pad: list[bool], norm_first: bool) -> None:
+    """Its heads are zeros, as in the forward pass, whatever the memory contains."""
     decoder = transformer(1, "relu", norm_first).decoder
     memory, tgt = 100.0 * torch.randn(4, 3, 8), torch.randn(5, 3, 8)
     is_pad = torch.tensor(pad).unsqueeze(1).expand(3, 4)
@@ -100,7 +100,7 @@ def test_steps_in_every_precision_with_and_without_onednn(
     onednn: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Three sentences, one of them nothing but padding, two beams each from the second step on."""
+    """Three sentences, one of them padding only, with two beams each from the second step on."""
     if not onednn:
         monkeypatch.setattr(packed_linear, "HAS_ONEDNN", False)
     model = model_of(2, norm_first).to(dtype)
@@ -119,7 +119,7 @@ def test_steps_in_every_precision_with_and_without_onednn(
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 2)], ids=["no_sentences", "no_words"])
-def test_a_batch_of_nothing_is_no_mistake(shape: tuple[int, int]) -> None:
+def test_an_empty_batch_is_allowed(shape: tuple[int, int]) -> None:
     model, src = model_of(1), torch.empty(shape, dtype=torch.long)
     tokens = torch.full(shape[1:], 4)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Scoring of given outputs: what the searches say of their own, alone and in any batch."""
+"""Scoring of given outputs: equal to the scores of the searches, alone and in any batch."""
 
 import math
 
@@ -38,7 +38,7 @@ pairs_of_lengths = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min
 
 
 def outputs_of(model: StepModel, src: Tensor, limits: Tensor) -> list[tuple[int, Hypothesis]]:
-    """What every search finds, each with its sentence."""
+    """Returns what every search finds, each with the number of its sentence."""
     with torch.inference_mode():
         found = [
             [[one] for one in greedy_search(model.step, model.start(src), max_lengths=limits)],
@@ -57,7 +57,7 @@ def outputs_of(model: StepModel, src: Tensor, limits: Tensor) -> list[tuple[int,
 
 
 def as_target(hypothesis: Hypothesis, limit: int) -> Tensor:
-    """``[T, 1]``, with the ``<eos>`` that an output has unless it was cut at its limit."""
+    """Returns ``[T, 1]``, with ``<eos>`` unless the output was cut at its limit."""
     end = [EOS] if len(hypothesis.tokens) < limit else []
     return torch.tensor([*hypothesis.tokens, *end], dtype=torch.long).unsqueeze(1)
 
@@ -65,7 +65,7 @@ def as_target(hypothesis: Hypothesis, limit: int) -> Tensor:
 @law
 @given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
 def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> None:
-    """For every search: that of a group or a beam whose rows were mixed up would differ."""
+    """For every search. If the rows of a beam or a group were mixed up, it would differ."""
     model = chatty(seed, True)
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 2 for n in lengths])
@@ -90,15 +90,15 @@ def test_an_ensemble_scores_what_it_searches(seed: int, lengths: list[int]) -> N
         assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
 
 
-def test_an_ensembles_probability_is_the_mean_before_words_are_ruled_out() -> None:
-    """By hand: what no search produces takes its share from each model, as in a search."""
+def test_an_ensemble_averages_before_tokens_are_forbidden() -> None:
+    """By hand: the mean includes the forbidden tokens, as in a search."""
     models = [chatty(1, True), chatty(2, True)]
     src, tgt = column(4, SRC_WORDS), torch.tensor([[6], [UNK], [EOS]])
     with torch.inference_mode():
         given = torch.tensor([[BOS], [6], [UNK]])
         mean = (models[0](src, given).softmax(dim=2) + models[1](src, given).softmax(dim=2)) / 2
-    rated = [EOS, *range(4, TGT_WORDS)]
-    share = mean[:, 0, rated].sum(dim=1)
+    candidates = [EOS, *range(4, TGT_WORDS)]
+    share = mean[:, 0, candidates].sum(dim=1)
     share[1] += mean[1, 0, UNK]
     expected = (mean[[0, 1, 2], 0, tgt[:, 0]] / share).log()
     assert_near(score(models, src, tgt).tokens[:, 0], expected, 1e-4)
@@ -121,43 +121,43 @@ def test_a_pair_has_the_same_score_alone_and_in_a_batch(
         assert_near(alone.sentences[0], alone.tokens.sum(), 1e-5)
 
 
-def test_the_probabilities_of_all_that_can_come_sum_to_one() -> None:
-    """Over the words and <eos> at one place; and by hand, from the logits of the whole model."""
+def test_the_probabilities_of_all_allowed_tokens_sum_to_one() -> None:
+    """Over the words and <eos> at one position, and by hand from the logits of the model."""
     model = chatty(5, True)
     src = column(4, SRC_WORDS)
-    can_come = [EOS, *range(4, TGT_WORDS)]
-    tgt = torch.tensor([[6] * len(can_come), can_come])
-    scored = score([model], src.expand(-1, len(can_come)), tgt)
+    allowed = [EOS, *range(4, TGT_WORDS)]
+    tgt = torch.tensor([[6] * len(allowed), allowed])
+    scored = score([model], src.expand(-1, len(allowed)), tgt)
     assert scored.tokens[1].exp().sum().item() == pytest.approx(1.0, abs=1e-5)
     with torch.inference_mode():
-        logits = model(src, torch.tensor([[BOS], [6]]))[1, 0, can_come]
+        logits = model(src, torch.tensor([[BOS], [6]]))[1, 0, allowed]
     assert_near(scored.tokens[1], logits.log_softmax(dim=0), 1e-4)
 
 
-def test_an_unknown_word_is_rated_among_the_words_and_itself() -> None:
+def test_an_unknown_word_is_scored_over_the_words_and_itself() -> None:
     model = chatty(5, True)
     src, tgt = column(4, SRC_WORDS), torch.tensor([[UNK], [6]])
     with torch.inference_mode():
         logits = model(src, torch.tensor([[BOS], [UNK]]))[:, 0]
     scored = score([model], src, tgt).tokens[:, 0]
-    rated = [UNK, EOS, *range(4, TGT_WORDS)]
+    candidates = [UNK, EOS, *range(4, TGT_WORDS)]
     assert scored[0].item() == pytest.approx(
-        float(logits[0, rated].log_softmax(dim=0)[0]), abs=1e-4
+        float(logits[0, candidates].log_softmax(dim=0)[0]), abs=1e-4
     )
-    rated = [6, EOS, 4, 5, *range(7, TGT_WORDS)]
+    candidates = [6, EOS, 4, 5, *range(7, TGT_WORDS)]
     assert scored[1].item() == pytest.approx(
-        float(logits[1, rated].log_softmax(dim=0)[0]), abs=1e-4
+        float(logits[1, candidates].log_softmax(dim=0)[0]), abs=1e-4
     )
     assert math.isfinite(float(score([model], src, tgt).sentences))
 
 
 def test_a_target_from_bos_on_is_refused() -> None:
-    """As training has it; its first token would be rated as a word."""
+    """As in training. Its first token would be scored as a word."""
     with pytest.raises(ValueError, match="after <bos>"):
         score([model_of(1)], column(3, SRC_WORDS), torch.tensor([[BOS], [5], [EOS]]))
 
 
-def test_what_does_not_fit_is_refused_by_its_size() -> None:
+def test_wrong_sizes_are_refused_with_both_numbers() -> None:
     model = model_of(1)
     with pytest.raises(ValueError, match=r"batch 2 .* batch 3"):
         score([model], torch.full((5, 3), 4), torch.full((4, 2), 4))
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_refused_by_its_size() -> None:
         score([model], column(3, SRC_WORDS), column(MAX_LEN + 1, TGT_WORDS))
 
 
-def test_an_empty_output_is_rated_by_its_end() -> None:
+def test_the_score_of_an_empty_output_is_that_of_its_end() -> None:
     model = chatty(2, True)
     src = together([column(3, SRC_WORDS), column(5, SRC_WORDS)])
     scored = score([model], src, torch.tensor([[EOS, 7], [PAD, EOS]]))

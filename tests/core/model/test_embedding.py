@@ -50,30 +50,12 @@ def test_positions_are_added_to_every_sentence() -> None:
         torch.testing.assert_close(out[:, b], x[:, b] + sinusoids(5, 6).float())
 
 
-@pytest.mark.parametrize("position", [0, 1, 4, 8])
-def test_one_position_continues_a_sequence(position: int) -> None:
-    """Decoding adds one position at a time: the same numbers as the whole sequence at once."""
-    encoding = PositionalEncoding(6, max_len=9)
-    x = torch.randn(9, 3, 6)
-    assert encoding.at(position).shape == (1, 6)
-    assert torch.equal(x[position] + encoding.at(position), encoding(x)[position])
-
-
 @pytest.mark.parametrize("length", [10, 12])
 def test_positions_beyond_the_longest_are_refused(length: int) -> None:
     encoding = PositionalEncoding(6, max_len=9)
     encoding(torch.zeros(9, 3, 6))
     with pytest.raises(ValueError, match=rf"position {length} is beyond .* 9$"):
         encoding(torch.zeros(length, 3, 6))
-    encoding.at(8)
-    with pytest.raises(ValueError, match=rf"position {length} is beyond .* 9$"):
-        encoding.at(length - 1)
-
-
-def test_positions_before_the_first_are_refused() -> None:
-    """They used to be taken silently from the end of the table."""
-    with pytest.raises(ValueError, match="not -1"):
-        PositionalEncoding(6).at(-1)
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 8), (5, 3, 1), (5, 6), (2, 5, 3, 6)], ids=str)
