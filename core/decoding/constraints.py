@@ -40,20 +40,14 @@ class ForbiddenTokens:
     """Forbids some tokens.
 
     Args:
-        tokens: their ids; at least one.
-        vocab_size: V.
-        device: the device of the search.
+        tokens: their ids; at least one. vocab_size: V.
 
     Raises:
         ConfigError: no token, or one outside the vocabulary.
     """
 
     def __init__(
-        self,
-        tokens: Sequence[int],
-        *,
-        vocab_size: int,
-        device: torch.device | str | None = None,
+        self, tokens: Sequence[int], *, vocab_size: int, device: torch.device | str | None = None
     ) -> None:
         check(len(tokens) > 0, "the forbidden tokens", list(tokens), "at least one")
         for token in tokens:
@@ -62,7 +56,6 @@ class ForbiddenTokens:
         self._is_forbidden[list(tokens)] = True
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
         return self._is_forbidden.expand(len(sentences), -1)
 
 
@@ -72,7 +65,6 @@ class MinimumLength:
     Args:
         lengths: ``[B]``, the fewest tokens of each sentence's output, on the device of the search.
         vocab_size: V.
-        special: the ids of the special tokens.
     """
 
     def __init__(
@@ -82,7 +74,6 @@ class MinimumLength:
         self._is_end = torch.arange(vocab_size, device=lengths.device) == special.eos
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
         is_short = self._lengths[sentences] > len(outputs)
         return is_short.unsqueeze(1) & self._is_end
 
@@ -104,10 +95,7 @@ class NoRepeatNgram:
         self._vocab_size = vocab_size
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
-        forbidden = torch.zeros(
-            len(sentences), self._vocab_size, dtype=torch.bool, device=outputs.device
-        )
+        forbidden = outputs.new_zeros(len(sentences), self._vocab_size, dtype=torch.bool)
         if len(outputs) < self._size:
             return forbidden
         ngrams = outputs.unfold(0, self._size, 1)  # [t - n + 1, R, n]
@@ -127,8 +115,6 @@ class ForcedPrefix:
     Args:
         prefixes: the first ids of each sentence's output, without ``<bos>``; may be empty.
         vocab_size: V.
-        special: the ids of the special tokens.
-        device: the device of the search.
 
     Raises:
         ConfigError: a special token in a prefix (``<unk>`` is a word outside the vocabulary), or an
@@ -158,13 +144,9 @@ class ForcedPrefix:
         self._ids = torch.arange(vocab_size, device=device)
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns the forbidden tokens ``[R, V]`` for ``[t, R]`` and ``[R]``."""
         position = len(outputs)
         if position >= self._tokens.shape[1]:
-            return torch.zeros(
-                len(sentences), len(self._ids), dtype=torch.bool, device=self._ids.device
-            )
+            return self._ids.new_zeros(len(sentences), len(self._ids), dtype=torch.bool)
         is_forced = self._lengths[sentences] > position
-        return is_forced.unsqueeze(1) & (
-            self._ids != self._tokens[sentences, position].unsqueeze(1)
-        )
+        is_other = self._ids != self._tokens[sentences, position].unsqueeze(1)
+        return is_forced.unsqueeze(1) & is_other

@@ -15,13 +15,7 @@ from torch import Tensor
 
 from ..config import check
 from ..special_ids import SpecialIds
-from .beam_search import (
-    Beams,
-    Candidates,
-    FinishedHypotheses,
-    close_sentences,
-    collect_finished,
-)
+from .beam_search import Beams, Candidates, FinishedHypotheses, close_sentences, collect_finished
 from .search import Constraint, Hypothesis, SearchState, Step, log_probabilities, mask_forbidden
 
 
@@ -109,9 +103,8 @@ def _choose(
 
 def _side_by_side(of_groups: Sequence[Candidates]) -> Candidates:
     """Returns the candidates ``[B, C]`` of G groups as those of B*G beams, ``[B*G, C]``."""
-    return Candidates(
-        *(torch.stack(part, 1).flatten(0, 1) for part in zip(*of_groups, strict=True))
-    )
+    parts = zip(*of_groups, strict=True)
+    return Candidates(*(torch.stack(part, 1).flatten(0, 1) for part in parts))
 
 
 def _merge(of_groups: Sequence[FinishedHypotheses]) -> list[Hypothesis]:

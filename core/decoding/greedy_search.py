@@ -47,21 +47,17 @@ def greedy_search(
     Raises:
         UserError: NaN or infinite logits.
     """
-    return search_single_outputs(
-        step,
-        state,
-        lambda logits, sentences, position: logits.argmax(dim=1),
-        max_lengths=max_lengths,
-        special=special,
-        constraint=constraint,
-    )
+
+    def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
+        return logits.argmax(dim=1)
+
+    return search_single_outputs(step, state, choose, max_lengths, special, constraint)
 
 
 def search_single_outputs(
     step: Step,
     state: SearchState,
     choose: ChooseTokens,
-    *,
     max_lengths: Tensor,
     special: SpecialIds,
     constraint: Constraint | None,

@@ -73,23 +73,11 @@ def sample_search(
         keys = noise_keys(seed, sentence_numbers[sentences], position)
         return draw(logits, keys, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    return search_single_outputs(
-        step,
-        state,
-        choose,
-        max_lengths=max_lengths,
-        special=special,
-        constraint=constraint,
-    )
+    return search_single_outputs(step, state, choose, max_lengths, special, constraint)
 
 
 def draw(
-    logits: Tensor,
-    keys: Tensor,
-    *,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
+    logits: Tensor, keys: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
 ) -> Tensor:
     """Draws one token ``[R]`` for each row of ``logits`` ``[R, V]``.
 

@@ -66,12 +66,9 @@ class Ensemble:
 
         The state advances by one position.
         """
-        log_probs = torch.stack(
-            [
-                model.step(tokens, own).float().log_softmax(dim=-1)
-                for model, own in zip(self.models, state.states, strict=True)
-            ]
-        )
+        pairs = zip(self.models, state.states, strict=True)
+        logits = [model.step(tokens, own).float() for model, own in pairs]
+        log_probs = torch.stack(logits).log_softmax(dim=-1)
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
 
 

@@ -24,17 +24,12 @@ class KeyValueCache:
     def __init__(self) -> None:
         # [2, B, H, capacity, K]. Numbers beyond B sentences and L positions are meaningless.
         self._stored: Tensor | None = None
-        self._sentences = 0
+        self.sentences = 0  # B
         self._length = 0
 
     def __len__(self) -> int:
         """Returns L, the number of positions."""
         return self._length
-
-    @property
-    def sentences(self) -> int:
-        """B, the number of sentences."""
-        return self._sentences
 
     def append(self, keys_values: Tensor) -> None:
         """Appends n positions, ``[2, B, H, n, K]``: their keys, then their values.
@@ -45,11 +40,11 @@ class KeyValueCache:
         _, count, heads, added, width = keys_values.shape
         end = self._length + added
         if self._stored is None:
-            self._sentences = count
+            self.sentences = count
             self._stored = _with_capacity(keys_values[:, :, :, :0], max(end, _FIRST_CAPACITY))
         _, _, old_heads, capacity, old_width = self._stored.shape
         # Checked, because the copy below would silently broadcast one row to all of them.
-        old, new = [self._sentences, old_heads, old_width], [count, heads, width]
+        old, new = [self.sentences, old_heads, old_width], [count, heads, width]
         if old != new:
             raise ValueError(f"the cache holds [B, H, K] = {old}, the keys to append have {new}")
         if end > capacity:
@@ -72,13 +67,13 @@ class KeyValueCache:
 
     def keep(self, count: int, places: Tensor, sentences: Tensor) -> None:
         """Copies ``sentences`` to ``places``, then keeps the first ``count`` sentences."""
-        self._sentences = count
+        self.sentences = count
         if self._stored is not None and len(places) > 0:
             self._stored[:, places] = self._stored[:, sentences]
 
     def _used(self, stored: Tensor) -> Tensor:
         """Returns the part in use, ``[2, B, H, L, K]``."""
-        return stored.narrow(1, 0, self._sentences).narrow(3, 0, self._length)
+        return stored.narrow(1, 0, self.sentences).narrow(3, 0, self._length)
 
 
 @dataclass
@@ -107,18 +102,13 @@ class Lineage:
         # then descends from all cached positions.
         self._mask: Tensor | None = None
         self._length = 0
-        self._beams = 1
-
-    @property
-    def beams(self) -> int:
-        """N, the number of beams of each sentence."""
-        return self._beams
+        self.beams = 1  # N
 
     def append(self) -> None:
         """Adds one position for each beam, which only that beam descends from."""
-        self._length += self._beams
+        self._length += self.beams
         if self._mask is not None:
-            own = self._like.new_full((self._beams, self._beams), -torch.inf).fill_diagonal_(0.0)
+            own = self._like.new_full((self.beams, self.beams), -torch.inf).fill_diagonal_(0.0)
             self._mask = torch.cat([self._mask, own.expand(len(self._mask), -1, -1)], dim=2)
 
     def mask(self) -> Tensor | None:
@@ -131,10 +121,10 @@ class Lineage:
         Raises:
             ValueError: the rows are no multiple of the sentences; the message gives both numbers.
         """
-        beams = len(rows) // sentences if sentences > 0 else self._beams
+        beams = len(rows) // sentences if sentences > 0 else self.beams
         if len(rows) != beams * sentences:
             raise ValueError(f"{len(rows)} rows are no multiple of {sentences} sentences")
-        self._beams = beams
+        self.beams = beams
         if self._mask is not None:
             kept = self._mask.flatten(0, 1).index_select(0, rows)
             self._mask = kept.view(sentences, beams, self._length)

@@ -16,13 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..model.attention import (
-    MyMultiheadAttention,
-    attend,
-    merge_heads,
-    scaled_scores,
-    split_heads,
-)
+from ..model.attention import MyMultiheadAttention, attend, merge_heads, scaled_scores, split_heads
 from ..model.transformer import (
     MyTransformerDecoder,
     MyTransformerDecoderLayer,

@@ -49,9 +49,8 @@ def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Pai
         for position, logits in enumerate(_logits(models, src, given)):
             logits[:, [pad, bos]] = -math.inf
             logits[:, unk].masked_fill_(tgt[position] != unk, -math.inf)
-            tokens[position] = (
-                logits.log_softmax(dim=1).gather(1, tgt[position].unsqueeze(1)).squeeze(1)
-            )
+            chosen = logits.log_softmax(dim=1).gather(1, tgt[position].unsqueeze(1))
+            tokens[position] = chosen.squeeze(1)
         tokens = tokens.masked_fill(tgt == pad, 0.0)
         if tokens.isnan().any():
             raise UserError("the model returned NaN; its weights are damaged")

@@ -29,7 +29,6 @@ class MyMultiheadAttention(nn.Module):
         embed_dim: D, the width of queries, keys, values and outputs.
         num_heads: H; must divide ``embed_dim``.
         dropout: the probability of dropping an attention weight (section 5.4), in training only.
-        bias: whether the four projections have biases.
         torch_options: other options of ``torch.nn.MultiheadAttention``, at their defaults only.
 
     Raises:

@@ -36,9 +36,7 @@ def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Te
     """
     weights: list[Tensor] = []
 
-    def request(
-        module: nn.Module, args: Any, options: dict[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
+    def request(module: nn.Module, args: Any, options: dict[str, Any]) -> Any:
         return args, {**options, "need_weights": True, "average_attn_weights": False}
 
     def store(module: nn.Module, args: Any, result: tuple[Tensor, Tensor]) -> None:

@@ -24,12 +24,8 @@ class EncoderConfig:
         for name in ("d_model", "nhead", "num_encoder_layers", "dim_feedforward"):
             check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
         check(self.max_len >= 2, "model.max_len", self.max_len, "at least 2")
-        check(
-            self.d_model % self.nhead == 0,
-            "model.nhead",
-            self.nhead,
-            f"a divisor of model.d_model ({self.d_model})",
-        )
+        divisor = f"a divisor of model.d_model ({self.d_model})"
+        check(self.d_model % self.nhead == 0, "model.nhead", self.nhead, divisor)
         check(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "at least 0 and below 1")
         check_choice("model.activation", self.activation, ("relu", "gelu"))
 

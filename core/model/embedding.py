@@ -42,9 +42,7 @@ class PositionalEncoding(nn.Module):
 
     Args:
         d_model: D, even or odd.
-        dropout: the probability of dropping an element of the sum, in training only.
-        max_len: the length of the longest sequence.
-        other_options: refused; the message for ``maxlen`` says to write ``max_len``.
+        max_len: the length of the longest sequence. (``maxlen`` is refused with a hint.)
     """
 
     table: Tensor  # [max_len, 1, D]

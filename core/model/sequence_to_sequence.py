@@ -69,11 +69,9 @@ class SequenceToSequence(nn.Module):
             norm_first=config.norm_first,
         )
         self.src_embedding = TokenEmbedding(src_vocab_size, config.d_model)
-        self.tgt_embedding = (
-            self.src_embedding
-            if share_embeddings
-            else TokenEmbedding(tgt_vocab_size, config.d_model)
-        )
+        self.tgt_embedding = self.src_embedding
+        if not share_embeddings:
+            self.tgt_embedding = TokenEmbedding(tgt_vocab_size, config.d_model)
         self.positional_encoding = PositionalEncoding(
             config.d_model, dropout=config.dropout, max_len=config.max_len
         )
@@ -121,8 +119,5 @@ class SequenceToSequence(nn.Module):
             recorded_weights(decoder, "multihead_attn") as of_cross,
         ):
             self.decode(tgt, self.encode(src))
-        return AttentionWeights(
-            encoder=stack_weights(of_encoder, src_is_pad),
-            decoder=stack_weights(of_decoder, tgt_is_pad),
-            cross=stack_weights(of_cross, tgt_is_pad),
-        )
+        recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
+        return AttentionWeights(*(stack_weights(*weights) for weights in recorded))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..errors import UserError
 from ..model.transformer import MyTransformerDecoderLayer, MyTransformerEncoderLayer
@@ -26,7 +26,7 @@ def check_compiler(device: torch.device) -> None:
         UserError: that fails, probably because a compiler is missing.
     """
     try:
-        torch.compile(_probe, backend=_BACKEND)(torch.ones(8, device=device))
+        torch.compile(lambda x: x.sin() + 1.0, backend=_BACKEND)(torch.ones(8, device=device))
     except Exception as error:  # torch has many types of errors for this
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
@@ -55,7 +55,3 @@ class CompiledLayers:
         finally:
             for layer in self._forwards:
                 del layer.__dict__["forward"]
-
-
-def _probe(x: Tensor) -> Tensor:
-    return x.sin() + 1.0

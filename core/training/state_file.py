@@ -106,9 +106,7 @@ class StateFile:
             slots = {slot: groups["optimizer"].get(f"{name}.{slot}") for slot in sorted(_SLOTS)}
             # Copies, because the loaded tensors are views of the file.
             moments = {
-                slot: value.to(trained.device, copy=True)
-                for slot, value in slots.items()
-                if value is not None
+                s: t.to(trained.device, copy=True) for s, t in slots.items() if t is not None
             }
             if moments:
                 trained.optimizer.state[parameter] = moments
@@ -132,7 +130,7 @@ class StateFile:
     def _check_weights(self, trained: Trained, tensors: Mapping[str, Tensor]) -> None:
         check_fits(trained.model, tensors, self.path)
         for name, weight in model_tensors(trained.model).items():
-            self._check_tensor(f"model.{name}", tensors[name], weight.shape, weight.dtype)
+            self._check_tensor(f"model.{name}", tensors[name], weight)
 
     def _check_optimizer(self, trained: Trained, tensors: Mapping[str, Tensor]) -> None:
         found: dict[str, set[str]] = {}
@@ -142,13 +140,9 @@ class StateFile:
             if parameter is None or slot not in _SLOTS:
                 raise self._refused(f"unknown tensor {f'optimizer.{full_name}'[:80]!r}")
             found.setdefault(name, set()).add(slot)
-            if slot != "step":
-                self._check_tensor(
-                    f"optimizer.{full_name}", tensor, parameter.shape, parameter.dtype
-                )
-                continue
-            self._check_tensor(f"optimizer.{full_name}", tensor, torch.Size(), torch.float32)
-            if not 0.0 <= tensor.item() <= _MAX_STEPS:
+            like = torch.zeros(()) if slot == "step" else parameter
+            self._check_tensor(f"optimizer.{full_name}", tensor, like)
+            if slot == "step" and not 0.0 <= tensor.item() <= _MAX_STEPS:
                 raise self._refused(f"optimizer.{full_name} is {tensor.item()}")
         for name, slots in found.items():
             if slots != _SLOTS:
@@ -160,14 +154,13 @@ class StateFile:
         if tensors.keys() != trained.parameters.keys():
             raise self._refused("the moving average is of other weights")
         for name, parameter in trained.parameters.items():
-            self._check_tensor(f"ema.{name}", tensors[name], parameter.shape, parameter.dtype)
+            self._check_tensor(f"ema.{name}", tensors[name], parameter)
 
-    def _check_tensor(
-        self, name: str, tensor: Tensor, shape: torch.Size, dtype: torch.dtype
-    ) -> None:
-        if tensor.shape != shape or tensor.dtype != dtype:
+    def _check_tensor(self, name: str, tensor: Tensor, like: Tensor) -> None:
+        if tensor.shape != like.shape or tensor.dtype != like.dtype:
             raise self._refused(
-                f"{name} is {tensor.dtype} {list(tensor.shape)}, not {dtype} {list(shape)}"
+                f"{name} is {tensor.dtype} {list(tensor.shape)}, "
+                f"not {like.dtype} {list(like.shape)}"
             )
 
     def _restore_random(self, device: torch.device) -> None:

@@ -195,6 +195,6 @@ def gradient_of_one_step(folder: Path, clip_norm: float, items: Sequence[list[Pa
     run = Run(model, tiny_config(clip_norm=clip_norm), folder, CPU, "val_loss")
     seen = []
     run._optimizer.step = lambda: seen.append(gradients_of(model))
-    run.step(map(Pairs().batch, items), loss_of(model), 0.1)
+    run.step([Pairs().batch(item) for item in items], loss_of(model), 0.1)
     (gradient,) = seen
     return gradient
