@@ -211,14 +211,14 @@ class _FailureReport:
 
     def explanation(self, lost: Disconnected, advice: str) -> UserError:
         """Returns the error of a process that has lost the others; empty if another shows it."""
-        missing = self._missing()
-        if missing:
+        if missing := self._missing():
             numbers = ", ".join(map(str, missing))
             reason = f"rank {numbers} of {self._world.size} does not answer: killed, or crashed"
-        elif self._is_explained():
-            return UserError()
         else:
             reason = f"the processes cannot reach each other: {lost}"
+            with suppress(dist.DistError):
+                if self._store.check(["group/explained"]):
+                    return UserError()
         error = UserError(f"{reason}; {advice}" if advice else reason)
         return UserError() if self.is_shown(error) else error
 
@@ -227,13 +227,6 @@ class _FailureReport:
         deadline = time.monotonic() + _REPORT_SECONDS
         with suppress(dist.DistError):
             while missing and time.monotonic() < deadline:
-                missing = [
-                    rank for rank in missing if not self._store.check([f"group/left/{rank}"])
-                ]
+                missing = [r for r in missing if not self._store.check([f"group/left/{r}"])]
                 time.sleep(0.1)
         return missing
-
-    def _is_explained(self) -> bool:
-        with suppress(dist.DistError):
-            return self._store.check(["group/explained"])
-        return False

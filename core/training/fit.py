@@ -115,7 +115,7 @@ def fit(
                 _train_epoch(run, data, loss, is_stop_requested)
             run.finish_epoch(validate)
             if is_stop_requested():
-                raise _interrupted(run)
+                raise Interrupted(f"stopped at step {run.state.step}")
     if run.state.best is None:
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
     with group.main_process_first():
@@ -171,7 +171,8 @@ def _train_epoch(
     with Progress(len(plan), label, unit="batch", done=state.position) as progress:
         while state.position < len(plan):
             items = plan[state.position : state.position + config.accumulate]
-            mean_loss = run.step(_batches(data, items, run.group), loss, rate(state.step + 1))
+            batches = [_shard(data, item, run.group) for item in items]
+            mean_loss = run.step(batches, loss, rate(state.step + 1))
             state.seconds = time.monotonic() - started
             run.log_step()
             progress.advance(
@@ -182,22 +183,18 @@ def _train_epoch(
             if is_stop_requested():
                 run.save()
                 run.group.barrier()  # no process leaves before the state is saved
-                raise _interrupted(run)
+                raise Interrupted(f"stopped at step {state.step}")
             is_due = state.step % config.save_every == 0 and state.position < len(plan)
             if is_due and run.is_stable:  # otherwise, an explosion may have begun
                 run.save()
 
 
-def _batches(
-    data: TrainingData, items: Sequence[Any], group: ProcessGroup
-) -> Iterator[Batch | None]:
-    """Yields this process's shards of a step's batches; None for an empty one."""
+def _shard(data: TrainingData, item: Any, group: ProcessGroup) -> Batch | None:
+    """Returns this process's shard of a batch; None if it is empty."""
     if group.size == 1:
-        yield from map(data.batch, items)
-        return
-    for item in items:
-        shard = group.shard(item)
-        yield data.batch(shard) if shard else None
+        return data.batch(item)
+    shard = group.shard(item)
+    return data.batch(shard) if shard else None
 
 
 def _schedule_of(run: Run, batches: int) -> schedule.Schedule:
@@ -211,10 +208,6 @@ def _schedule_of(run: Run, batches: int) -> schedule.Schedule:
     to_come = (config.epochs - state.epoch + 1) * math.ceil(batches / config.accumulate)
     sizes: Any = run.model.config
     return make_schedule(config, d_model=sizes.d_model, total_steps=before + to_come)
-
-
-def _interrupted(run: Run) -> Interrupted:
-    return Interrupted(f"stopped at step {run.state.step}")
 
 
 @contextmanager

@@ -89,25 +89,22 @@ class KeptCheckpoints:
             measure_final: the metric of the model as it will be used, which decides. By default it
                 is the metric of ``validate``.
         """
-        epochs = sorted(epoch for _, epoch in state.candidates)
-        if self._config.average >= 2 and len(epochs) >= 2:
-            self._model.eval()
-            best = state.best
-            if measure_final is not None:
-                self._restore_best(state)
-                best = measure_final()
-            average = average_weights([self._path(epoch) for epoch in epochs])
-            copy_into(self._model, average, self._folder)
-            value = validate()[self._metric] if measure_final is None else measure_final()
-            log(
-                f"average of epochs {', '.join(map(str, epochs))}: {self._metric} {value:.4g} "
-                f"(best epoch: {best:.4g})"
-            )
-            if is_better(self._metric, value, best):
-                self._save_model()
-                state.averaged = epochs
-                return
         self._restore_best(state)
+        epochs = sorted(epoch for _, epoch in state.candidates)
+        if self._config.average < 2 or len(epochs) < 2:
+            return
+        self._model.eval()
+        best = state.best if measure_final is None else measure_final()
+        average = average_weights([self._path(epoch) for epoch in epochs])
+        copy_into(self._model, average, self._folder)
+        value = validate()[self._metric] if measure_final is None else measure_final()
+        log(
+            f"average of epochs {', '.join(map(str, epochs))}: {self._metric} {value:.4g} "
+            f"(best epoch: {best:.4g})"
+        )
+        if is_better(self._metric, value, best):
+            self._save_model()
+            state.averaged = epochs
 
     def _restore_best(self, state: TrainingState) -> None:
         """Makes the best epoch the model again; the run may have ended before, with an average."""

@@ -122,9 +122,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         hidden, weight, bias, targets, grad_x, grad_w, grad_b = ctx.saved_tensors
         if torch.is_grad_enabled():
             # create_graph=True: the gradients themselves must be functions of the inputs.
-            grad_x, grad_w, grad_b = _differentiable_gradients(
-                hidden, weight, bias, targets, ctx.label_smoothing, ctx.r_drop, ctx.compute_dtype
-            )
+            inputs = (hidden, weight, bias, targets)
+            grad_x, grad_w, grad_b = _differentiable_gradients(ctx, *inputs)
         grad_b = None if bias is None else grad_b * grad_loss
         grad_x = grad_x.to(hidden.dtype) * grad_loss
         return grad_x, grad_w * grad_loss, grad_b, None, None, None
@@ -138,19 +137,12 @@ def _compute_dtype(weight: Tensor) -> torch.dtype:
     return weight.dtype
 
 
-def _differentiable_gradients(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    label_smoothing: float,
-    r_drop: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _differentiable_gradients(ctx, hidden, weight, bias, targets):  # type: ignore[no-untyped-def]
     """Returns the gradients of the summed loss by hidden, weight and bias, which autograd follows.
 
     By the logits, the gradient of cross-entropy is the probabilities minus the target distribution.
     """
+    dtype, label_smoothing, r_drop = ctx.compute_dtype, ctx.label_smoothing, ctx.r_drop
     with torch.autocast(hidden.device.type, enabled=False):
         x, w = hidden.to(dtype), weight.to(dtype)
         logits = F.linear(x, w, None if bias is None else bias.to(dtype)).float()

@@ -35,10 +35,7 @@ def microbatch_count(batch: Batch) -> int:
 
 
 def accumulate_gradients(
-    batch: Batch,
-    loss: LossFunction,
-    parameters: Sequence[nn.Parameter],
-    count: int,
+    batch: Batch, loss: LossFunction, parameters: Sequence[nn.Parameter], count: int
 ) -> tuple[Tensor, int]:
     """Adds the gradients of the summed loss of ``batch`` to those of ``parameters``.
 

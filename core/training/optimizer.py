@@ -24,14 +24,12 @@ def make_optimizer(
     config: TrainConfig, parameters: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
     """Returns the optimizer that ``config`` names; :class:`.run.Run` sets its learning rate."""
-    betas = (BETA1, config.adam_beta2)
-    if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=0.0, betas=betas, eps=EPSILON, fused=True)
-    return torch.optim.AdamW(
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    return kind(
         parameters,
         lr=0.0,
-        betas=betas,
+        betas=(BETA1, config.adam_beta2),
         eps=EPSILON,
-        weight_decay=config.weight_decay,
+        weight_decay=config.weight_decay,  # 0 with Adam
         fused=True,
     )

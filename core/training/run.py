@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain, pairwise
 from pathlib import Path
-from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +31,6 @@ from .state_file import StateFile, Trained, save_state
 _FIXED_SETTINGS = ("seed", "batch_tokens")
 
 _MAX_CHANGES = 5  # in a message
-
-T = TypeVar("T")
 
 
 class Run:
@@ -99,7 +95,7 @@ class Run:
             self._history.begin(self.state.step)
 
     def step(
-        self, batches: Iterable[Batch | None], loss: LossFunction, learning_rate: float
+        self, batches: Sequence[Batch | None], loss: LossFunction, learning_rate: float
     ) -> float:
         """Takes one step of the optimizer over all of ``batches``, as if they were one.
 
@@ -117,15 +113,23 @@ class Run:
                 unchanged.
         """
         if self.group.size > 1:
-            self._seed_step()
-        loss_sum, count, size = self._backward(batches, loss)
+            # Decided by nothing else of the steps before: the state that the main process saves
+            # is enough to resume any number of processes.
+            name = f"{self.config.seed} {self.state.step} {self.group.rank}"
+            torch.manual_seed(random.Random(name).getrandbits(63))
+        size = len(batches)
+        loss_sum, count = self._backward(batches, loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm().item() / count
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             raise self._diverged(
                 f"the loss is {loss_sum / count:.4g} and the gradient norm {norm:.4g}", size
             )
-        self._check_explosion(loss_sum / count, norm, size)
+        if (explosion := self.config.explosion) > 0.0:
+            values = (loss_sum / count, norm, explosion)
+            if reason := self.state.monitor.explosion(*values):
+                raise self._diverged(reason, size)
+            self.is_stable = self.state.monitor.is_stable(*values)
         factor = 1.0 / count
         if self.config.clip_norm > 0.0:
             factor *= min(1.0, self.config.clip_norm / (norm + 1e-6))
@@ -146,21 +150,10 @@ class Run:
         state.norm_sum += norm
         return loss_sum / count
 
-    def _seed_step(self) -> None:
-        """Seeds this process's random numbers for the next step.
-
-        The seed depends on nothing else of the steps before. So the state that the main process
-        saves is enough to resume any number of processes.
-        """
-        name = f"{self.config.seed} {self.state.step} {self.group.rank}"
-        torch.manual_seed(random.Random(name).getrandbits(63))
-
-    def _backward(
-        self, batches: Iterable[Batch | None], loss: LossFunction
-    ) -> tuple[float, int, int]:
+    def _backward(self, batches: Sequence[Batch | None], loss: LossFunction) -> tuple[float, int]:
         """Gives the parameters the gradients of the summed loss, over all processes.
 
-        Returns the loss, its number of targets, and the number of batches.
+        Returns the loss and its number of targets.
         """
 
         def with_precision(batch: Batch) -> tuple[Tensor, int]:
@@ -168,14 +161,14 @@ class Run:
                 return loss(batch)
 
         total = torch.zeros((), device=self.device)
-        size = count = tokens = positions = 0
-        for batch, is_last in _marking_last(batches):
-            size += 1
+        count = tokens = positions = 0
+        for number, batch in enumerate(batches, start=1):
             if batch is not None:
-                batch_tokens, batch_positions = _sizes(batch)
-                tokens += batch_tokens
-                positions += batch_positions
+                sequences = [ids for ids in batch if ids.dim() == 2]
+                tokens += sum(int((ids != SpecialIds().pad).sum()) for ids in sequences)
+                positions += sum(ids.numel() for ids in sequences)
                 batch = tuple(x.to(self.device, non_blocking=True) for x in batch)
+            is_last = number == len(batches)
             batch_loss, batch_count = self._backward_batch(batch, with_precision, is_last)
             total += batch_loss.detach()
             count += batch_count
@@ -183,7 +176,7 @@ class Run:
         count, tokens, positions = map(int, sums)
         self.state.tokens += tokens
         self.state.positions += positions
-        return loss_sum, count, size
+        return loss_sum, count
 
     def _backward_batch(
         self, batch: Batch | None, loss: LossFunction, is_last: bool
@@ -204,27 +197,24 @@ class Run:
 
         With ``train.ema``, the averaged weights are validated and kept.
         """
+        state = self.state
         with self._ema.in_place_of_weights() if self._ema is not None else nullcontext():
             self.model.eval()
             metrics = self.group.broadcast(validate)
             self._check_folder()
-            self._add_to_history(metrics)
-            self._kept.keep(self.state, metrics[self.metric])
+            row = state.epoch_row(metrics)
+            state.history.append(row)
+            shown = ", ".join(f"{name} {number:.4g}" for name, number in metrics.items())
+            log(
+                f"epoch {state.epoch}: train_loss {row['train_loss']:.4f}, {shown}, "
+                f"{row['tokens_per_second']:,.0f} tokens/s, {state.seconds:.0f} s"
+            )
+            self._kept.keep(state, metrics[self.metric])
         if self.group.is_main:
-            self._history.add_epoch(self.state.history)
-        self.state.begin_epoch(self.state.epoch + 1)
+            self._history.add_epoch(state.history)
+        state.begin_epoch(state.epoch + 1)
         self.save()
-        self._kept.remove_others(self.state)
-
-    def _add_to_history(self, metrics: Metrics) -> None:
-        state = self.state
-        row = state.epoch_row(metrics)
-        state.history.append(row)
-        shown = ", ".join(f"{name} {number:.4g}" for name, number in metrics.items())
-        log(
-            f"epoch {state.epoch}: train_loss {row['train_loss']:.4f}, {shown}, "
-            f"{row['tokens_per_second']:,.0f} tokens/s, {state.seconds:.0f} s"
-        )
+        self._kept.remove_others(state)
 
     def log_step(self) -> None:
         """Writes a row of ``steps.csv`` after every ``log_every`` steps."""
@@ -269,7 +259,15 @@ class Run:
         if not is_file(path):
             raise CheckpointError(f"{self.folder}: nothing to resume: there is no {path}")
         file = StateFile(path)
-        self._check_settings(file)
+        for name in _FIXED_SETTINGS:
+            old, new = file.settings.get(name), getattr(self.config, name)
+            if type(old) is not int:
+                raise CheckpointError(f"{path}: not a training state, or of another version")
+            if old != new:
+                raise ConfigError(
+                    f"{path}: the run to resume has train.{name}={old}, which cannot change "
+                    f"to {new}; resume it with train.{name}={old}"
+                )
         changes = file.state.differences(conditions) if conditions else []
         if changes and not accept_changes:
             shown = "; ".join(changes[:_MAX_CHANGES]) + "; ..." * (len(changes) > _MAX_CHANGES)
@@ -287,25 +285,6 @@ class Run:
     def _state_path(self) -> Path:
         return self.folder / STATE_FOLDER / STATE_FILE
 
-    def _check_settings(self, file: StateFile) -> None:
-        for name in _FIXED_SETTINGS:
-            old, new = file.settings.get(name), getattr(self.config, name)
-            if type(old) is not int:
-                raise CheckpointError(f"{file.path}: not a training state, or of another version")
-            if old != new:
-                raise ConfigError(
-                    f"{file.path}: the run to resume has train.{name}={old}, which cannot change "
-                    f"to {new}; resume it with train.{name}={old}"
-                )
-
-    def _check_explosion(self, loss: float, norm: float, batches: int) -> None:
-        """Raises a UserError if the run has exploded with a step over ``batches`` batches."""
-        factor = self.config.explosion
-        if factor > 0.0:
-            if reason := self.state.monitor.explosion(loss, norm, factor):
-                raise self._diverged(reason, batches)
-            self.is_stable = self.state.monitor.is_stable(loss, norm, factor)
-
     def _diverged(self, reason: str, batches: int) -> UserError:
         state = self.state
         first, last = state.position + 1, state.position + batches
@@ -314,17 +293,3 @@ class Run:
             f"{reason}, at step {state.step + 1} (epoch {state.epoch}, {place}); the last good "
             "checkpoint is kept. Lower train.learning_rate or raise train.warmup_steps"
         )
-
-
-def _sizes(batch: Batch) -> tuple[int, int]:
-    """The number of tokens in a batch without padding, and with it."""
-    sequences = [ids for ids in batch if ids.dim() == 2]
-    tokens = sum(int((ids != SpecialIds().pad).sum()) for ids in sequences)
-    return tokens, sum(ids.numel() for ids in sequences)
-
-
-def _marking_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
-    """Yields every item, and whether it is the last."""
-    end = object()
-    for item, following in pairwise(chain(items, [end])):
-        yield cast(T, item), following is end

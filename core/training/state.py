@@ -16,13 +16,8 @@ STATE_FOLDER = "training"
 
 Metrics = dict[str, float]
 
-_NEWER_NAMES = {
-    "logged",
-    "monitor",
-    "averaged",
-    "conditions",
-    "changes",
-}  # not in the states of older versions
+# Not in the states of older versions.
+_NEWER_NAMES = {"logged", "monitor", "averaged", "conditions", "changes"}
 
 DIGEST = "sha256:"
 """How the conditions begin that are digests of files."""
@@ -101,8 +96,7 @@ class TrainingState:
         if "course" in values:  # its name in older versions
             values["monitor"] = values.pop("course")
         names = {field.name for field in dataclasses.fields(cls)}
-        if not names - _NEWER_NAMES <= values.keys() <= names:
-            raise ValueError("not the numbers of a training state")
+        _require(names - _NEWER_NAMES <= values.keys() <= names)
         state = cls(**{name: _READERS[name](value) for name, value in values.items()})
         state._check()
         return state
@@ -112,7 +106,7 @@ class TrainingState:
         sums, logged = self.sums, self.logged
         counts = (self.position, self.epoch_steps, self.loss_count)
         done = [epoch for _, epoch in self.candidates] + self.averaged
-        if not (
+        _require(
             (all(counts) or not any(counts))
             and self.epoch_steps <= min(self.step, self.position)
             and all(now >= then for now, then in zip(sums[1::2], logged[1::2], strict=True))
@@ -122,8 +116,7 @@ class TrainingState:
             and (self.best is None) == (self.best_epoch == 0)
             and all(1 <= epoch < self.epoch for epoch in done)
             and self.best_epoch < self.epoch
-        ):
-            raise ValueError("its numbers contradict one another")
+        )
 
     def differences(self, conditions: Mapping[str, str]) -> list[str]:
         """Returns how ``conditions`` differ from those of the run; each difference as text.
@@ -139,15 +132,8 @@ class TrainingState:
     @property
     def sums(self) -> Sums:
         """The sums of the current epoch."""
-        return Sums(
-            loss_sum=self.loss_sum,
-            loss_count=self.loss_count,
-            norm_sum=self.norm_sum,
-            steps=self.epoch_steps,
-            tokens=self.tokens,
-            positions=self.positions,
-            seconds=self.seconds,
-        )
+        counts = (self.tokens, self.positions, self.seconds)
+        return Sums(self.loss_sum, self.loss_count, self.norm_sum, self.epoch_steps, *counts)
 
     @property
     def tokens_per_second(self) -> float:
@@ -163,25 +149,21 @@ class TrainingState:
 
     def epoch_row(self, metrics: Metrics) -> Metrics:
         """Returns the row of the current epoch in the history, with its validation ``metrics``."""
-        means = self.sums.means()
+        return {**self._row_of(self.sums, metrics), "seconds": self.seconds}
+
+    def step_row(self) -> Metrics:
+        """Returns the row of ``steps.csv`` for the steps since the last row."""
+        sums = self.sums.since(self.logged)
+        self.logged = self.sums
+        return self._row_of(sums, {})
+
+    def _row_of(self, sums: Sums, metrics: Metrics) -> Metrics:
+        means = sums.means()
         return {
             "epoch": self.epoch,
             "step": self.step,
             "train_loss": means.pop("train_loss"),
             **metrics,
-            "learning_rate": self.learning_rate,
-            **means,
-            "seconds": self.seconds,
-        }
-
-    def step_row(self) -> Metrics:
-        """Returns the row of ``steps.csv`` for the steps since the last row."""
-        means = self.sums.since(self.logged).means()
-        self.logged = self.sums
-        return {
-            "epoch": self.epoch,
-            "step": self.step,
-            "train_loss": means.pop("train_loss"),
             "learning_rate": self.learning_rate,
             **means,
         }
@@ -198,93 +180,70 @@ def _difference(name: str, old: str | None, new: str | None) -> str:
     return f"{name} is {new[:40]!r}, not {old[:40]!r}"
 
 
-# One function for every field: from a value of JSON to the field's, or a ValueError.
+# One function for every kind of field: from a value of JSON to the field's, or a ValueError.
+
+
+def _require(is_right: bool) -> None:
+    if not is_right:
+        raise ValueError("not the numbers of a training state")
 
 
 def _count(value: Any, least: int = 0) -> int:
-    if type(value) is not int or not least <= value <= _LARGEST:
-        raise ValueError("a count that is no count")
+    _require(type(value) is int and least <= value <= _LARGEST)
     return value
 
 
-def _number(value: Any) -> float:
-    number = _float(value)
-    if not math.isfinite(number):
-        raise ValueError("a number that is not finite")
-    return number
+def _epoch(value: Any) -> int:
+    return _count(value, 1)
 
 
-def _float(value: Any) -> float:
-    if type(value) is not float and not (type(value) is int and abs(value) <= _LARGEST):
-        raise ValueError("a number that is no number")
+def _number(value: Any, is_allowed: Callable[[float], bool] = math.isfinite) -> float:
+    _require(type(value) is float or (type(value) is int and abs(value) <= _LARGEST))
+    _require(is_allowed(value))
     return float(value)
 
 
 def _amount(value: Any) -> float:
-    number = _number(value)
-    if number < 0.0:
-        raise ValueError("a negative amount")
-    return number
+    return _number(value, lambda number: 0.0 <= number < math.inf)
 
 
 def _metric(value: Any) -> float:
     """A measured number, which may be infinite, but not NaN."""
-    number = _float(value)
-    if math.isnan(number):
-        raise ValueError("a metric that is NaN")
-    return number
-
-
-def _optional(read: Callable[[Any], float]) -> Callable[[Any], float | None]:
-    return lambda value: None if value is None else read(value)
+    return _number(value, lambda number: not math.isnan(number))
 
 
 def _list(value: Any) -> list[Any]:
-    if type(value) is not list:
-        raise ValueError("a list that is no list")
+    _require(type(value) is list)
     return value
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise ValueError("a section that is no section")
+    _require(type(value) is dict)
+    return value
+
+
+def _text(value: Any) -> str:
+    _require(type(value) is str)
     return value
 
 
 def _sums(value: Any) -> Sums:
     values = _list(value) or list(Sums())
-    if len(values) != len(Sums._fields):
-        raise ValueError("not the sums of an epoch")
-    loss_sum, loss_count, norm_sum, steps, tokens, positions, seconds = values
-    return Sums(
-        _number(loss_sum),
-        _count(loss_count),
-        _amount(norm_sum),
-        _count(steps),
-        _count(tokens),
-        _count(positions),
-        _amount(seconds),
-    )
+    _require(len(values) == len(Sums._fields))
+    names = zip(Sums._fields, values, strict=True)
+    return Sums(**{name: _READERS[name](number) for name, number in names})
 
 
 def _candidate(value: Any) -> tuple[float, int]:
-    pair = _list(value)
-    if len(pair) != 2:
-        raise ValueError("a candidate is a metric and an epoch")
-    return _metric(pair[0]), _count(pair[1], 1)
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise ValueError("a text that is no text")
-    return value
+    _require(len(_list(value)) == 2)
+    return _metric(value[0]), _epoch(value[1])
 
 
 def _row(value: Any) -> Metrics:
     """A row of the history. What a validation measures may be NaN; the rest may not."""
     row = _mapping(value)
     for number in row.values():
-        _float(number)
+        _number(number, lambda _: True)
     for name in ("epoch", "step"):
         _count(row.get(name))
     for name in ("train_loss", "learning_rate", "seconds"):
@@ -294,40 +253,37 @@ def _row(value: Any) -> Metrics:
 
 def _monitor(value: Any) -> DivergenceMonitor:
     means = _mapping(value)
-    if means.keys() - {"loss", "norm"}:
-        raise ValueError("not a divergence monitor")
+    _require(means.keys() <= {"loss", "norm"})
     return DivergenceMonitor(**{name: _running_mean(mean) for name, mean in means.items()})
 
 
 def _running_mean(value: Any) -> RunningMean:
-    numbers = _mapping(value)
-    if numbers.keys() != {"mean", "lowest"}:
-        raise ValueError("not a running mean")
-    mean, lowest = (_optional(_number)(numbers[name]) for name in ("mean", "lowest"))
-    if (mean is None) != (lowest is None):
-        raise ValueError("half of a running mean")
-    return RunningMean(mean, lowest)
+    _require(_mapping(value).keys() == {"mean", "lowest"})
+    if value == {"mean": None, "lowest": None}:
+        return RunningMean()
+    return RunningMean(_number(value["mean"]), _number(value["lowest"]))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "epoch": lambda value: _count(value, 1),
+    "epoch": _epoch,
+    "position": _count,
+    "step": _count,
+    "epoch_steps": _count,
     "learning_rate": _amount,
     "loss_sum": _number,
+    "loss_count": _count,
     "norm_sum": _amount,
+    "steps": _count,
+    "tokens": _count,
+    "positions": _count,
     "seconds": _amount,
     "logged": _sums,
-    "best": _optional(_metric),
+    "best": lambda value: None if value is None else _metric(value),
+    "best_epoch": _count,
     "candidates": lambda value: [_candidate(item) for item in _list(value)],
     "history": lambda value: [_row(item) for item in _list(value)],
     "monitor": _monitor,
-    "averaged": lambda value: [_count(item, 1) for item in _list(value)],
+    "averaged": lambda value: [_epoch(item) for item in _list(value)],
     "conditions": lambda value: {_text(k): _text(v) for k, v in _mapping(value).items()},
     "changes": lambda value: [_text(item) for item in _list(value)],
-    **dict.fromkeys(
-        (
-            *("position", "step", "epoch_steps", "loss_count"),
-            *("tokens", "positions", "best_epoch"),
-        ),
-        _count,
-    ),
 }
