@@ -10,7 +10,7 @@ WORKERS := --numprocesses auto --maxprocesses 8 --dist worksteal
 QUICK := tests/test_imports.py tests/core/model tests/core/decoding \
   tests/commands/test_main.py tests/commands/test_texts.py
 
-.PHONY: demo test quick lint types format wheel clean
+.PHONY: demo test quick fuzz lint types format wheel clean
 
 demo: $(VENV)/installed
 	@echo '$$ cli.py translate "Ein Hund rennt am Strand."'
@@ -25,6 +25,9 @@ test: $(VENV)/installed-test
 
 quick: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q $(WORKERS) $(QUICK)
+
+fuzz: $(VENV)/installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 1 --seed 1
 
 lint: $(VENV)/installed-test types
 	$(BIN)/ruff check .

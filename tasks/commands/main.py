@@ -49,6 +49,8 @@ _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EI
 # torchrun stops all processes when one ends. Rank 0 needs this long to report wrong usage.
 _REPORT_SECONDS = 3.0
 
+_MAX_MESSAGE = 1000  # characters
+
 # After a signal, further ones are ignored for this long.
 _CLEANUP_SECONDS = 3.0
 
@@ -133,7 +135,7 @@ def report(error: BaseException, command: str) -> int:
             return 2 if isinstance(error, ConfigError) else 1
         case Interrupted() | KeyboardInterrupt():
             if str(error):
-                click.echo(one_line(str(error)), err=True)
+                click.echo(_shown(str(error)), err=True)
             return 130
         case OSError() if error.errno in _OUTPUT_ERRORS and error.filename is None:
             discard_stdout()
@@ -160,7 +162,18 @@ def _usage_message(error: click.UsageError, command: str) -> str:
 
 def _print_error(message: str) -> None:
     if message:  # an error without a message is reported by another process
-        click.echo(f"error: {one_line(message)}", err=True)
+        click.echo(f"error: {_shown(message)}", err=True)
+
+
+def _shown(message: str) -> str:
+    """Returns a message in one line, short, and with escapes for what a terminal would obey.
+
+    Names and values in messages come from files and arguments of any size.
+    """
+    line = one_line(message)
+    if len(line) > _MAX_MESSAGE:
+        line = f"{line[: _MAX_MESSAGE // 2]} ... {line[-_MAX_MESSAGE // 2 :]}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def _is_first_process() -> bool:

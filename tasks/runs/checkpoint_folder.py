@@ -21,6 +21,7 @@ from transformer_suite.core.storage.files import (
     is_folder,
     read_json,
     reason_of,
+    require_regular_file,
     write_json,
 )
 
@@ -101,6 +102,8 @@ def text_files(folder: Path) -> dict[str, bytes]:
     """Returns the content of the files that convert text to ids and back, by name."""
     paths = sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
     try:
+        for path in paths:
+            require_regular_file(path)
         return {path.name: path.read_bytes() for path in paths}
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot read: {reason_of(error)}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformer_suite.core.config import from_mapping, to_mapping
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.storage.files import reason_of
+from transformer_suite.core.storage.files import reason_of, require_regular_file
 
 
 def merge_file(config: Any, path: Path, *, task: str) -> Any:
@@ -36,6 +36,7 @@ def _read(path: Path, task: str) -> dict[str, Any]:
     """Returns the sections of a file."""
     is_json = path.suffix == ".json"
     try:
+        require_regular_file(path)
         text = path.read_text(encoding="utf-8")
         sections = json.loads(text) if is_json else tomllib.loads(text)
     except OSError as error:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import atomic_write, is_folder, reason_of
+from transformer_suite.core.storage.files import (
+    atomic_write,
+    is_folder,
+    reason_of,
+    require_regular_file,
+)
 from transformer_suite.core.training.history import HISTORY_FILE
 
 if TYPE_CHECKING:
@@ -119,6 +124,7 @@ def draw_histories(runs: Sequence[Path], output: Path) -> None:
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields every record of a CSV file with the number of its first line."""
     try:
+        require_regular_file(path)
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error

@@ -1,17 +1,20 @@
 """The entry point: help, usage, errors, exit codes."""
 
 import configparser
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cli
 from tests.commands.command_line import error_of, lines_of, run
 from transformer_suite.core.errors import Interrupted
 from transformer_suite.data import fetching
-from transformer_suite.tasks.commands.main import COMMANDS
+from transformer_suite.tasks.commands.main import COMMANDS, _shown
 
 Models = Callable[[str], Path]
 
@@ -131,3 +134,40 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fetching, "verify", fail)
     assert isinstance(run("data", "verify", "couplet").exception, ZeroDivisionError)
+
+
+@given(text=st.text(max_size=3000))
+def test_an_error_is_one_short_printable_line(text: str) -> None:
+    """A class name of a megabyte, and escape sequences for the terminal, came through."""
+    line = _shown(text)
+    assert len(line) <= 10 * 1010
+    assert line.isprintable()
+    if text.isprintable() and len(text) <= 1000:
+        assert line == text
+    assert len(_shown("x" * 1_000_000)) < 1010
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "couplet", "--show-config", "--config"),
+        ("plot", "history"),
+        ("classify", "goal", "--model"),
+        ("average", "--out=out", "--best=2"),
+        ("evaluate", "couplet", "--data"),
+        ("data", "import", "ag_news", "--from"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
+def test_what_is_not_a_regular_file_is_refused(
+    in_tmp: Path, kind: str, arguments: tuple[str, ...]
+) -> None:
+    """A named pipe in place of a file made the program wait for ever."""
+    path = in_tmp / "place"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else path)
+    result = run(*arguments, path)
+    assert result.exit_code in (1, 2)
+    assert str(path) in result.stderr.splitlines()[-1]
