@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.config import check
 from transformer_suite.data.vocabulary import PAD_ID
 
 # Examples are sorted by length within pools of about this many batches: large enough for batches
@@ -19,17 +19,15 @@ def bucket_by_length(
 ) -> list[list[int]]:
     """Groups examples into batches of limited size; every example is in exactly one batch.
 
+    Returns lists of indices into ``lengths``.
+
     Args:
         lengths: the lengths of the sides of each example, e.g. ``(source, target)``.
         batch_tokens: the limit of ``longest side * number of examples`` of a batch, with padding.
             An example that exceeds it alone is a batch of its own.
         seed: a number for shuffled batches; None for sorted ones (validation, prediction).
-
-    Returns:
-        Lists of indices into ``lengths``.
     """
-    if batch_tokens < 1:
-        raise ConfigError(f"batch_tokens must be at least 1, not {batch_tokens}")
+    check(batch_tokens >= 1, "batch_tokens", batch_tokens, "at least 1")
     longest = [max(sides) for sides in lengths]
     order = list(range(len(lengths)))
 

@@ -62,9 +62,8 @@ class CodecConfig:
 class TextCodec:
     """Encodes texts as ids and decodes ids to text.
 
-    In a checkpoint folder it consists of ``vocabulary.txt`` and, for SentencePiece,
-    ``sentencepiece.model``. With a ``side`` ("src" or "tgt") these are ``vocabulary.src.txt`` and
-    ``sentencepiece.src.model``.
+    Its files are ``vocabulary.txt`` and, for SentencePiece, ``sentencepiece.model``; with a
+    ``side`` ("src" or "tgt"), ``vocabulary.src.txt`` and ``sentencepiece.src.model``.
     """
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:

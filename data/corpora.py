@@ -80,11 +80,7 @@ class Corpus:
 
 
 def find_corpus(name: str) -> Corpus:
-    """Returns the corpus ``name``.
-
-    Raises:
-        ConfigError: the name is unknown; the message suggests the nearest, or lists all names.
-    """
+    """Returns the corpus ``name``; a ConfigError if it is unknown."""
     if name in CORPORA:
         return CORPORA[name]
     hint = nearest(name, CORPORA) or f"; known: {', '.join(CORPORA)}"
@@ -92,10 +88,7 @@ def find_corpus(name: str) -> Corpus:
 
 
 def data_folder() -> Path:
-    """Returns the folder of the corpora and of the cache; it may not exist yet.
-
-    This is ``$TRANSFORMER_SUITE_DATA``, or ``~/.cache/transformer-suite`` if that is not set.
-    """
+    """Returns ``$TRANSFORMER_SUITE_DATA`` or ``~/.cache/transformer-suite``; it may not exist."""
     root = os.environ.get(DATA_FOLDER_VARIABLE)
     return Path(root) if root else Path.home() / ".cache" / "transformer-suite"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import eq
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import numpy as np
 import torch
@@ -19,6 +20,17 @@ Pair = tuple[list[int], list[int]]
 
 class _LazySequence(Sequence[T]):
     """Items that are created on access. Equal to the list of the items, and printed like it."""
+
+    @abstractmethod
+    def select(self, rows: Any) -> Self:
+        """Returns the items at these indices, or of a slice, in that order."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> T | Self:
+        return self.select(index) if isinstance(index, slice) else next(iter(self.select([index])))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -55,7 +67,7 @@ class IdLists(_LazySequence[list[int]]):
     @classmethod
     def of(cls, lists: Iterable[Sequence[int]]) -> IdLists:
         """Returns a compact copy of ``lists``."""
-        lengths: list[int] = []
+        lengths = []
 
         def tokens() -> Iterator[int]:
             for ids in lists:
@@ -88,9 +100,8 @@ class IdLists(_LazySequence[list[int]]):
         """The number of ids of each list."""
         return self._ends - self._starts
 
-    def select(self, rows: Any) -> IdLists:
-        """Returns the lists at these indices, or of a slice, in that order."""
-        return IdLists(self._ids, self._starts[rows], self._ends[rows])
+    def select(self, rows: Any) -> Self:
+        return type(self)(self._ids, self._starts[rows], self._ends[rows])
 
     def cut(self, longest: int) -> IdLists:
         """Returns the lists, each cut to its first ``longest`` ids."""
@@ -112,16 +123,6 @@ class IdLists(_LazySequence[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
             yield self._ids[start:end].tolist()
-
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> IdLists: ...
-    def __getitem__(self, index: int | slice) -> list[int] | IdLists:
-        if isinstance(index, slice):
-            return self.select(index)
-        ids: list[int] = self._ids[self._starts[index] : self._ends[index]].tolist()
-        return ids
 
     def _flat(self) -> NDArray[Any]:
         """Returns the ids of these lists alone, without gaps."""
@@ -165,11 +166,9 @@ class Examples(_LazySequence[T]):
         sides = [column.lengths for column in self.columns if isinstance(column, IdLists)]
         return np.stack(sides, axis=1)
 
-    def select(self, rows: Any) -> Examples[T]:
-        """Returns the examples at these indices, or of a slice, in that order."""
-        return Examples(
-            *(c.select(rows) if isinstance(c, IdLists) else c[rows] for c in self.columns)
-        )
+    def select(self, rows: Any) -> Self:
+        columns = (c.select(rows) if isinstance(c, IdLists) else c[rows] for c in self.columns)
+        return type(self)(*columns)
 
     def cut(self, longest: int) -> Examples[T]:
         """Returns the examples, each side cut to its first ``longest`` ids."""
@@ -181,12 +180,3 @@ class Examples(_LazySequence[T]):
     def __iter__(self) -> Iterator[T]:
         columns = (c if isinstance(c, IdLists) else c.tolist() for c in self.columns)
         return cast(Iterator[T], zip(*columns, strict=True))
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Examples[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Examples[T]:
-        if isinstance(index, slice):
-            return self.select(index)
-        return next(iter(self.select([index])))

@@ -175,7 +175,7 @@ def _install(
 
 
 def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
-    """Returns the published files that are not in the folder as published, by address."""
+    """Returns the files that are not in the folder as published, by address."""
     records = read_record(folder)
     missing: dict[str, list[CorpusFile]] = {}
     for file in corpus.files:

@@ -202,8 +202,7 @@ def version_of(name: str) -> str:
 def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: int) -> None:
     """Trains a BPE model of at most ``vocab_size`` pieces, special tokens included.
 
-    The model is written to ``model_file``; the same texts give the same file. It has fewer pieces
-    if the texts have no more. Every character of the texts is in the vocabulary.
+    The same texts give the same file. Every character of the texts is in the vocabulary.
 
     Raises:
         ConfigError: there is no text, or ``vocab_size`` is less than the number of characters.

@@ -48,10 +48,8 @@ class Vocabulary:
     ) -> "Vocabulary":
         """Builds the vocabulary of the frequent tokens, most frequent first, then alphabetically.
 
-        Args:
-            token_lists: the tokens of each sentence.
-            min_freq: a token seen less often becomes ``<unk>``.
-            max_size: the most tokens to keep, without the four special tokens.
+        A token that is seen less than ``min_freq`` times becomes ``<unk>``. ``max_size`` does not
+        include the four special tokens.
         """
         # Imported here: only building a vocabulary needs torchtext, prediction does not.
         from torchtext.vocab import Vocab
@@ -85,7 +83,7 @@ class Vocabulary:
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Returns the tokens of ``ids`` up to the first ``<eos>``, without ``<pad>`` and ``<bos>``.
 
-        ``<unk>`` is kept. An id outside the vocabulary is an IndexError.
+        An id outside the vocabulary is an IndexError.
         """
         tokens = []
         for index in ids:

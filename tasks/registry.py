@@ -37,19 +37,20 @@ def module(task: str, name: str) -> ModuleType:
     return importlib.import_module(f"transformer_suite.tasks.{task}.{name}")
 
 
-def load_predictor(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[Any]]:
-    """Returns a function from texts to results with scores, each with a ``record()`` for JSON.
+def predictor(task: str, folder: Folders, *, device: str) -> Any:
+    """Returns the predictor of ``task`` with the model in ``folder``; None for the shipped one."""
+    return getattr(module(task, "predict"), PREDICTORS[task][0]).load(folder, device=device)
 
-    Args:
-        folder: the folder of the model; None for the shipped one.
-    """
-    return getattr(_predictor(task, folder, device), PREDICTORS[task][1])
+
+def load_predictor(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[Any]]:
+    """Returns a function from texts to results with scores, each with a ``record()`` for JSON."""
+    return getattr(predictor(task, folder, device=device), PREDICTORS[task][1])
 
 
 def load_model(task: str, folder: Path, *, device: str) -> nn.Module:
     """Returns the trained model in ``folder``."""
-    predictor = _predictor(task, folder, device)
-    model: nn.Module = predictor.models[0] if task in PAIR_TASKS else predictor.model
+    loaded = predictor(task, folder, device=device)
+    model: nn.Module = loaded.models[0] if task in PAIR_TASKS else loaded.model
     return model
 
 
@@ -60,7 +61,7 @@ def config_class(task: str) -> type[Any]:
 
 def load_scorer(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[PairScore]]:
     """Returns a function from sources and targets to their scores, for a task of ``PAIR_TASKS``."""
-    return _predictor(task, folder, device).score
+    return predictor(task, folder, device=device).score
 
 
 def make_config(
@@ -68,8 +69,7 @@ def make_config(
 ) -> Any:
     """Returns the configuration of a run: a preset, changed by a file and by assignments.
 
-    Args:
-        assignments: each ``section.key=value``.
+    Each of ``assignments`` is ``section.key=value``.
 
     Raises:
         ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.
@@ -80,7 +80,3 @@ def make_config(
     if config_file is not None:
         config = merge_file(config, config_file, task=task)
     return override(config, assignments)
-
-
-def _predictor(task: str, folder: Folders, device: str) -> Any:
-    return getattr(module(task, "predict"), PREDICTORS[task][0]).load(folder, device=device)

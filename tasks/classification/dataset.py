@@ -67,12 +67,8 @@ class LoadSentenceClassificationDataset:
                 folder / CLASSES_FILE,
                 f"the classes are {_listed(self.classes)}, the model's are {_listed(classes)}",
             )
-        self._hold_out = HoldOut(
-            is_needed=not (folder / "val.csv").is_file(),
-            share=config.val_share,
-            seed=seed,
-            path=folder / "train.csv",
-        )
+        is_needed, path = not (folder / "val.csv").is_file(), folder / "train.csv"
+        self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")

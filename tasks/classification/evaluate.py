@@ -51,23 +51,17 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
     from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
     names = list(classes)
-    precision, recall, f1, support = precision_recall_fscore_support(
-        truth, predicted, labels=names, zero_division=0.0
-    )
+    figures = precision_recall_fscore_support(truth, predicted, labels=names, zero_division=0.0)
+    keys = ("precision", "recall", "f1", "texts")
+    of_class = zip(*(column.tolist() for column in figures), strict=True)
     occurring = {*truth, *predicted}
-    per_class = {
-        name: {
-            "precision": float(precision[i]),
-            "recall": float(recall[i]),
-            "f1": float(f1[i]),
-            "texts": int(support[i]),
-        }
-        for i, name in enumerate(names)
-    }
     report = {
         "accuracy": float(accuracy_score(truth, predicted)),
-        "macro_f1": float(f1[[name in occurring for name in names]].mean()),
-        "classes": per_class,
+        "macro_f1": float(figures[2][[name in occurring for name in names]].mean()),
+        "classes": {
+            name: dict(zip(keys, values, strict=True))
+            for name, values in zip(names, of_class, strict=True)
+        },
     }
     if len(names) <= MAX_MATRIX:
         return report | {"confusion": confusion_matrix(truth, predicted, labels=names).tolist()}

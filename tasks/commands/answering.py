@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.tasks import registry
 from transformer_suite.tasks.commands.options import (
     LineOptions,
     given,
@@ -18,28 +19,16 @@ from transformer_suite.tasks.commands.options import (
     take,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import (
-    STDIO,
-    print_results,
-    progress_bar,
-    results_to,
-)
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
+from transformer_suite.tasks.commands.output import STDIO, print_results, progress_bar, results_to
 from transformer_suite.tasks.streaming.lines import (
-    ChunkLines,
     LineWork,
     as_json,
     full_chunks,
     open_texts,
 )
 
-
-class OpenInput(Protocol):
-    """Opens lines, in chunks of the size that ``chunk_lines`` decides, and their number."""
-
-    def __call__(
-        self, *, chunk_lines: ChunkLines
-    ) -> AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]: ...
+OpenInput = Callable[..., AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]]
+"""Opens lines in chunks, whose size the argument ``chunk_lines`` decides, and their number."""
 
 
 def text_input(texts: Sequence[str], options: LineOptions) -> OpenInput:
@@ -102,15 +91,10 @@ def opened(
             shards.join(write)
 
 
-def search_and_answer(
-    load: Callable[[Folders, str], Callable[..., Sequence[Any]]],
-    text_of: Callable[[Any], str],
-    options: dict[str, Any],
-) -> None:
+def search_and_answer(task: str, text_of: Callable[[Any], str], options: dict[str, Any]) -> None:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
     Args:
-        load: returns the search of a model on a device: from texts to results with hypotheses.
         text_of: returns the output text of a result.
         options: all options of the command.
     """
@@ -137,7 +121,7 @@ def search_and_answer(
         request = GenerationRequest.of(
             **search_options, batch_tokens=line_options.batch_tokens, on_batch=work.on_batch
         )
-        generate = load(line_options.model, device)
+        generate = registry.predictor(task, line_options.model, device=device).generate
         generate([], request)  # refuses options that cannot be used before the first text is read
         for chunk in work.chunks():
             results = generate(chunk.texts, replace(request, numbers=chunk.numbers))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +14,6 @@ from transformer_suite.tasks.commands.options import (
     search_options,
     text_options,
 )
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
 
 
 @click.command()
@@ -34,10 +32,4 @@ def couplet(**options: Any) -> None:
         couplet 晚风摇树树还挺
         couplet --n-best 3 --prefix 秋 晚风摇树树还挺
     """
-    search_and_answer(_load, attrgetter("second"), options)
-
-
-def _load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
-    from transformer_suite.tasks.couplet.predict import CoupletWriter
-
-    return CoupletWriter.load(model, device=device).generate
+    search_and_answer("couplet", attrgetter("second"), options)

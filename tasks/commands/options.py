@@ -219,9 +219,7 @@ search_options = combined(
         help="With --sample: draw from the likeliest tokens of total probability P.",
     ),
     click.option(
-        "--seed",
-        type=click.IntRange(0, 2**32 - 1),
-        help="With --sample: the random seed; else 0.",
+        "--seed", type=click.IntRange(0, 2**32 - 1), help="With --sample: the random seed; else 0."
     ),
     click.option(
         "--int8/--no-int8",
@@ -231,20 +229,14 @@ search_options = combined(
 )
 length_options = combined(
     click.option(
-        "--max-length",
-        type=click.IntRange(1, MAX_LENGTH),
-        help="The most tokens of an output.",
+        "--max-length", type=click.IntRange(1, MAX_LENGTH), help="The most tokens of an output."
     ),
     click.option(
         "--max-length-ratio",
         type=click.FloatRange(0, MAX_RATIO),
         help="An output has at most this many times the tokens of its source,",
     ),
-    click.option(
-        "--max-length-extra",
-        type=click.IntRange(0, MAX_LENGTH),
-        help="plus this many.",
-    ),
+    click.option("--max-length-extra", type=click.IntRange(0, MAX_LENGTH), help="plus this many."),
     click.option(
         "--min-length-ratio",
         type=click.FloatRange(0, MAX_RATIO),
@@ -265,10 +257,7 @@ output_options = combined(
         help="Print the N best outputs: number of the text, score, output.",
     ),
     click.option(
-        "--prefix",
-        metavar="TEXT",
-        callback=check_prefix,
-        help="The beginning of every output.",
+        "--prefix", metavar="TEXT", callback=check_prefix, help="The beginning of every output."
     ),
 )
 result_options = combined(

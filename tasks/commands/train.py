@@ -14,13 +14,7 @@ from transformer_suite.core.config import override, to_mapping
 from transformer_suite.core.distributed.world import World, world_from_environment
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.commands.corpus import corpus_for
-from transformer_suite.tasks.commands.options import (
-    PATH,
-    data_option,
-    given,
-    machine_options,
-    take,
-)
+from transformer_suite.tasks.commands.options import PATH, data_option, given, machine_options, take
 from transformer_suite.tasks.commands.output import as_toml, print_results
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +15,6 @@ from transformer_suite.tasks.commands.options import (
     search_options,
     text_options,
 )
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
 
 
 @click.command()
@@ -40,10 +38,4 @@ def translate(**options: Any) -> None:
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
-    search_and_answer(_load, attrgetter("text"), options)
-
-
-def _load(model: Folders, device: str) -> Callable[..., Sequence[Any]]:
-    from transformer_suite.tasks.translation.predict import Translator
-
-    return Translator.load(model, device=device).generate
+    search_and_answer("translation", attrgetter("text"), options)

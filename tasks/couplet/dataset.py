@@ -47,12 +47,8 @@ class LoadCoupletDataset:
         self.folder = folder
         self.config = config
         self._reported: set[Path] = set()
-        self._hold_out = HoldOut(
-            is_needed=not (folder / "val").is_dir(),
-            share=config.val_share,
-            seed=seed,
-            path=folder / "train",
-        )
+        is_needed, path = not (folder / "val").is_dir(), folder / "train"
+        self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
@@ -78,7 +74,8 @@ class LoadCoupletDataset:
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
         """Returns the couplets of a split as ids, without those too long for ``max_len``."""
-        pairs = self._pairs(split)
+        own, *extra = map(self._encode_folder, self._folders(split))
+        pairs = Examples.joined([own.select(self._hold_out.rows(split, len(own))), *extra])
         return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
@@ -113,11 +110,6 @@ class LoadCoupletDataset:
         """Returns the names of the folders that contain a split, its own first."""
         return [self._hold_out.source(split), *(self.config.extra if split == "train" else ())]
 
-    def _pairs(self, split: str) -> Examples[Pair]:
-        """Returns all couplets of a split as ids."""
-        own, *extra = map(self._encode_folder, self._folders(split))
-        return Examples.joined([own.select(self._hold_out.rows(split, len(own))), *extra])
-
     def _files(self, name: str) -> tuple[Path, Path]:
         return self.folder / name / "in.txt", self.folder / name / "out.txt"
 
@@ -137,10 +129,7 @@ class LoadCoupletDataset:
     def _even_pairs(self, lengths: Sequence[Sequence[int]], name: str) -> list[int]:
         """Returns which couplets of a folder have two lines of the same length.
 
-        The others are counted on stderr, once for each folder.
-
-        Raises:
-            CorpusError: there is no such couplet.
+        The number of the others is reported on stderr, once for each folder.
         """
         path = self.folder / name
         even = [i for i, (first, second) in enumerate(lengths) if first == second]

@@ -111,10 +111,10 @@ class CoupletWriter(Predictor[Couplet]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a line without any Chinese character, or not valid Unicode.
         """
-        request = GenerationRequest.of(**options)
-        if isinstance(lines, str):
-            return self.generate([lines], request)[0].second
-        return [couplet.second for couplet in self.generate(lines, request)]
+        answers = [
+            couplet.second for couplet in self.generate(lines, GenerationRequest.of(**options))
+        ]
+        return answers[0] if isinstance(lines, str) else answers
 
     @overload
     def answer_scored(self, lines: str, **options: Any) -> Couplet: ...
@@ -127,10 +127,8 @@ class CoupletWriter(Predictor[Couplet]):
 
         Arguments and errors are those of :meth:`answer`.
         """
-        request = GenerationRequest.of(**options)
-        if isinstance(lines, str):
-            return self.generate([lines], request)[0]
-        return self.generate(lines, request)
+        couplets = self.generate(lines, GenerationRequest.of(**options))
+        return couplets[0] if isinstance(lines, str) else couplets
 
     @classmethod
     def _load_one(cls, path: Path, device: torch.device) -> CoupletWriter:
@@ -194,12 +192,7 @@ class CoupletWriter(Predictor[Couplet]):
         return Couplet("".join(second), output.score, check_rules(first, second))
 
     def _prefix_ids(self, prefix: str, lines: Sequence[Sequence[list[str]]]) -> list[int]:
-        """Returns the ids that the answers to ``lines``, which are in segments, begin with.
-
-        Raises:
-            ConfigError: it has no character, or one that the model does not know; or a line
-                whose answer cannot begin so.
-        """
+        """Returns the ids that the answers to ``lines``, which are in segments, begin with."""
         check_unicode(prefix, "the prefix")
         characters = _characters(prefix)
         check(bool(characters), "the prefix", prefix, "a text of at least one character")

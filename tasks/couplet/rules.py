@@ -49,8 +49,7 @@ def tones(character: str) -> frozenset[str]:
 
 def check(first: Sequence[str], second: Sequence[str]) -> dict[str, bool]:
     """Returns for each rule whether ``second`` keeps it; both lines are sequences of characters."""
-    first_words = [c for c in first if not is_punctuation(c)]
-    second_words = [c for c in second if not is_punctuation(c)]
+    first_words, second_words = _words(first), _words(second)
     return {
         "length": len(first) == len(second),
         "punctuation": _marks(first) == _marks(second),
@@ -63,8 +62,7 @@ def check(first: Sequence[str], second: Sequence[str]) -> dict[str, bool]:
 
 def broken_rule(first: Sequence[str], prefix: Sequence[str]) -> str | None:
     """Returns the first rule that no second line with this ``prefix`` can keep, or None."""
-    first_words = [c for c in first if not is_punctuation(c)]
-    words = [c for c in prefix if not is_punctuation(c)]
+    first_words, words = _words(first), _words(prefix)
     position = _level_position(first)
     is_kept = {
         "length": len(prefix) <= len(first),
@@ -78,7 +76,7 @@ def broken_rule(first: Sequence[str], prefix: Sequence[str]) -> str | None:
 
 def wants_level_end(first: Sequence[str]) -> bool:
     """Returns whether the last word of ``first`` can be oblique: then the answer ends level."""
-    words = [c for c in first if not is_punctuation(c)]
+    words = _words(first)
     return bool(words) and OBLIQUE in tones(words[-1])
 
 
@@ -100,6 +98,10 @@ def first_positions(characters: Sequence[str]) -> list[int]:
     """Returns for each character the position where it first occurs: the repetition pattern."""
     seen: dict[str, int] = {}
     return [seen.setdefault(character, i) for i, character in enumerate(characters)]
+
+
+def _words(line: Sequence[str]) -> list[str]:
+    return [character for character in line if not is_punctuation(character)]
 
 
 def _marks(characters: Sequence[str]) -> list[tuple[int, str]]:
@@ -233,6 +235,4 @@ def _level_position(first: Sequence[str]) -> int:
     If the last word of the first line occurs earlier in it, this is the earlier position. It is -1
     if the answer need not end in a level tone.
     """
-    if not wants_level_end(first):
-        return -1
-    return first.index([c for c in first if not is_punctuation(c)][-1])
+    return first.index(_words(first)[-1]) if wants_level_end(first) else -1

@@ -41,12 +41,14 @@ class HoldOut:
         kept, held = hold_out(range(count), share=self.share, seed=self.seed, path=self.path)
         return kept if split == "train" else held
 
-    def check_split(self, split: str, present: Iterable[str]) -> None:
-        """Raises a ConfigError unless the corpus has ``split``; ``present`` are those in files."""
+    def splits(self, present: Iterable[str]) -> list[str]:
+        """Returns the names of all splits, sorted; ``present`` are those in files."""
         names = set(present)
-        if self.is_needed and "train" in names:
-            names.add("val")
-        check_choice(f"{self.path.parent}: the split", split, sorted(names))
+        return sorted(names | {"val"} if self.is_needed and "train" in names else names)
+
+    def check_split(self, split: str, present: Iterable[str]) -> None:
+        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
+        check_choice(f"{self.path.parent}: the split", split, self.splits(present))
 
     def key(self) -> list[float] | None:
         """Returns what decides the training examples, for a cache key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from transformer_suite.data.examples import Examples, Pair
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID
 
 
+@dataclass(frozen=True)
 class PairData:
     """Length-bucketed batches of encoded pairs, in a new order every epoch.
 
@@ -24,21 +26,18 @@ class PairData:
         seed: decides the order.
     """
 
-    def __init__(
-        self, encode: Callable[[int], Iterable[Pair]], *, batch_tokens: int, seed: int
-    ) -> None:
-        self._encode = encode
-        self._batch_tokens = batch_tokens
-        self._seed = seed
+    encode: Callable[[int], Iterable[Pair]]
+    _: KW_ONLY
+    batch_tokens: int
+    seed: int
 
     def plan(self, epoch: int) -> list[Examples[Pair]]:
         """Returns the batches of ``epoch``."""
-        pairs = Examples.of_pairs(self._encode(epoch))
+        pairs = Examples.of_pairs(self.encode(epoch))
         # One more on each side: the source ends in <eos>, the target begins with <bos>.
         lengths = (pairs.lengths + 1).tolist()
-        batches = bucket_by_length(
-            lengths, batch_tokens=self._batch_tokens, seed=epoch_seed(self._seed, epoch)
-        )
+        seed = epoch_seed(self.seed, epoch)
+        batches = bucket_by_length(lengths, batch_tokens=self.batch_tokens, seed=seed)
         return [pairs.select(batch) for batch in batches]
 
     def batch(self, item: Sequence[Pair]) -> tuple[Tensor, Tensor]:
@@ -54,13 +53,8 @@ def is_short(pair: Pair, max_tokens: int) -> bool:
 def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]:
     """Returns the indices of the pairs with at most ``max_tokens`` ids on either side.
 
-    Longer pairs are counted, and a message on stderr reports their number.
-
-    Args:
-        path: where the pairs come from, for messages.
-
-    Raises:
-        CorpusError: all pairs are too long.
+    The number of longer pairs is reported on stderr; a CorpusError if all are longer. ``path`` is
+    where the pairs come from, for messages.
     """
     lengths = Examples.of_pairs(pairs).lengths.max(axis=1).tolist()
     short = [index for index, length in enumerate(lengths) if length <= max_tokens]

@@ -108,22 +108,15 @@ def generate_texts(
     return [combine(list(islice(rest, len(text))), config.n_best) for text in texts.segments]
 
 
+@dataclass(frozen=True)
 class _BatchSearch:
     """The search that ``config`` describes, for one batch of segments at a time."""
 
-    def __init__(
-        self,
-        model: StepModel,
-        config: GenerationConfig,
-        constraint: Constraint | None,
-        form: Callable[[Sequence[int]], Constraint] | None,
-        device: torch.device,
-    ) -> None:
-        self.model = model
-        self.config = config
-        self.constraint = constraint
-        self.device = device
-        self._form = form
+    model: StepModel
+    config: GenerationConfig
+    constraint: Constraint | None
+    form: Callable[[Sequence[int]], Constraint] | None
+    device: torch.device
 
     def __call__(self, batch: Sequence[_Segment]) -> list[list[Hypothesis]]:
         """Returns the hypotheses of each segment: the best first, or in the order of sampling."""
@@ -140,6 +133,11 @@ class _BatchSearch:
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
             state = self.model.start(src)
             if config.sample:
+                numbers = [
+                    segment.rng_number + (sample << _SAMPLE_BIT)
+                    for segment in batch
+                    for sample in range(samples)
+                ]
                 drawn = sample_search(
                     self.model.step,
                     state,
@@ -147,7 +145,7 @@ class _BatchSearch:
                     top_k=config.top_k,
                     top_p=config.top_p,
                     seed=config.seed,
-                    sentence_numbers=self._rng_numbers(batch, samples),
+                    sentence_numbers=self._tensor(numbers),
                     **options,
                 )
                 return [drawn[k : k + samples] for k in range(0, len(drawn), samples)]
@@ -163,17 +161,12 @@ class _BatchSearch:
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=self.device)
 
-    def _rng_numbers(self, batch: Sequence[_Segment], samples: int) -> Tensor:
-        return self._tensor(
-            [s.rng_number + (sample << _SAMPLE_BIT) for s in batch for sample in range(samples)]
-        )
-
     def _constraint_on(self, rows: Sequence[_Segment]) -> Constraint | None:
         """Returns all rules for the outputs of ``rows`` as one constraint, or None."""
         config, vocab_size, special = self.config, self.model.vocab_size, self.model.special
         rules: list[Constraint] = []
-        if self._form is not None:
-            rules.append(self._form([segment.index for segment in rows]))
+        if self.form is not None:
+            rules.append(self.form([segment.index for segment in rows]))
         prefixes = [segment.prefix for segment in rows]
         if any(prefixes):
             rules.append(
@@ -193,16 +186,12 @@ class _BatchSearch:
 def _list_segments(
     texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest, max_len: int
 ) -> list[_Segment]:
-    """Returns the segments of all texts.
-
-    Raises:
-        ConfigError: the prefix is longer than an output may be, or there are too many or too few
-            ``request.numbers``.
-    """
+    """Returns the segments of all texts; refuses a prefix and numbers that do not fit them."""
     # The last position of the model is needed for the token that predicts <eos>.
     limit = max_len - 1
-    if texts.max_lengths is None:
-        _check_prefix_length(texts.prefix, min(limit, config.max_length or limit))
+    longest, length = min(limit, config.max_length or limit), len(texts.prefix)
+    if texts.max_lengths is None and length > longest:
+        raise ConfigError(f"the prefix has {length} tokens, and an output may have {longest}")
     count = len(texts.segments)
     numbers = range(count) if request.numbers is None else request.numbers
     if len(numbers) != count:
@@ -248,11 +237,6 @@ def _search_all(
                 hypotheses[segment.index] = of_segment
             request.on_batch(len(batch))
     return hypotheses
-
-
-def _check_prefix_length(prefix: Sequence[int], limit: int) -> None:
-    if len(prefix) > limit:
-        raise ConfigError(f"the prefix has {len(prefix)} tokens, and an output may have {limit}")
 
 
 def _checked(constraint: Constraint, numbers: Tensor, vocab_size: int) -> Constraint:

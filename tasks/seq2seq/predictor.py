@@ -106,9 +106,9 @@ class Predictor(ABC, Generic[R]):
             return self._step_models[int8]
 
     def generate(
-        self, texts: Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
+        self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[R]:
-        """Returns the result for each of ``texts``, in their order.
+        """Returns the result for each of ``texts``, in their order; a string is one text.
 
         Raises:
             TypeError: a text that is not a string.
@@ -225,11 +225,7 @@ def check_compatible(
 ) -> None:
     """Refuses models for an ensemble that read or write other texts than the first one.
 
-    Args:
-        properties: for each folder, what must be equal in all of them, by its name.
-
-    Raises:
-        CheckpointError: names the two folders and the difference.
+    ``properties`` are, for each folder, what must be equal in all of them, by its name.
     """
     for folder, others in zip(folders, properties, strict=True):
         for name, expected in properties[0].items():

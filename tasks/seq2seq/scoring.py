@@ -89,9 +89,6 @@ def score_texts(
         codecs: of source and target.
         batch_tokens: the most tokens on either side of a batch.
         on_batch: gets the number of pairs that have just been finished.
-
-    Raises:
-        ValueError: the numbers of sources and targets differ.
     """
     source, target = codecs
     tokens = [target.tokenizer.tokenize(text) for text in targets]
@@ -112,10 +109,8 @@ def score_texts(
         src, tgt = (source_tensor(side) for side in zip(*(pairs[i] for i in batch), strict=True))
         return score(models, src.to(device), tgt.to(device)).tokens.t().tolist()
 
-    workers = None if device.type == "cpu" else 1
-    for batch, rows in zip(
-        batches, map_on_cores(score_batch, batches, workers=workers), strict=True
-    ):
+    scored = map_on_cores(score_batch, batches, workers=None if device.type == "cpu" else 1)
+    for batch, rows in zip(batches, scored, strict=True):
         for index, row in zip(batch, rows, strict=True):
             log_probs[index] = row[: lengths[index][1]]
         on_batch(len(batch))

@@ -179,7 +179,11 @@ def open_texts(
         stream = cast(BufferedReader, sys.stdin.buffer)
         yield read_chunks(stream, "standard input", chunk_lines(None)), None
     else:
-        with _open(path) as stream:
+        try:
+            stream = path.open("rb")
+        except OSError as error:
+            raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
+        with stream:
             total = count_lines(stream)
             yield read_chunks(stream, str(path), chunk_lines(total)), total
 
@@ -191,10 +195,7 @@ def open_output(path: Path) -> Iterator[Callable[[str], object]]:
     Raises:
         UserError: the file cannot be written.
     """
-    with (
-        atomic_write(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file.write
 
 
@@ -224,13 +225,6 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def _open(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
-
-
 def _read_block(stream: BufferedReader, name: str) -> bytes:
     """Waits for input and returns what is available; empty at the end of the stream."""
     try:
@@ -251,7 +245,5 @@ def _decode(line: bytes, name: str, number: int) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        byte = line[error.start]
-        raise UserError(
-            f"{name}:{number}: not valid UTF-8 (byte 0x{byte:02x}): save the text as UTF-8"
-        ) from error
+        reason = f"not valid UTF-8 (byte 0x{line[error.start]:02x}): save the text as UTF-8"
+        raise UserError(f"{name}:{number}: {reason}") from error

@@ -83,11 +83,7 @@ class Shards:
             self.store.add(f"progress/{self.world.rank}", 1)
 
     def finish(self, count: int, checksum: int) -> None:
-        """Declares the shard complete.
-
-        Args:
-            count, checksum: the number of lines in the whole input, and their checksum.
-        """
+        """Declares the shard complete; ``checksum`` is that of all ``count`` lines of the input."""
         with _writable(self.folder):
             self._file.close()
         with _connected(self.world):
@@ -125,11 +121,7 @@ class Shards:
                 write(content.decode())
 
     def _wait_for(self, rank: int) -> None:
-        """Waits until a shard is complete.
-
-        Raises:
-            UserError: its process is silent for too long; or a process has failed (no message).
-        """
+        """Waits until a shard is complete, as long as its process makes progress."""
         progress, since = -1, time.monotonic()
         while True:
             with _connected(self.world):

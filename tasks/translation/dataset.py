@@ -49,11 +49,9 @@ class LoadEnglishGermanDataset:
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
+        is_needed = not any(path.exists() for path in self._paths("val"))
         self._hold_out = HoldOut(
-            is_needed=not any(path.exists() for path in self._paths("val")),
-            share=config.val_share,
-            seed=seed,
-            path=folder / "train",
+            is_needed=is_needed, share=config.val_share, seed=seed, path=folder / "train"
         )
         if source is None or target is None:
             if save_to is None:
@@ -64,7 +62,7 @@ class LoadEnglishGermanDataset:
     def splits(self) -> list[str]:
         """Returns the names of the complete splits, e.g. train, val, test_2016_flickr."""
         names = {path.stem for path in self.folder.glob(f"*.{self.config.src}")}
-        return sorted(name for name in names if self._paths(name)[1].is_file())
+        return self._hold_out.splits(name for name in names if self._paths(name)[1].is_file())
 
     def check_split(self, split: str) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
@@ -109,8 +107,7 @@ class LoadEnglishGermanDataset:
         pairs = self._pairs("train")
         max_tokens = min(self.config.max_tokens, max_len - 1)
         kept = short_pairs(pairs, max_tokens, self.folder / "train")
-        pairs = pairs.select(kept)
-        dropout = self.config.bpe_dropout
+        pairs, dropout = pairs.select(kept), self.config.bpe_dropout
         if dropout == 0.0:
             return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
         lines = list(zip(*self.read("train"), strict=True))
@@ -119,10 +116,8 @@ class LoadEnglishGermanDataset:
         def encode(epoch: int) -> Iterator[Pair]:
             seed_dropout(epoch_seed(seed, epoch))
             for (source, target), pair in zip(sentences, pairs, strict=True):
-                other = (
-                    self.source.encode(source, dropout=dropout),
-                    self.target.encode(target, dropout=dropout),
-                )
+                source_ids = self.source.encode(source, dropout=dropout)
+                other = source_ids, self.target.encode(target, dropout=dropout)
                 # With dropout a sentence has more tokens, perhaps too many.
                 yield other if is_short(other, max_tokens) else pair
 

@@ -79,11 +79,8 @@ def _specification(translator: Translator) -> TransformerSpec:
         activation=activations[config.activation],
     )
     positions = _as_array(model.positional_encoding.table.squeeze(1))
-    transformer = model.transformer
-    sides: tuple[tuple[Any, Any], ...] = (
-        (spec.encoder, transformer.encoder),
-        (spec.decoder, transformer.decoder),
-    )
+    encoder, decoder = model.transformer.encoder, model.transformer.decoder
+    sides: tuple[tuple[Any, Any], ...] = ((spec.encoder, encoder), (spec.decoder, decoder))
     for side, stack in sides:
         side.position_encodings.encodings = positions
         # Set only now: CTranslate2 creates the last norm for pre-norm models alone.
@@ -92,7 +89,7 @@ def _specification(translator: Translator) -> TransformerSpec:
         for ours, theirs in zip(stack.layers, side.layer, strict=True):
             _copy_self_attention(theirs.self_attention, ours.self_attn, ours.norm1)
             last_norm = ours.norm2
-            if stack is transformer.decoder:
+            if stack is decoder:
                 _copy_memory_attention(theirs.attention, ours.multihead_attn, ours.norm2)
                 last_norm = ours.norm3
             _copy_norm(theirs.ffn.layer_norm, last_norm)

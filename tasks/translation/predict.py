@@ -90,10 +90,9 @@ class Translator(Predictor[Translation]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a text that is not valid Unicode.
         """
-        request = GenerationRequest.of(**options)
-        if isinstance(texts, str):
-            return self.generate([texts], request)[0].text
-        return [translation.text for translation in self.generate(texts, request)]
+        translations = self.generate(texts, GenerationRequest.of(**options))
+        outputs = [translation.text for translation in translations]
+        return outputs[0] if isinstance(texts, str) else outputs
 
     @overload
     def translate_scored(self, texts: str, **options: Any) -> Translation: ...
@@ -108,10 +107,8 @@ class Translator(Predictor[Translation]):
 
         Arguments and errors are those of :meth:`translate`.
         """
-        request = GenerationRequest.of(**options)
-        if isinstance(texts, str):
-            return self.generate([texts], request)[0]
-        return self.generate(texts, request)
+        translations = self.generate(texts, GenerationRequest.of(**options))
+        return translations[0] if isinstance(texts, str) else translations
 
     @property
     def max_source_tokens(self) -> int:

@@ -29,12 +29,7 @@ def prepare(
     """Prepares the training of a translator; see :class:`tasks.runs.run.Prepare`."""
     codecs = load_codecs(out, config.data) if has_vocabulary else (None, None)
     dataset = LoadEnglishGermanDataset(
-        corpus,
-        config.data,
-        seed=config.train.seed,
-        save_to=out,
-        source=codecs[0],
-        target=codecs[1],
+        corpus, config.data, seed=config.train.seed, save_to=out, source=codecs[0], target=codecs[1]
     )
     model = TranslationModel(
         len(dataset.source.vocabulary),
