@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from transformer_suite.tasks.runs.checkpoint_folder import Folders
-    from transformer_suite.tasks.seq2seq.scoring import PairScore
 
 TASKS = ("translation", "classification", "couplet")
 
@@ -57,11 +56,6 @@ def load_model(task: str, folder: Path, *, device: str) -> nn.Module:
 def config_class(task: str) -> type[Any]:
     """Returns the class of the configurations of ``task``."""
     return type(module(task, "config").PRESETS["default"]())
-
-
-def load_scorer(task: str, folder: Folders, *, device: str) -> Callable[..., Sequence[PairScore]]:
-    """Returns a function from sources and targets to their scores, for a task of ``PAIR_TASKS``."""
-    return predictor(task, folder, device=device).score
 
 
 def make_config(

@@ -56,20 +56,16 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
         open_pairs = partial(pair_lines.open_table, line_options.input_path)
     is_file = bool(source_file or line_options.input_path)
     with opened(open_pairs, line_options, is_file=is_file) as (work, device):
-        scorer = registry.load_scorer(task, line_options.model, device=device)
+        scorer = registry.predictor(task, line_options.model, device=device).score
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
             pairs = [pair_lines.pair_of(text) for text in chunk.texts]
             sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
             scores = scorer(sources, targets, on_batch=work.on_batch, **settings)
-            show = _as_json if line_options.is_json else _as_row
-            rows = zip(chunk.lines, scores, strict=True)
-            work.write(show(line, result) for line, result in rows)
-
-
-def _as_row(line: str, result: Any) -> str:
-    row: str = result.row()
-    return row
+            if line_options.is_json:
+                work.write(map(_as_json, chunk.lines, scores))
+            else:
+                work.write(result.row() for result in scores)
 
 
 def _as_json(line: str, result: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.command_line import error_of, lines_of
-from transformer_suite.tasks.registry import load_scorer
+from transformer_suite.tasks.registry import predictor
 from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
 
 PAIRS = {
@@ -48,7 +48,7 @@ def test_a_line_has_the_log_probability_the_tokens_and_the_mean(
     source, target, table = files
     command = ("score", task, "--model", tiny_models(task), "--device", "cpu")
     found = lines_of(*command, "--src", source, "--tgt", target)
-    scorer = load_scorer(task, tiny_models(task), device="cpu")
+    scorer = predictor(task, tiny_models(task), device="cpu").score
     expected = scorer([s for s, _ in PAIRS[task]], [t for _, t in PAIRS[task]])
     assert found == [f"{one.log_prob:.4f}\t{len(one.tokens)}\t{one.mean:.4f}" for one in expected]
     assert len(set(found)) == 4
@@ -87,7 +87,7 @@ def test_several_models_score_as_an_ensemble(
 
 
 def test_a_right_translation_is_more_probable_than_a_wrong_one(tiny_models: Models) -> None:
-    score = load_scorer("translation", tiny_models("translation"), device="cpu")
+    score = predictor("translation", tiny_models("translation"), device="cpu").score
     source = PAIRS["translation"][0][0]
     right, wrong = score([source] * 2, ["A dog sees a ball.", "A woman paints the sea."])
     assert right.mean > wrong.mean + 1.0

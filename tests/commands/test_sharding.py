@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.commands.command_line import lines_of
-from transformer_suite.tasks.registry import load_predictor, load_scorer
+from transformer_suite.tasks.registry import load_predictor, predictor
 
 TESTS = Path(__file__).resolve().parent
 PROGRAM = TESTS / "sharding_program.py"
@@ -174,7 +174,7 @@ def test_a_file_can_take_the_place_of_its_own_input(
 def test_pairs_are_scored_as_by_one_process(
     endings: dict[str, Ending], tiny_models: Models
 ) -> None:
-    score = load_scorer("translation", tiny_models("translation"), device="cpu")
+    score = predictor("translation", tiny_models("translation"), device="cpu").score
     assert endings["pairs"]["codes"] == [0, 0]
     found = [line.split("\t") for line in endings["pairs"]["stdout"].splitlines()]
     expected = score(GERMAN, ENGLISH)
