@@ -52,7 +52,7 @@ def test_a_fetch_shows_its_progress_and_a_report(
 
 
 def test_no_network_says_how_to_import(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(url: str, target: Path, *, show_progress: bool) -> None:
+    def download(url: str, target: Path, **options: object) -> None:
         raise NetworkError(f"{url}: no network")
 
     monkeypatch.setattr(fetching, "download", download)
