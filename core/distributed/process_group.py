@@ -18,13 +18,14 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ..errors import Interrupted, UserError
 from ..progress import silence
-from .world import World, process_group, stdout_to_stderr
+from .world import TIMEOUT, World, process_group, stdout_to_stderr
 
-# The others wait while the main process validates, which may take long. A process that dies is
-# noticed without a timeout: its connections close.
+# Without a time limit, processes wait this long: the main process may validate for hours. A process
+# that dies is noticed at once, because its connections close.
 _TIMEOUT = timedelta(days=30)
 
 # After a failure, processes wait this long for the others to report. torchrun waits 30 seconds.
@@ -40,7 +41,8 @@ class Disconnected(Exception):
 class ProcessGroup:
     """The processes that train together, seen from one of them.
 
-    Every method but :meth:`shard` waits until all processes have called it.
+    Every method waits until all processes have called it, except :meth:`shard` and
+    :meth:`set_time_limit`.
 
     Args:
         world: None: a group of this process alone.
@@ -49,6 +51,7 @@ class ProcessGroup:
     def __init__(self, world: World | None = None) -> None:
         self.rank = world.rank if world else 0
         self.size = world.size if world else 1
+        self._limit: float | None = None
         self._group: dist.ProcessGroup | None = None
         if self.size > 1:
             with stdout_to_stderr():
@@ -59,6 +62,25 @@ class ProcessGroup:
     def is_main(self) -> bool:
         """Whether this is the main process, which logs and writes files for all."""
         return self.rank == 0
+
+    def set_time_limit(self, seconds: float | None) -> None:
+        """Sets how long this process waits for the others in each operation; None: for 30 days.
+
+        The limit does not hold while the others wait for work of the main process alone.
+        """
+        if self._group is not None and seconds != self._limit:
+            timeout = _TIMEOUT if seconds is None else timedelta(seconds=seconds)
+            _set_pg_timeout(timeout, self._group)
+            # The gradients have the default group, whose limit without another one is TIMEOUT.
+            _set_pg_timeout(TIMEOUT if seconds is None else timeout, dist.group.WORLD)
+        self._limit = seconds
+
+    @contextmanager
+    def _without_limit(self) -> Iterator[None]:
+        limit = self._limit
+        self.set_time_limit(None)
+        yield
+        self.set_time_limit(limit)
 
     def shard(self, examples: Sequence[T]) -> Sequence[T]:
         """Returns this process's shard of ``examples``, which may be empty.
@@ -93,7 +115,8 @@ class ProcessGroup:
         if self._group is None:
             return compute()
         text = json.dumps(compute()).encode() if self.is_main else b""
-        (length,) = self.sum([len(text)])
+        with nullcontext() if self.is_main else self._without_limit():
+            (length,) = self.sum([len(text)])
         message = torch.zeros(int(length), dtype=torch.uint8)
         if self.is_main:
             message = torch.frombuffer(bytearray(text), dtype=torch.uint8)
@@ -109,7 +132,8 @@ class ProcessGroup:
     def main_process_first(self) -> Iterator[None]:
         """Runs the body in the main process, and then in the others, which find its files."""
         if not self.is_main:
-            self.barrier()
+            with self._without_limit():
+                self.barrier()
         yield
         if self.is_main:
             self.barrier()
@@ -207,13 +231,14 @@ class _FailureReport:
         rank = str(self._world.rank)
         with suppress(dist.DistError):
             return self._store.compare_set(f"group/shown/{key}", "", rank).decode() != rank
-        return False
+        return not self._world.is_main  # torchrun has been killed
 
     def explanation(self, lost: Disconnected, advice: str) -> UserError:
         """Returns the error of a process that has lost the others; empty if another shows it."""
         if missing := self._missing():
             numbers = ", ".join(map(str, missing))
-            reason = f"rank {numbers} of {self._world.size} does not answer: killed, or crashed"
+            ranks = f"rank {numbers} of {self._world.size}"
+            reason = f"{ranks} does not answer: killed, crashed, or it hangs"
         else:
             reason = f"the processes cannot reach each other: {lost}"
             with suppress(dist.DistError):

@@ -7,8 +7,10 @@ Nothing here imports torch before there are several processes: a command that on
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 # On a busy machine, or on several machines, processes do not all start at the same time.
 TIMEOUT = timedelta(minutes=10)
+
+_PR_SET_PDEATHSIG = 1  # of Linux, in <sys/prctl.h>
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -68,6 +72,23 @@ def world_from_environment(variables: Mapping[str, str] = os.environ) -> World |
         size=_number("WORLD_SIZE", variables),
         local_rank=_number("LOCAL_RANK", variables),
     )
+
+
+def end_with_torchrun() -> None:
+    """Makes the system send SIGTERM to this process as soon as the torchrun that started it ends.
+
+    A torchrun that is killed by ``kill -9`` cannot stop its processes. Only Linux can do this; it
+    does nothing elsewhere, and without torchrun.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ or not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    parent = os.getppid()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it has ended meanwhile
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

@@ -45,6 +45,10 @@ class TrainConfig:
             more at the start. Resumed runs then differ in rounding.
         seed: decides everything random.
         save_every: the state is saved after this many steps, and after every epoch.
+        first_step_timeout: with several processes, the seconds that they wait for one another in
+            the first step of an epoch, which may compile the model or encode the corpus anew. The
+            run then stops and names the process that does not answer.
+        step_timeout: the same in every other step. A save belongs to the step before it.
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
         tensorboard: write the curve to event files in ``tensorboard/``, too.
         choose_search: a task that searches for its outputs chooses the beam size and the length
@@ -73,6 +77,8 @@ class TrainConfig:
     compile: bool = False
     seed: int = 1
     save_every: int = 500
+    first_step_timeout: float = 1800.0
+    step_timeout: float = 600.0
     log_every: int = 100
     tensorboard: bool = False
     choose_search: bool = True
@@ -83,6 +89,9 @@ class TrainConfig:
             check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
         for name in ("patience", "average", "log_every", "r_drop", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
+        for name in ("first_step_timeout", "step_timeout"):
+            value = getattr(self, name)
+            check(0 < value <= 2_592_000, f"train.{name}", value, "above 0, at most 30 days")
         factor = self.explosion
         check(factor == 0.0 or factor > 1.0, "train.explosion", factor, "0 or above 1")
         check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")

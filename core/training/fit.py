@@ -116,6 +116,7 @@ def fit(
             run.finish_epoch(validate)
             if is_stop_requested():
                 raise Interrupted(f"stopped at step {run.state.step}")
+    group.set_time_limit(None)  # the main process will measure the model
     if run.state.best is None:
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
     with group.main_process_first():
@@ -154,6 +155,7 @@ def _train_epoch(
 ) -> None:
     """Trains from the current position of ``run`` to the end of its epoch."""
     config, state = run.config, run.state
+    run.group.set_time_limit(config.first_step_timeout)
     plan = data.plan(state.epoch)
     if not plan:
         raise UserError("there is nothing to train on: the training data has no examples")
@@ -173,6 +175,7 @@ def _train_epoch(
             items = plan[state.position : state.position + config.accumulate]
             batches = [_shard(data, item, run.group) for item in items]
             mean_loss = run.step(batches, loss, rate(state.step + 1))
+            run.group.set_time_limit(config.step_timeout)
             state.seconds = time.monotonic() - started
             run.log_step()
             progress.advance(

@@ -23,7 +23,7 @@ from click.shell_completion import shell_complete
 
 from transformer_suite import __version__
 from transformer_suite.core.config import nearest
-from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.core.distributed.world import end_with_torchrun, world_from_environment
 from transformer_suite.core.errors import ConfigError, Interrupted, UserError
 from transformer_suite.tasks.commands.output import discard_stdout
 from transformer_suite.tasks.streaming.lines import one_line
@@ -91,6 +91,7 @@ class Program(click.Group):
         _repair_streams()
         name = prog_name or Path(sys.argv[0]).name
         _complete_in_shell(self, name)
+        end_with_torchrun()
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             with _stop_on_signals(), self.make_context(name, arguments[:], **extra) as context:

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,7 +57,59 @@ def processes_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="this system has no /proc"
+)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@needs_proc
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_hangs_is_named(
+    tiny_corpora: dict[str, Path], tmp_path: Path, rank: int
+) -> None:
+    """One that was stopped held the others for 30 days without a word."""
+    out, log = tmp_path / "run", tmp_path / "log"
+    where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
+    limit = "--set=train.step_timeout=5"
+    with training(log, *where, *SETTINGS, limit) as launcher:
+        wait_for_epoch(log, launcher)
+        stopped = processes_of(launcher)[rank]
+        # In the middle of an epoch. In a validation of the main process there is no limit.
+        os.kill(stopped, signal.SIGSTOP)
+        wait_until(lambda: "error: " in log.read_text())
+        os.kill(stopped, signal.SIGKILL)  # torchrun would wait for 30 seconds
+        assert launcher.wait(TIMEOUT) == 1
+    said = log.read_text()
+    assert said.count("error: ") == 1
+    line = rf"^error: rank {rank} of 2 does not answer: killed, crashed, or it hangs; --resume"
+    assert re.search(line, said, re.MULTILINE)
+
+
+@needs_proc
+def test_processes_end_with_their_torchrun(tiny_corpora: dict[str, Path], tmp_path: Path) -> None:
+    """After ``kill -9`` of torchrun they trained on, as nobody's children."""
+    out, log = tmp_path / "run", tmp_path / "log"
+    where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
+    with training(log, *where, *SETTINGS) as launcher:
+        wait_for_epoch(log, launcher)
+        processes = processes_of(launcher).values()
+        launcher.kill()
+        launcher.wait()
+        wait_until(lambda: not any(Path(f"/proc/{process}/fd").exists() for process in processes))
+    said = log.read_text()
+    assert len(re.findall(r"^stopped at step (\d+); --resume", said, re.MULTILINE)) == 1
+    assert "Traceback" not in said
+    assert load_tensors(out / "training" / "state.safetensors")
+
+
+@needs_proc
 def test_a_run_goes_on_after_a_killed_process_and_after_a_stop(
     tiny_corpora: dict[str, Path], tmp_path: Path
 ) -> None:
