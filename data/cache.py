@@ -21,7 +21,7 @@ from torch import Tensor
 from transformer_suite.core.errors import CheckpointError, UserError
 from transformer_suite.core.progress import log
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import atomic_write
+from transformer_suite.core.storage.files import atomic_write, is_file
 from transformer_suite.data.corpora import data_folder
 
 FORMAT_VERSION = 2
@@ -54,14 +54,14 @@ def cached(
     path = _entry_path(kind, files, settings, code)
     if path is None:
         return compute()
-    if path.is_file():
-        try:
+    try:
+        if is_file(path):
             entry = _load_entry(path)
             with suppress(OSError):  # the file may belong to another user
                 path.touch()  # marks the entry as recently used
             return entry
-        except CheckpointError as error:
-            log(f"{error}; it is computed again")
+    except UserError as error:  # damaged, or in a folder of another user
+        log(f"{error}; it is computed again")
     computed = compute()
     try:
         save_tensors(path, {**computed, _NAME: _as_tensor(path.name)})

@@ -10,7 +10,7 @@ from torch import Tensor, tensor
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import write_text
+from transformer_suite.core.storage.files import is_file, is_folder, write_text
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
 from transformer_suite.data.cache import cached, cached_files
 from transformer_suite.data.codec import TextCodec
@@ -57,7 +57,7 @@ class LoadSentenceClassificationDataset:
         classes: Sequence[str] | None = None,
     ) -> None:
         folder = Path(folder)
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
@@ -67,7 +67,7 @@ class LoadSentenceClassificationDataset:
                 folder / CLASSES_FILE,
                 f"the classes are {_listed(self.classes)}, the model's are {_listed(classes)}",
             )
-        is_needed, path = not (folder / "val.csv").is_file(), folder / "train.csv"
+        is_needed, path = not is_file(folder / "val.csv"), folder / "train.csv"
         self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
         if codec is None:
             if save_to is None:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_suite.core.storage.files import is_file
 from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.data.codec import TextCodec
@@ -47,7 +48,7 @@ def prepare(
         len(dataset.codec.vocabulary), len(dataset.classes), config.model
     ).to(device)
     classifier = Classifier(model, dataset.codec, dataset.classes, config, device)
-    has_test = (corpus / "test.csv").is_file()
+    has_test = is_file(corpus / "test.csv")
     if has_test:
         dataset.read("test")  # an error in it is raised now, not after the training
     val_examples = dataset.encoded("val")

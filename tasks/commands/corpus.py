@@ -6,6 +6,7 @@ from pathlib import Path
 
 from transformer_suite.core.config import nearest
 from transformer_suite.core.errors import ConfigError, UserError
+from transformer_suite.core.storage.files import is_folder
 from transformer_suite.tasks import registry
 
 
@@ -23,14 +24,14 @@ def corpus_for(task: str, chosen: Path | None) -> Path:
     from transformer_suite.data.corpora import CORPORA, corpus_folder
 
     name = registry.DEFAULT_CORPUS[task] if chosen is None else str(chosen)
-    if chosen is not None and (chosen.is_dir() or name not in CORPORA):
-        if not chosen.is_dir() and (hint := nearest(name, CORPORA)):
+    if chosen is not None and (is_folder(chosen) or name not in CORPORA):
+        if not is_folder(chosen) and (hint := nearest(name, CORPORA)):
             raise ConfigError(f"{name}: there is no such folder or corpus{hint}")
         return chosen
     if CORPORA[name].task != task:
         raise ConfigError(f"{name} is a corpus for {CORPORA[name].task}, not for {task}")
     folder = corpus_folder(name)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UserError(
             f"{folder}: the corpus {name} is not here: get it with `cli.py data fetch {name}`, or "
             f"from copies with `cli.py data import {name} --from DIR`, or name a folder with --data"

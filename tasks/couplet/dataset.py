@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import log
+from transformer_suite.core.storage.files import is_folder
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import CodecConfig, TextCodec
 from transformer_suite.data.encoding import encode_parallel
@@ -42,12 +43,12 @@ class LoadCoupletDataset:
         codec: TextCodec | None = None,
     ) -> None:
         folder = Path(folder)
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
         self._reported: set[Path] = set()
-        is_needed, path = not (folder / "val").is_dir(), folder / "train"
+        is_needed, path = not is_folder(folder / "val"), folder / "train"
         self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
         if codec is None:
             if save_to is None:

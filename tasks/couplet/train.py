@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from transformer_suite.core.storage.files import is_folder
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.couplet.config import CoupletConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
@@ -27,7 +28,7 @@ def prepare(
         corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )
     model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
-    has_test = (corpus / "test").is_dir()
+    has_test = is_folder(corpus / "test")
     if has_test:
         dataset.read("test")  # an error in it is raised now, not after the training
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)

@@ -24,7 +24,14 @@ from transformer_suite.core.errors import (
     UserError,
 )
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import remove_partial_files, write_json
+from transformer_suite.core.storage.files import (
+    exists,
+    is_file,
+    is_folder,
+    reason_of,
+    remove_partial_files,
+    write_json,
+)
 from transformer_suite.core.storage.lock import only_writer
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.core.training.fit import TrainingData, check_installed, fit
@@ -150,7 +157,10 @@ def train(
         return run.train()
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     check_installed(config.train, device)
-    before = set(out.iterdir()) if out.is_dir() else None
+    try:
+        before = set(out.iterdir()) if is_folder(out) else None
+    except OSError as error:
+        raise UserError(f"{out}: cannot read: {reason_of(error)}") from error
     with (
         only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE) as check_place,
         _nothing_left(out, before, check_place),
@@ -174,7 +184,7 @@ def _nothing_left(
     except BaseException:
         with suppress(OSError, UserError):
             check_place()
-            if not (out / CONFIG_FILE).exists():
+            if not exists(out / CONFIG_FILE):
                 for path in set(out.iterdir()) - (before or set()):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                 if before is None:
@@ -295,14 +305,14 @@ class _TaskRun:
 
     def _has_state(self) -> bool:
         """Whether there is a state to resume; a run stopped before its first save has none."""
-        return self.resume and (self.out / STATE_FOLDER / STATE_FILE).is_file()
+        return self.resume and is_file(self.out / STATE_FOLDER / STATE_FILE)
 
 
 def check_folder(task: str, config: TaskConfig, out: Path, resume: bool) -> None:
     """Checks that the run may use the folder ``out``; raises the errors of :func:`train`."""
     if resume:
         check_resumable(task, config, out)
-    elif (out / CONFIG_FILE).exists():
+    elif exists(out / CONFIG_FILE):
         raise UserError(
             f"{out}: there is a run in this folder; continue it with --resume, "
             "or name another --out"
@@ -322,7 +332,7 @@ def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
     """
     check_begun(out)
     state = out / STATE_FOLDER / STATE_FILE
-    if not state.is_file() and "trained" in read_metrics(out):
+    if not is_file(state) and "trained" in read_metrics(out):
         # The run would begin again, and its first epoch would replace the finished model.
         raise CheckpointError(
             f"{out}: cannot resume: the run is finished, and there is no {state}; "

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
+from transformer_suite.core.storage.files import exists, is_file, is_folder
 from transformer_suite.data.batching import epoch_seed
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import TextCodec
@@ -45,11 +46,11 @@ class LoadEnglishGermanDataset:
         target: TextCodec | None = None,
     ) -> None:
         folder = Path(folder)
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise CorpusError(folder, "there is no such folder")
         self.folder = folder
         self.config = config
-        is_needed = not any(path.exists() for path in self._paths("val"))
+        is_needed = not any(exists(path) for path in self._paths("val"))
         self._hold_out = HoldOut(
             is_needed=is_needed, share=config.val_share, seed=seed, path=folder / "train"
         )
@@ -62,7 +63,7 @@ class LoadEnglishGermanDataset:
     def splits(self) -> list[str]:
         """Returns the names of the complete splits, e.g. train, val, test_2016_flickr."""
         names = {path.stem for path in self.folder.glob(f"*.{self.config.src}")}
-        return self._hold_out.splits(name for name in names if self._paths(name)[1].is_file())
+        return self._hold_out.splits(name for name in names if is_file(self._paths(name)[1]))
 
     def check_split(self, split: str) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
@@ -79,7 +80,7 @@ class LoadEnglishGermanDataset:
                 return name
         for language in (self.config.src, self.config.tgt):
             for path in sorted(self.folder.glob(f"test*.{language}")):
-                missing = next(p for p in self._paths(path.stem) if not p.is_file())
+                missing = next(p for p in self._paths(path.stem) if not is_file(p))
                 raise CorpusError(missing, f"the file is missing, the other side of {path.name}")
         return None
 
