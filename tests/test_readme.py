@@ -150,7 +150,7 @@ def _write_corpora(folder: Path) -> None:
     corpora = folder / "corpora"
     _write_translation(folder / "corpus", "test")
     _write_translation(corpora / "multi30k", "test_2016_flickr")
-    for path in (folder / "labelled", corpora / "ag_news"):
+    for path in (folder / "labeled", corpora / "ag_news"):
         write_classification(path)
     with (corpora / "ag_news" / "classes.txt").open("a") as file:
         file.write("Sci/Tech\n")
