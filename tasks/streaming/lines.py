@@ -25,6 +25,8 @@ CHUNK_LINES = 1000
 # When the input pauses this long, the lines read so far are answered at once.
 PAUSE_SECONDS = 0.1
 
+MAX_LINE_BYTES = 1 << 24
+
 _BLOCK_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -131,12 +133,20 @@ def read_chunks(stream: BufferedReader, name: str, size: int = CHUNK_LINES) -> I
         name: the name of the stream in error messages.
 
     Raises:
-        UserError: reading fails, or a line is not UTF-8 (names the line).
+        UserError: reading fails, or a line is not UTF-8 or too long (names the line).
     """
     chunk: list[str] = []
-    number, rest = 0, b""
+    number = 0
+    parts: list[bytes] = []  # of the line that has no end yet
     while block := _read_block(stream, name):
-        *ended, rest = (rest + block).split(b"\n")
+        first, *others = block.split(b"\n")
+        parts.append(first)
+        if sum(map(len, parts)) > MAX_LINE_BYTES:
+            raise UserError(f"{name}:{number + 1}: a line of more than {MAX_LINE_BYTES:,} bytes")
+        if not others:
+            continue
+        *ended, rest = [b"".join(parts), *others]
+        parts = [rest]
         for line in ended:
             number += 1
             chunk.append(_decode(line.removesuffix(b"\r"), name, number))
@@ -146,7 +156,7 @@ def read_chunks(stream: BufferedReader, name: str, size: int = CHUNK_LINES) -> I
         if chunk and not _has_more(stream):
             yield chunk
             chunk = []
-    if rest:
+    if rest := b"".join(parts):
         chunk.append(_decode(rest.removesuffix(b"\r"), name, number + 1))
     if chunk:
         yield chunk

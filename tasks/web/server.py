@@ -16,7 +16,7 @@ from typing import Any
 from flask import Flask, Response, request, send_file
 from werkzeug.exceptions import HTTPException
 
-from transformer_suite.core.errors import UserError
+from transformer_suite.core.errors import TextError, UserError
 from transformer_suite.tasks.registry import TASKS, load_predictor
 
 PAGE = Path(__file__).with_name("page.html")
@@ -46,7 +46,10 @@ def create_app(load: Callable[[str], Predict]) -> Flask:
     def answer(task: str) -> tuple[dict[str, Any], int]:
         if task not in TASKS:
             return {"error": f"no task {task!r}; there are {', '.join(TASKS)}"}, 404
-        body = request.get_json()
+        try:
+            body = request.get_json()
+        except RecursionError:
+            return {"error": "not usable JSON: nested too deeply"}, 400
         texts = body.get("texts") if isinstance(body, dict) else None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             return {"error": 'expected {"texts": ["...", ...]}'}, 400
@@ -65,7 +68,7 @@ def create_app(load: Callable[[str], Predict]) -> Flask:
 
     @app.errorhandler(UserError)
     def fail(error: UserError) -> tuple[dict[str, Any], int]:
-        return {"error": str(error)}, 500
+        return {"error": str(error)}, 400 if isinstance(error, TextError) else 500
 
     return app
 
@@ -84,6 +87,10 @@ def serve(models: Mapping[str, Path | None], *, host: str, port: int, device: st
     app = create_app(lambda task: load_predictor(task, models[task], device=device))
     try:
         server = waitress.create_server(app, host=host, port=port, threads=4)
-    except OSError as error:
-        raise UserError(f"cannot serve at {host}:{port}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a host that nobody has
+        raise UserError(f"cannot serve at {host}:{port}: {_reason(error)}") from error
     server.run()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error).rstrip(".")

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import growth
 from transformer_suite.core.errors import UserError
 from transformer_suite.tasks.streaming import lines
 from transformer_suite.tasks.streaming.lines import (
     CHUNK_LINES,
+    MAX_LINE_BYTES,
     Chunk,
     LineWork,
     as_json,
@@ -304,3 +306,28 @@ def test_a_failure_leaves_the_old_output_and_no_other_file(tmp_path: Path) -> No
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_line_without_an_end_is_given_up(tmp_path: Path) -> None:
+    """``--input /dev/zero`` filled the memory."""
+    path = tmp_path / "long"
+    path.write_bytes(b"first\n" + b"x" * (MAX_LINE_BYTES + 1))
+    with path.open("rb") as stream, pytest.raises(UserError, match="long:2: a line of more than"):
+        list(read_chunks(stream, "long"))
+    with (
+        Path("/dev/zero").open("rb") as zeros,
+        pytest.raises(UserError, match="zeros:1: a line"),
+    ):
+        list(read_chunks(zeros, "zeros"))
+
+
+def test_reading_a_long_line_is_linear(tmp_path: Path) -> None:
+    """The beginning of a line was copied for each block that was read."""
+    path = tmp_path / "line"
+
+    def read(size: int) -> None:
+        path.write_bytes(b"x" * size)
+        with path.open("rb") as stream:
+            assert [len(line) for line in next(read_chunks(stream, "line"))] == [size]
+
+    assert growth(read, MAX_LINE_BYTES // 4, MAX_LINE_BYTES) < 12

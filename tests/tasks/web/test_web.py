@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.commands.command_line import error_of
 
 pytest.importorskip("flask", reason="the extra `web` is not installed")
 
+from transformer_suite.tasks.texts import as_texts
 from transformer_suite.tasks.web.server import MOST_BYTES, MOST_TEXTS, create_app
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,8 +38,12 @@ class Reversed:
 
 @pytest.fixture
 def client() -> Any:
+    return new_client()
+
+
+def new_client() -> Any:
     def load(task: str) -> Callable[[Sequence[str]], list[Reversed]]:
-        return lambda texts: [Reversed(f"{task} {text}") for text in texts]
+        return lambda texts: [Reversed(f"{task} {text}") for text in as_texts(texts)]
 
     return create_app(load).test_client()
 
@@ -57,6 +64,7 @@ def test_texts_are_answered_in_order(client: Any) -> None:
         (b"[]", 400, "expected"),
         (b'{"texts": ["a"], "beam": 2}', 400, "unknown option 'beam'"),
         (b"{", 400, "could not understand"),
+        (b"[" * (MOST_BYTES // 2), 400, "nested too deeply"),
         (json.dumps({"texts": [""] * (MOST_TEXTS + 1)}).encode(), 400, f"at most {MOST_TEXTS}"),
         (json.dumps({"texts": ["x" * MOST_BYTES]}).encode(), 413, "exceeds"),
     ],
@@ -67,6 +75,12 @@ def test_a_bad_request_is_refused_with_a_reason(
     answer = client.post("/api/translation", data=body, content_type="application/json")
     assert answer.status_code == code
     assert reason in answer.get_json()["error"]
+
+
+def test_a_lone_surrogate_is_an_error_of_the_request(client: Any) -> None:
+    answer = client.post("/api/couplet", json={"texts": ["\ud800"]})
+    assert answer.status_code == 400
+    assert "lone surrogate" in answer.get_json()["error"]
 
 
 def test_an_unknown_task_and_an_unknown_page(client: Any) -> None:
@@ -88,6 +102,30 @@ def test_a_port_that_is_taken_is_an_error() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}" in error_of(1, "serve", "--port", port)
+
+
+@pytest.mark.parametrize("host", ["not.a.host.invalid", "a" * 70 + ".b", "::1::1"])
+def test_a_host_that_nobody_has_is_an_error(host: str) -> None:
+    """waitress raises a ValueError."""
+    assert f"cannot serve at {host}:" in error_of(1, "serve", "--host", host)
+
+
+hostile_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(
+    body=st.binary(max_size=50)
+    | hostile_json.map(json.dumps).map(str.encode)
+    | hostile_json.map(lambda value: json.dumps({"texts": value}).encode())
+)
+def test_any_request_is_answered_or_refused_with_a_reason(body: bytes) -> None:
+    answer = new_client().post("/api/couplet", data=body, content_type="application/json")
+    assert answer.status_code in (200, 400)
+    assert answer.get_json().keys() <= {"results", "error"}
 
 
 def test_the_command_serves_a_model(tiny_models: Callable[[str], Path]) -> None:
