@@ -234,7 +234,11 @@ def hostile_options(rng: Random, world: World, folder: Path) -> Case:
     arguments = [COMMANDS[task], f"--model={world.model(task)}", *_MACHINE]
     for option in rng.sample(options, rng.choice((1, 1, 2, 4))):
         name = rng.choice([*option.opts, *option.secondary_opts])
-        choices = (str(rng.randrange(-1, 6)), str(round(rng.random(), 2)), str(value(rng))[:4300])
+        choices = (
+            str(rng.randrange(-1, 6)),
+            str(round(rng.random(), 2)),
+            str(value(rng)).replace("\ud800", "\udcff")[:4300],
+        )
         is_flag = getattr(option, "is_flag", False)
         arguments.append(name if is_flag else f"{name}={rng.choice(choices)}")
     return Case(f"options {ascii(arguments[4:])[:300]}", [*arguments, "--", *TEXTS[task]])
