@@ -59,18 +59,31 @@ def config_class(task: str) -> type[Any]:
 
 
 def make_config(
-    task: str, *, preset: str, config_file: Path | None, assignments: Iterable[str]
+    task: str,
+    *,
+    preset: str,
+    config_file: Path | None,
+    assignments: Iterable[str],
+    init: Path | None = None,
 ) -> Any:
     """Returns the configuration of a run: a preset, changed by a file and by assignments.
 
-    Each of ``assignments`` is ``section.key=value``.
+    Args:
+        init: a model to start from; its model section and its options of the vocabulary take the
+            place of those of the preset.
+        assignments: each ``section.key=value``.
 
     Raises:
         ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.
+        CheckpointError: there is no model of ``task`` in ``init``.
     """
     presets = module(task, "config").PRESETS
     check_choice("--preset", preset, presets)
     config = presets[preset]()
+    if init is not None:
+        from transformer_suite.tasks.runs.initial import with_model_of
+
+        config = with_model_of(init, task, config)
     if config_file is not None:
         config = merge_file(config, config_file, task=task)
     return override(config, assignments)

@@ -73,7 +73,7 @@ class LoadSentenceClassificationDataset:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
             codec = self._build_codec(Path(save_to))
-            write_text(Path(save_to) / CLASSES_FILE, "".join(f"{name}\n" for name in self.classes))
+            write_classes(Path(save_to), self.classes)
         self.codec = codec
 
     def read(self, split: str) -> list[Row]:
@@ -257,6 +257,11 @@ def read_classes(folder: Path) -> list[str]:
     if len(names) < 2:
         raise CorpusError(path, f"there must be at least two classes, not {len(names)}")
     return names
+
+
+def write_classes(folder: Path, names: Sequence[str]) -> None:
+    """Writes the names of the classes, in the order of their numbers."""
+    write_text(folder / CLASSES_FILE, "".join(f"{name}\n" for name in names))
 
 
 def class_count(names: Sequence[str], classes: Sequence[str]) -> str:

@@ -76,6 +76,11 @@ class ClassificationModel(nn.Module):
         states = self.encoder(x, src_key_padding_mask=is_pad)
         return self.classifier(pool(states, is_pad, self.config.concat_type))
 
+    def last_layer_weights(self) -> list[str]:
+        """Returns the names of the weights that depend on the classes."""
+        last = f"classifier.{len(self.classifier) - 1}."
+        return [name for name, _ in self.named_parameters() if name.startswith(last)]
+
 
 def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
     """Returns one vector per text, pooled from the states of its real positions.

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import is_file
 from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.core.training.microbatches import LossFunction
@@ -20,6 +21,7 @@ from transformer_suite.tasks.classification.dataset import (
     Example,
     LoadSentenceClassificationDataset,
     read_classes,
+    write_classes,
 )
 from transformer_suite.tasks.classification.evaluate import evaluate
 from transformer_suite.tasks.classification.model import ClassificationModel
@@ -33,20 +35,25 @@ def prepare(
     corpus: Path,
     out: Path,
     device: torch.device,
-    has_vocabulary: bool,
+    vocabulary: Path | None,
 ) -> Prepared:
     """Prepares the training of a classifier; see :class:`tasks.runs.run.Prepare`."""
+    tokenizer = config.data.tokenizer
     dataset = LoadSentenceClassificationDataset(
         corpus,
         config.data,
         seed=config.train.seed,
         save_to=out,
-        codec=TextCodec.load(out, tokenizer=config.data.tokenizer) if has_vocabulary else None,
-        classes=read_classes(out) if has_vocabulary else None,
+        codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
+        classes=read_classes(out) if vocabulary == out else None,
     )
     model = ClassificationModel(
         len(dataset.codec.vocabulary), len(dataset.classes), config.model
     ).to(device)
+    has_other_classes = vocabulary is not None and read_classes(vocabulary) != dataset.classes
+    if has_other_classes:
+        write_classes(out, dataset.classes)
+        log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
     classifier = Classifier(model, dataset.codec, dataset.classes, config, device)
     has_test = is_file(corpus / "test.csv")
     if has_test:
@@ -69,6 +76,7 @@ def prepare(
         metric="val_accuracy",
         evaluate=test,
         files=dataset.files("train", "val", *(["test"] if has_test else ())),
+        new_weights=model.last_layer_weights() if has_other_classes else (),
     )
 
 

@@ -26,6 +26,7 @@ class ConfigOptions:
     """The options that decide the configuration of a run."""
 
     preset: str | None
+    init: Path | None
     config_file: Path | None
     assignments: tuple[str, ...]
     seed: int | None
@@ -43,13 +44,16 @@ class ConfigOptions:
 
 @click.command()
 @click.argument("task", type=click.Choice(registry.TASKS))
-@click.option("--preset", metavar="NAME", help="tiny, default or paper.")
+@click.option("--preset", metavar="NAME", help="tiny, small, default or paper.")
 @click.option(
     "--config",
     "config_file",
     type=PATH,
     metavar="FILE",
     help="A TOML file, or the config.json of a run.",
+)
+@click.option(
+    "--init", type=PATH, metavar="FOLDER", help="A model to start from, with its vocabulary."
 )
 @data_option
 @click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
@@ -79,6 +83,7 @@ def train(
     \b
         train translation --data corpus/ --src fr --tgt en
         train couplet --preset tiny --data corpus/ --set train.epochs=4
+        train translation --data corpus/ --init runs/translation --out runs/tuned
         train translation --set train.r_drop=5 --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
@@ -107,6 +112,7 @@ def train(
             device=choose_device(device),
             resume=chosen.resume,
             accept_changes=chosen.accept_changes,
+            init=chosen.init,
             group=group,
         )
         if world is None or world.is_main:
@@ -123,6 +129,8 @@ def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
         raise click.UsageError(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."
         )
+    if chosen.resume and chosen.init:
+        raise click.UsageError(f"--resume goes on with the weights in {out}: leave out --init.")
 
 
 def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
@@ -133,6 +141,7 @@ def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
             preset=chosen.preset or "default",
             config_file=chosen.config_file,
             assignments=chosen.all_assignments,
+            init=chosen.init,
         )
     from transformer_suite.tasks.runs.checkpoint_folder import check_begun, read_config
 

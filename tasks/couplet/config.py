@@ -12,6 +12,8 @@ from transformer_suite.tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
     PAPER_TRANSFORMER,
+    SMALL_TRAINING,
+    SMALL_TRANSFORMER,
     TINY_TRAINING,
     TINY_TRANSFORMER,
 )
@@ -62,6 +64,15 @@ def tiny() -> CoupletConfig:
     )
 
 
+def small() -> CoupletConfig:
+    """Returns a configuration for a first useful model: five minutes on two CPU cores."""
+    return CoupletConfig(
+        model=replace(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128),
+        data=CoupletData(min_freq=3),
+        train=replace(SMALL_TRAINING, epochs=2),
+    )
+
+
 def laptop() -> CoupletConfig:
     """Returns the default, which the shipped model was trained with.
 
@@ -89,4 +100,4 @@ def paper() -> CoupletConfig:
     return CoupletConfig(model=PAPER_TRANSFORMER, train=PAPER_TRAINING, generation=PAPER_GENERATION)
 
 
-PRESETS = {"default": laptop, "tiny": tiny, "paper": paper}
+PRESETS = {"tiny": tiny, "small": small, "default": laptop, "paper": paper}

@@ -20,10 +20,15 @@ from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 
 
 def prepare(
-    config: CoupletConfig, *, corpus: Path, out: Path, device: torch.device, has_vocabulary: bool
+    config: CoupletConfig,
+    *,
+    corpus: Path,
+    out: Path,
+    device: torch.device,
+    vocabulary: Path | None,
 ) -> Prepared:
     """Prepares the training of a couplet model; see :class:`tasks.runs.run.Prepare`."""
-    codec = TextCodec.load(out, tokenizer=TOKENIZER) if has_vocabulary else None
+    codec = None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER)
     dataset = LoadCoupletDataset(
         corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )

@@ -11,6 +11,27 @@ TINY_TRANSFORMER = TransformerConfig(
 
 TINY_TRAINING = TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0)
 
+SMALL_TRANSFORMER = TransformerConfig(
+    d_model=128,
+    nhead=4,
+    num_encoder_layers=2,
+    num_decoder_layers=2,
+    dim_feedforward=512,
+    dropout=0.05,
+    max_len=256,
+)
+"""Trains in about five minutes on two CPU cores, with :data:`SMALL_TRAINING`."""
+
+SMALL_TRAINING = TrainConfig(
+    epochs=4,
+    batch_tokens=1000,
+    learning_rate=3e-3,
+    schedule="cosine",
+    warmup_steps=300,
+    average=0,
+)
+"""Small batches make many steps of a short run."""
+
 PAPER_TRANSFORMER = TransformerConfig(
     d_model=512,
     nhead=8,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,19 +11,11 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from transformer_suite.core.config import to_mapping
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.distributed.process_group import ProcessGroup
-from transformer_suite.core.errors import (
-    ChangedConditions,
-    CheckpointError,
-    ConfigError,
-    Interrupted,
-    UserError,
-)
+from transformer_suite.core.errors import ChangedConditions, ConfigError, Interrupted, UserError
 from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import (
-    exists,
     is_file,
     is_folder,
     reason_of,
@@ -39,14 +29,14 @@ from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs.checkpoint_folder import (
-    CONFIG_FILE,
     METRICS_FILE,
-    check_begun,
-    read_config,
     read_metrics,
+    text_files,
     write_config,
 )
+from transformer_suite.tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
 from transformer_suite.tasks.runs.provenance import corpus_digests, provenance
+from transformer_suite.tasks.runs.run_folder import check_folder, nothing_left
 
 LOCK_FILE = "lock"
 
@@ -80,6 +70,9 @@ class Prepared:
     """The files of the corpus that the run reads: a resumed run must find the same contents."""
     choose_search: Callable[[], SearchChoice] | None = None
     """Chooses how to search with the current weights; None: as the configuration says."""
+    new_weights: Sequence[str] = ()
+    """The names of the weights that a run does not take from its initial model, because they belong
+    to what that model does not know, such as other classes."""
 
 
 class SearchChoice(Protocol):
@@ -97,12 +90,18 @@ class SearchChoice(Protocol):
 class Prepare(Protocol):
     """The function ``prepare`` in the module ``train`` of every task.
 
-    It makes the model and reads the corpus. ``out`` is the folder of the run; with
-    ``has_vocabulary``, the vocabulary is loaded from there instead of being built.
+    It makes the model and reads the corpus. ``out`` is the folder of the run. ``vocabulary`` is the
+    folder to load the vocabulary from: ``out``, or that of the initial model; None: build it.
     """
 
     def __call__(
-        self, config: Any, *, corpus: Path, out: Path, device: torch.device, has_vocabulary: bool
+        self,
+        config: Any,
+        *,
+        corpus: Path,
+        out: Path,
+        device: torch.device,
+        vocabulary: Path | None,
     ) -> Prepared: ...
 
 
@@ -115,6 +114,7 @@ def train(
     device: str | torch.device,
     resume: bool = False,
     accept_changes: bool = False,
+    init: str | Path | None = None,
     group: ProcessGroup | None = None,
     prepare: Prepare | None = None,
 ) -> dict[str, Any]:
@@ -127,6 +127,10 @@ def train(
         resume: continue the run in ``out``.
         accept_changes: continue it with another corpus, number of threads, kind of device or
             version of torch, too. ``metrics.json`` then lists the changes.
+        init: the folder of a model to start from: its weights and its vocabulary. ``config`` must
+            have the same languages, the same options of the vocabulary, and the same model section,
+            where only ``dropout`` and ``max_len`` may differ. A classifier for other classes gets a
+            new last layer. Such a run is resumed without ``init``.
         group: the processes that train together; None: this process alone.
         prepare: None: the task's own.
 
@@ -136,12 +140,16 @@ def train(
     Raises:
         UserError: ``out`` already holds a run and ``resume`` is false, another process writes
             there, or the corpus cannot be used.
-        ConfigError: ``resume`` with another configuration than that of the run.
+        ConfigError: ``resume`` with another configuration than that of the run, or ``init`` with
+            another one than that of the model; or both options together.
         ChangedConditions: ``resume`` after a change that is not accepted.
-        CheckpointError: ``resume`` without a run in ``out``.
+        CheckpointError: ``resume`` without a run in ``out``, or no model of ``task`` in ``init``.
         Interrupted: SIGINT or SIGTERM came.
     """
     data, out, device = Path(data), Path(out), torch.device(device)
+    init = None if init is None else Path(init)
+    if resume and init is not None:
+        raise ConfigError("a run that is resumed has its weights already: leave out init")
     run = _TaskRun(
         task=task,
         config=config,
@@ -150,12 +158,15 @@ def train(
         device=device,
         resume=resume,
         accept_changes=accept_changes,
+        init=init,
         group=group or ProcessGroup(),
         prepare=prepare or registry.module(task, "train").prepare,
     )
     if not run.group.is_main:
         return run.train()
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
+    if init is not None:
+        check_alike(init, task, config)
     check_installed(config.train, device)
     try:
         before = set(out.iterdir()) if is_folder(out) else None
@@ -163,33 +174,12 @@ def train(
         raise UserError(f"{out}: cannot read: {reason_of(error)}") from error
     with (
         only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE) as check_place,
-        _nothing_left(out, before, check_place),
+        nothing_left(out, before, check_place),
     ):
         check_folder(task, config, out, resume)  # another run may have begun or ended since
         for folder in (out, out / STATE_FOLDER):
             remove_partial_files(folder)
         return replace(run, check_place=check_place).train()
-
-
-@contextmanager
-def _nothing_left(
-    out: Path, before: set[Path] | None, check_place: Callable[[], None]
-) -> Iterator[None]:
-    """Removes what a run has left in ``out`` if it fails before the training begins.
-
-    ``before`` is what ``out`` contained, None if there was no such folder.
-    """
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError, UserError):
-            check_place()
-            if not exists(out / CONFIG_FILE):
-                for path in set(out.iterdir()) - (before or set()):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-                if before is None:
-                    out.rmdir()
-        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +193,7 @@ class _TaskRun:
     device: torch.device
     resume: bool
     accept_changes: bool
+    init: Path | None
     group: ProcessGroup
     prepare: Prepare
     check_place: Callable[[], None] = lambda: None
@@ -255,6 +246,7 @@ class _TaskRun:
             ) from error
         if not self.group.is_main:
             return {}
+        self._initial.remove()
         config: Any = self.config
         if prepared.choose_search is not None:
             if not choices:
@@ -274,13 +266,32 @@ class _TaskRun:
         # The main process builds the vocabulary and encodes the corpus; the others load both.
         with self.group.main_process_first():
             torch.manual_seed(self.config.train.seed)
-            return self.prepare(
+            if self.group.is_main and not self.resume:
+                self._initial.remove()  # a run that was killed before it began may have left it
+            prepared = self.prepare(
                 self.config,
                 corpus=self.data,
                 out=self.out,
                 device=self.device,
-                has_vocabulary=self._has_state() or not self.group.is_main,
+                vocabulary=self._vocabulary(),
             )
+            if self.init is not None and self.group.is_main:
+                self._initial.take(self.init, prepared.model, except_for=prepared.new_weights)
+            self._initial.load_into(prepared.model)
+            return prepared
+
+    def _vocabulary(self) -> Path | None:
+        """Returns the folder to load the vocabulary from, or None to build it."""
+        if self._has_state() or self._initial.exists() or not self.group.is_main:
+            return self.out
+        if self.init is not None:
+            for name, content in text_files(self.init).items():
+                (self.out / name).write_bytes(content)
+        return self.init
+
+    @property
+    def _initial(self) -> InitialWeights:
+        return InitialWeights(self.out / STATE_FOLDER / INITIAL_FILE)
 
     def _conditions(self, files: Sequence[Path]) -> dict[str, str]:
         """Returns what the bits of the run depend on besides its configuration."""
@@ -294,9 +305,11 @@ class _TaskRun:
 
     def _provenance(self) -> dict[str, Any]:
         # A resumed run keeps the command that began it: the other one cannot repeat the run.
-        command = read_metrics(self.out).get("command") if self.resume else None
-        return provenance(self.task, command) | {
+        before = read_metrics(self.out) if self.resume else {}
+        init = before.get("init") if self.init is None else str(self.init)
+        return provenance(self.task, before.get("command")) | {
             "data": self.data.name,
+            **({} if init is None else {"init": init}),
             "seed": self.config.train.seed,
             "device": str(self.device),
             "processes": self.group.size,
@@ -306,51 +319,6 @@ class _TaskRun:
     def _has_state(self) -> bool:
         """Whether there is a state to resume; a run stopped before its first save has none."""
         return self.resume and is_file(self.out / STATE_FOLDER / STATE_FILE)
-
-
-def check_folder(task: str, config: TaskConfig, out: Path, resume: bool) -> None:
-    """Checks that the run may use the folder ``out``; raises the errors of :func:`train`."""
-    if resume:
-        check_resumable(task, config, out)
-    elif exists(out / CONFIG_FILE):
-        raise UserError(
-            f"{out}: there is a run in this folder; continue it with --resume, "
-            "or name another --out"
-        )
-
-
-def check_resumable(task: str, config: TaskConfig, out: Path) -> None:
-    """Checks that the run in ``out`` can continue with ``config``.
-
-    The length of the run, the learning rate and the decoding options may change; the model, the
-    corpus and the options that decide the batches may not.
-
-    Raises:
-        CheckpointError: there is no run of ``task`` in ``out``, or a finished model without the
-            state of its run.
-        ConfigError: names the options that have changed.
-    """
-    check_begun(out)
-    state = out / STATE_FOLDER / STATE_FILE
-    if not is_file(state) and "trained" in read_metrics(out):
-        # The run would begin again, and its first epoch would replace the finished model.
-        raise CheckpointError(
-            f"{out}: cannot resume: the run is finished, and there is no {state}; "
-            "name another --out"
-        )
-    before, now = to_mapping(read_config(out, task, type(config))), to_mapping(config)
-    fixed = {"model": now["model"], "data": now["data"], "train": ("seed", "batch_tokens")}
-    changed = [
-        f"{section}.{key}"
-        for section, keys in fixed.items()
-        for key in keys
-        if now[section][key] != before[section][key]
-    ]
-    if changed:
-        raise ConfigError(
-            f"{out}: {', '.join(changed)} cannot change in the middle of a run; "
-            "restore the old value, or begin a new run in another --out"
-        )
 
 
 def _metrics(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transformer_suite.core.config import check
 from transformer_suite.core.decoding.config import GenerationConfig
@@ -13,6 +13,8 @@ from transformer_suite.tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
     PAPER_TRANSFORMER,
+    SMALL_TRAINING,
+    SMALL_TRANSFORMER,
     TINY_TRAINING,
     TINY_TRANSFORMER,
 )
@@ -66,6 +68,16 @@ def tiny() -> TranslationConfig:
     )
 
 
+def small() -> TranslationConfig:
+    """Returns a configuration for a first useful model: five minutes on two CPU cores."""
+    return TranslationConfig(
+        model=SMALL_TRANSFORMER,
+        data=TranslationData(vocab_size=4000, max_tokens=60),
+        train=replace(SMALL_TRAINING, choose_search=False),
+        generation=GenerationConfig(beam_size=4),
+    )
+
+
 def laptop() -> TranslationConfig:
     """Returns the default, as for the shipped model: an hour of one core in bf16."""
     return TranslationConfig(
@@ -85,4 +97,4 @@ def paper() -> TranslationConfig:
     )
 
 
-PRESETS = {"default": laptop, "tiny": tiny, "paper": paper}
+PRESETS = {"tiny": tiny, "small": small, "default": laptop, "paper": paper}

@@ -24,10 +24,10 @@ def prepare(
     corpus: Path,
     out: Path,
     device: torch.device,
-    has_vocabulary: bool,
+    vocabulary: Path | None,
 ) -> Prepared:
     """Prepares the training of a translator; see :class:`tasks.runs.run.Prepare`."""
-    codecs = load_codecs(out, config.data) if has_vocabulary else (None, None)
+    codecs = (None, None) if vocabulary is None else load_codecs(vocabulary, config.data)
     dataset = LoadEnglishGermanDataset(
         corpus, config.data, seed=config.train.seed, save_to=out, source=codecs[0], target=codecs[1]
     )

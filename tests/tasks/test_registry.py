@@ -27,7 +27,7 @@ def test_every_task_has_every_module(task: str) -> None:
     assert task in registry.DEFAULT_CORPUS
 
 
-@pytest.mark.parametrize("preset", ["default", "tiny", "paper"])
+@pytest.mark.parametrize("preset", ["tiny", "small", "default", "paper"])
 def test_every_preset_makes_a_model(task: str, preset: str) -> None:
     config = make(task, preset=preset)
     with torch.device("meta"):  # sizes without memory
@@ -117,7 +117,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'translation'"):
         registry.module("translate", "config")
-    with pytest.raises(ConfigError, match=r"one of default, tiny, paper, not 'papr'.*'paper'"):
+    with pytest.raises(
+        ConfigError, match=r"one of tiny, small, default, paper, not 'papr'.*'paper'"
+    ):
         make("couplet", preset="papr")
     with pytest.raises(ConfigError, match=r"did you mean 'data\.extra'"):
         make("couplet", "data.extras=verse")

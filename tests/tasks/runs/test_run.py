@@ -24,7 +24,7 @@ from transformer_suite.core.training import compilation, tensorboard
 from transformer_suite.tasks.couplet.config import CoupletConfig
 from transformer_suite.tasks.couplet.config import tiny as tiny_couplet
 from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.runs import provenance
+from transformer_suite.tasks.runs import provenance, run_folder
 from transformer_suite.tasks.runs import run as runs
 from transformer_suite.tasks.translation.config import TranslationConfig, tiny
 
@@ -429,8 +429,8 @@ def test_every_tasks_configuration_can_be_trained(tmp_path: Path) -> None:
     """The sections that a resumed run is checked by are in all of them."""
     config = tiny_couplet()
     folders.write_config(tmp_path, "couplet", config)
-    runs.check_resumable("couplet", config, tmp_path)
+    run_folder.check_resumable("couplet", config, tmp_path)
     other = dataclasses.replace(config, data=dataclasses.replace(config.data, extra=("verse",)))
     with pytest.raises(ConfigError, match=r"data\.extra"):
-        runs.check_resumable("couplet", other, tmp_path)
+        run_folder.check_resumable("couplet", other, tmp_path)
     assert isinstance(other, CoupletConfig)

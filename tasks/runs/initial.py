@@ -1,0 +1,120 @@
+"""Fine-tuning: a run that starts from the weights and the vocabulary of an existing model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import nn
+
+from transformer_suite.core.config import from_mapping, to_mapping
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.progress import log
+from transformer_suite.core.storage.checkpoint import (
+    WEIGHTS_FILE,
+    copy_into,
+    load_tensors,
+    load_weights,
+    model_tensors,
+    save_weights,
+)
+from transformer_suite.core.storage.files import is_file
+from transformer_suite.tasks.runs.checkpoint_folder import read_config
+
+C = TypeVar("C")
+
+INITIAL_FILE = "initial.safetensors"
+"""The first weights of a run, in its folder ``training/``, until the run is finished."""
+
+# Options that may differ from those of the initial model, because they change no weight.
+_FREE_MODEL_OPTIONS = ("dropout", "max_len")
+# Options that belong to the vocabulary, and the languages that it is for.
+_VOCABULARY_OPTIONS = ("src", "tgt", "share_vocabulary", "tokenizer", "vocab_size", "min_freq")
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """The first weights of a fine-tuned run, in a file until the run is finished.
+
+    All processes of the run start from the file, and so does a run that was stopped before it saved
+    a state. The initial model may be gone by then.
+    """
+
+    path: Path
+
+    def take(self, folder: Path, model: nn.Module, *, except_for: Sequence[str]) -> None:
+        """Writes the file: the weights of the model in ``folder``.
+
+        Args:
+            model: a new model, which keeps its own weights named in ``except_for``.
+
+        Raises:
+            CheckpointError: the weights are missing, damaged, or do not fit ``model``.
+        """
+        source = folder / WEIGHTS_FILE
+        own = model_tensors(model)
+        copy_into(model, load_tensors(source) | {name: own[name] for name in except_for}, source)
+        save_weights(self.path, model)
+        log(f"starting from the model in {folder}")
+
+    def exists(self) -> bool:
+        """Returns whether there is such a file."""
+        return is_file(self.path)
+
+    def load_into(self, model: nn.Module) -> None:
+        """Copies the weights in the file, if there is one, into ``model``."""
+        if self.exists():
+            load_weights(self.path, model)
+
+    def remove(self) -> None:
+        """Removes the file, if there is one."""
+        self.path.unlink(missing_ok=True)
+
+
+def with_model_of(folder: Path, task: str, config: C) -> C:
+    """Returns ``config`` with the model and the vocabulary options of the model in ``folder``.
+
+    Raises:
+        CheckpointError: there is no model of ``task`` in ``folder``.
+    """
+    ours, theirs = _sections(folder, task, config)
+    for section, names in _shared_options(ours).items():
+        ours[section] |= {name: theirs[section][name] for name in names}
+    ours["model"] = theirs["model"]
+    return from_mapping(type(config), ours)
+
+
+def check_alike(folder: Path, task: str, config: Any) -> None:
+    """Checks that a run with ``config`` can start from the model in ``folder``.
+
+    Raises:
+        CheckpointError: there is no model of ``task`` in ``folder``.
+        ConfigError: names the options that differ: another architecture, another vocabulary, or
+            other languages.
+    """
+    ours, theirs = _sections(folder, task, config)
+    different = [
+        f"{section}.{name} = {theirs[section][name]}, not {ours[section][name]}"
+        for section, names in _shared_options(ours).items()
+        for name in names
+        if ours[section][name] != theirs[section][name]
+    ]
+    if different:
+        raise ConfigError(f"{folder}: cannot start from this model: it has {'; '.join(different)}")
+
+
+def _sections(
+    folder: Path, task: str, config: Any
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Returns the sections of ``config`` and those of the model in ``folder``."""
+    return to_mapping(config), to_mapping(read_config(folder, task, type(config)))
+
+
+def _shared_options(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequence[str]]:
+    """Returns, for each section, the options that the run and its initial model must share."""
+    return {
+        "data": [name for name in _VOCABULARY_OPTIONS if name in sections["data"]],
+        "model": [name for name in sections["model"] if name not in _FREE_MODEL_OPTIONS],
+    }

@@ -1,0 +1,254 @@
+"""Fine-tuning: runs that start from an existing model (``train --init``)."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.commands.command_line import error_of, run
+from tests.tasks.tiny_networks import CPU
+from tests.torchrun import ROOT, torchrun
+from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted
+from transformer_suite.core.storage.checkpoint import load_tensors
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs import run as runs
+from transformer_suite.tasks.runs.checkpoint_folder import text_files
+
+Models = Callable[[str], Path]
+Corpora = dict[str, Path]
+
+STILL = ("train.learning_rate=1e-9", "train.epochs=1")
+"""Nearly no training: the weights are still those of the initial model."""
+
+
+def train(
+    task: str,
+    data: Path,
+    out: Path,
+    *assignments: str,
+    init: Path | None = None,
+    resume: bool = False,
+) -> dict[str, Any]:
+    config = registry.make_config(
+        task, preset="tiny", config_file=None, assignments=assignments, init=init
+    )
+    return runs.train(
+        task, config, data=data, out=out, device=CPU, init=None if resume else init, resume=resume
+    )
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_tensors(folder / "model.safetensors")
+
+
+def assert_close(first: Path, second: Path, *, but_not: str = " ") -> None:
+    """Asserts that two checkpoints have the same weights, apart from those named ``but_not``."""
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys()
+    for name, weight in ours.items():
+        if name.startswith(but_not):
+            assert weight.shape != theirs[name].shape or not torch.equal(weight, theirs[name])
+        else:
+            torch.testing.assert_close(weight, theirs[name], rtol=0, atol=1e-6)
+
+
+def test_a_run_starts_from_the_weights_and_the_vocabulary_of_a_model(
+    task: str,
+    tiny_models: Models,
+    tiny_corpora: Corpora,
+    in_tmp: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From the command line, with the default preset: the model section is that of the model."""
+    init, out = tiny_models(task), in_tmp / "run"
+    settings = [f"--set={setting}" for setting in STILL]
+    done = run("train", task, "--init", init, "--data", tiny_corpora[task], "--out", out, *settings)
+    assert done.exit_code == 0, done.output
+    assert_close(out, init)
+    assert text_files(out) == text_files(init)
+    config, initial_config = (json.loads((f / "config.json").read_text()) for f in (out, init))
+    assert config["model"] == initial_config["model"]
+    assert config["train"]["schedule"] == "cosine"  # of the preset
+    assert json.loads((out / "metrics.json").read_text())["init"] == str(init)
+    assert f"starting from the model in {init}" in done.stderr
+    assert not (out / "training" / "initial.safetensors").exists()
+
+
+def test_a_fine_tuned_run_is_resumed_without_its_initial_model(
+    task: str, tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    init = shutil.copytree(tiny_models(task), tmp_path / "init")
+    parts = tmp_path / "parts"
+    constant = ("train.schedule=constant",)
+    straight = train(task, tiny_corpora[task], tmp_path / "straight", *constant, init=init)
+    train(task, tiny_corpora[task], parts, *constant, "train.epochs=1", init=init)
+    moved = init.rename(tmp_path / "moved")
+    config = registry.make_config(
+        task, preset="tiny", config_file=None, assignments=constant, init=moved
+    )
+    resumed = runs.train(task, config, data=tiny_corpora[task], out=parts, device=CPU, resume=True)
+    assert resumed["init"] == str(init)
+    assert (resumed["steps"], resumed["test"]) == (straight["steps"], straight["test"])
+    for name, weight in weights(parts).items():
+        assert torch.equal(weight, weights(tmp_path / "straight")[name])
+
+
+def test_a_run_that_was_stopped_before_its_first_save_starts_from_the_model_again(
+    tiny_models: Models,
+    tiny_corpora: Corpora,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    init = shutil.copytree(tiny_models("couplet"), tmp_path / "init")
+    data, out = tiny_corpora["couplet"], tmp_path / "run"
+
+    def stopped(*arguments: object, on_begin: Callable[[], None], **options: object) -> None:
+        on_begin()
+        raise Interrupted("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "fit", stopped)
+        with pytest.raises(Interrupted):
+            train("couplet", data, out, *STILL, init=init)
+    config = registry.make_config(
+        "couplet", preset="tiny", config_file=None, assignments=STILL, init=init
+    )
+    moved = init.rename(tmp_path / "moved")
+    resumed = runs.train("couplet", config, data=data, out=out, device=CPU, resume=True)
+    assert resumed["init"] == str(init)
+    assert_close(out, moved)
+
+
+def test_weights_that_a_killed_run_has_left_are_not_used(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    """The run was killed after it had copied the initial weights, before it had a configuration."""
+    out = tmp_path / "run"
+    (out / "training").mkdir(parents=True)
+    left = tiny_models("couplet") / "model.safetensors"
+    shutil.copy(left, out / "training" / "initial.safetensors")
+    train("couplet", tiny_corpora["couplet"], out, *STILL)
+    train("couplet", tiny_corpora["couplet"], tmp_path / "other", *STILL)
+    assert_close(out, tmp_path / "other")
+
+
+def other_classes(corpus: Path, folder: Path, names: list[str]) -> Path:
+    """Returns a copy of a labeled corpus with other names of classes."""
+    shutil.copytree(corpus, folder)
+    (folder / "classes.txt").write_text("".join(f"{name}\n" for name in names))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "names", [["Good", "Bad", "Ugly"], ["World", "Sports", "Business", "Weather"]]
+)
+def test_a_classifier_for_other_classes_gets_a_new_last_layer(
+    names: list[str],
+    tiny_models: Models,
+    tiny_corpora: Corpora,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    init, out = tiny_models("classification"), tmp_path / "run"
+    corpus = other_classes(tiny_corpora["classification"], tmp_path / "corpus", names)
+    train("classification", corpus, out, *STILL, init=init)
+    said = capsys.readouterr().err
+    message = f"the classes are not those of {init}: the last layer is newly initialized\n"
+    assert said.count(message) == 1
+    assert (out / "classes.txt").read_text().split() == names
+    assert (out / "vocabulary.txt").read_bytes() == (init / "vocabulary.txt").read_bytes()
+    assert_close(out, init, but_not="classifier.3.")
+    assert len(weights(out)["classifier.3.bias"]) == len(names)
+    epochs = ("train.learning_rate=1e-9", "train.epochs=2")
+    assert train("classification", corpus, out, *epochs, init=init, resume=True)["epochs"] == 2
+
+
+def test_a_fitting_model_is_better_than_a_new_one(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    data = tiny_corpora["classification"]
+    settings = ("data.vocab_size=100", "train.epochs=1")
+    scratch = train("classification", data, tmp_path / "scratch", *settings)
+    init = tiny_models("classification")
+    tuned = train("classification", data, tmp_path / "tuned", *settings, init=init)
+    assert tuned["validation"]["val_loss"] < 0.5 * scratch["validation"]["val_loss"]
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("translation", ("--src", "fr"), "data.src = de, not fr"),
+        ("translation", ("--set=data.vocab_size=200",), "data.vocab_size = 100, not 200"),
+        ("couplet", ("--set=model.d_model=64",), "model.d_model = 32, not 64"),
+        ("classification", ("--set=model.nhead=2",), "model.nhead = 4, not 2"),
+    ],
+)
+def test_a_model_that_does_not_suit_is_refused_by_name(
+    task: str,
+    options: tuple[str, ...],
+    message: str,
+    tiny_models: Models,
+    tiny_corpora: Corpora,
+    in_tmp: Path,
+) -> None:
+    init, data = tiny_models(task), tiny_corpora[task]
+    command = ("train", task, "--init", init, "--data", data, "--out", "run")
+    said = error_of(2, *command, *options)
+    assert f"{init}: cannot start from this model: it has {message}" in said
+    assert list(in_tmp.iterdir()) == []
+
+
+def test_another_task_or_no_model_is_refused(
+    tiny_models: Models, tiny_corpora: Corpora, in_tmp: Path
+) -> None:
+    other = tiny_models("classification")
+    command = ("train", "couplet", "--data", tiny_corpora["couplet"], "--out", "run", "--init")
+    message = error_of(1, *command, other)
+    assert f"{other}: a model for classification, not for couplet" in message
+    assert "nowhere: not a checkpoint folder" in error_of(1, *command, "nowhere")
+    assert "leave out --init" in error_of(2, *command, other, "--resume")
+    config = registry.make_config("couplet", preset="tiny", config_file=None, assignments=())
+    arguments: dict[str, Any] = {"data": tiny_corpora["couplet"], "out": "run", "device": CPU}
+    with pytest.raises(CheckpointError, match="a model for classification"):
+        runs.train("couplet", config, init=other, **arguments)
+    with pytest.raises(ConfigError, match="leave out init"):
+        runs.train("couplet", config, init=other, resume=True, **arguments)
+    assert list(in_tmp.iterdir()) == []
+
+
+def test_dropout_may_change(tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path) -> None:
+    init = tiny_models("couplet")
+    free = ("model.dropout=0.3", "model.max_len=80")
+    train("couplet", tiny_corpora["couplet"], tmp_path / "run", *STILL, *free, init=init)
+    assert_close(tmp_path / "run", init)
+
+
+def test_several_processes_start_from_one_model(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    """With other classes: all processes have the same new last layer."""
+    init, out = tiny_models("classification"), tmp_path / "run"
+    names = ["Good", "Bad", "Ugly"]
+    corpus = other_classes(tiny_corpora["classification"], tmp_path / "corpus", names)
+    settings = [f"--set={setting}" for setting in STILL]
+    done = torchrun(
+        2,
+        ROOT / "cli.py",
+        "train",
+        "classification",
+        f"--init={init}",
+        f"--data={corpus}",
+        f"--out={out}",
+        "--device=cpu",
+        *settings,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the last layer is newly initialized") == 1
+    assert_close(out, init, but_not="classifier.3.")
+    alone = tmp_path / "alone"
+    train("classification", corpus, alone, *STILL, "train.seed=1", init=init)
+    assert_close(out, alone)
