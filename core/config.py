@@ -9,20 +9,31 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from .errors import ConfigError
+from .errors import MAX_SHOWN, ConfigError, shown
 
 C = TypeVar("C")
+
+# Numbers beyond these do not fit into the numbers of the libraries that options are given to.
+_MAX_INTEGER = (1 << 63) - 1
+_MAX_FLOAT = sys.float_info.max
 
 
 def check(is_right: bool, name: str, value: object, allowed: str) -> None:
     """Raises a ConfigError that says what ``name`` may be, unless ``is_right``."""
     if not is_right:
-        raise ConfigError(f"{name} must be {allowed}, not {value!r}")
+        raise ConfigError(f"{name} must be {allowed}, not {shown(value)}")
+
+
+def check_range(name: str, value: float, least: float, most: float) -> None:
+    """Raises a ConfigError unless ``value`` is from ``least`` to ``most``."""
+    check(value >= least, name, value, f"at least {least}")
+    check(value <= most, name, value, f"at most {most:,}")
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
@@ -30,12 +41,12 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     choices = list(choices)
     if value not in choices:
         hint = nearest(str(value), choices)
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {value!r}{hint}")
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {shown(value)}{hint}")
 
 
 def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
     """Returns "; did you mean ...?" with the most similar of ``names``, or "" without any."""
-    close = difflib.get_close_matches(name, list(names), n=1)
+    close = difflib.get_close_matches(name[:MAX_SHOWN], list(names), n=1)
     return f"; did you mean {prefix + close[0]!r}?" if close else ""
 
 
@@ -82,7 +93,7 @@ def override(config: C, assignments: Iterable[str]) -> C:
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise ConfigError(f"expected section.key=value, not {assignment!r}")
+            raise ConfigError(f"expected section.key=value, not {shown(assignment)}")
         *parents, key = name.strip().split(".")
         section, section_type = _section(mapping, type(config), parents)
         types_of = typing.get_type_hints(section_type)
@@ -129,17 +140,17 @@ def _unknown(
     ``elsewhere`` are options of the same name in other sections; the first of them is suggested.
     """
     for other_name in elsewhere:
-        return ConfigError(f"unknown {kind} {full_name!r}; did you mean {other_name!r}?")
+        return ConfigError(f"unknown {kind} {shown(full_name)}; did you mean {other_name!r}?")
     parent, dot, name = full_name.rpartition(".")
     hint = nearest(name, siblings, prefix=parent + dot)
-    return ConfigError(f"unknown {kind} {full_name!r}{hint}")
+    return ConfigError(f"unknown {kind} {shown(full_name)}{hint}")
 
 
 def _convert(name: str, value: Any, wanted: Any) -> Any:
     """Converts ``value``, read from JSON or TOML, to the annotated type ``wanted``."""
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{name} is a section, not {value!r}")
+            raise ConfigError(f"{name} is a section, not {shown(value)}")
         return from_mapping(wanted, value, where=name)
     options = _options(wanted)
     # TOML has no null, so there the text "none" stands for it.
@@ -152,11 +163,14 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
                 return tuple(_convert(f"{name}[{i}]", item, inner) for i, item in enumerate(value))
         elif option is float and type(value) in (int, float):
             # Infinity and NaN are not JSON, and no option needs them.
-            if math.isfinite(value):
+            if abs(value) <= _MAX_FLOAT and math.isfinite(value):
                 return float(value)
-        elif option in (int, str, bool) and type(value) is option:
+        elif option is int and type(value) is int:
+            if abs(value) <= _MAX_INTEGER:
+                return value
+        elif option in (str, bool) and type(value) is option:
             return value
-    raise ConfigError(f"{name} must be {_describe(wanted)}, not {value!r}")
+    raise ConfigError(f"{name} must be {_describe(wanted)}, not {shown(value)}")
 
 
 def _parse(name: str, text: str, wanted: Any) -> Any:
@@ -179,7 +193,7 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
                 continue
         if option is str:
             return text
-    raise ConfigError(f"{name} must be {_describe(wanted)}, not {text!r}")
+    raise ConfigError(f"{name} must be {_describe(wanted)}, not {shown(text)}")
 
 
 def _options(wanted: Any) -> list[Any]:

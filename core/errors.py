@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+MAX_SHOWN = 80
+"""The most characters of a name or a value that a message shows."""
+
 
 class UserError(Exception):
     """A problem that the user can solve. It is shown in one line, without a traceback.
@@ -51,3 +54,25 @@ class NetworkError(UserError):
 
 class Interrupted(Exception):
     """The user stopped the work. Its state is saved, and the message says how to continue."""
+
+
+def shorten(text: str, length: int = MAX_SHOWN) -> str:
+    """Returns ``text`` for a message: at most ``length`` characters, control characters escaped.
+
+    A name from a file may be a megabyte long, or contain sequences that command a terminal.
+    """
+    if len(text) > length:
+        text = f"{text[: length - 3]}..."
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def shown(value: object) -> str:
+    """Returns the ``repr`` of any value from a file, for a message; see :func:`shorten`."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= MAX_SHOWN else f"{value[: MAX_SHOWN - 3]}...")
+    try:
+        return shorten(repr(value))
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of too many digits
+        return f"a {type(value).__name__} that is too large to show"

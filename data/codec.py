@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.config import check, check_choice, check_range
 from transformer_suite.core.errors import CheckpointError, ConfigError
 from transformer_suite.core.progress import log
 from transformer_suite.data.tokenizers import (
@@ -19,6 +19,9 @@ from transformer_suite.data.tokenizers import (
     version_of,
 )
 from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
+
+MAX_TOKENS = 1_000_000_000
+"""The largest number of tokens that a configuration can ask for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,8 @@ class CodecConfig:
         if self.tokenizer == SentencePieceBPE.name:
             check(size is not None, "data.vocab_size", size, "a number for sentencepiece")
         check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
-        check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
+        check_range("data.vocab_size", size or 8, 8, MAX_TOKENS)
+        check_range("data.min_freq", self.min_freq, 1, MAX_TOKENS)
         dropout = self.bpe_dropout
         check(0.0 <= dropout < 1.0, "data.bpe_dropout", dropout, "at least 0 and below 1")
 

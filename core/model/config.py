@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config import check, check_choice
+from ..config import check, check_choice, check_range
+
+# Far beyond the largest models. Without bounds, a configuration of one line takes all memory.
+MAX_WIDTH = 1 << 17
+MAX_LAYERS = 1000
+MAX_POSITIONS = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +26,10 @@ class EncoderConfig:
     max_len: int = 512
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "nhead", "num_encoder_layers", "dim_feedforward"):
-            check(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "at least 1")
-        check(self.max_len >= 2, "model.max_len", self.max_len, "at least 2")
+        for name in ("d_model", "nhead", "dim_feedforward"):
+            check_range(f"model.{name}", getattr(self, name), 1, MAX_WIDTH)
+        check_range("model.num_encoder_layers", self.num_encoder_layers, 1, MAX_LAYERS)
+        check_range("model.max_len", self.max_len, 2, MAX_POSITIONS)
         divisor = f"a divisor of model.d_model ({self.d_model})"
         check(self.d_model % self.nhead == 0, "model.nhead", self.nhead, divisor)
         check(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "at least 0 and below 1")
@@ -38,5 +44,4 @@ class TransformerConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        layers = self.num_decoder_layers
-        check(layers >= 1, "model.num_decoder_layers", layers, "at least 1")
+        check_range("model.num_decoder_layers", self.num_decoder_layers, 1, MAX_LAYERS)

@@ -8,19 +8,26 @@ or altered file is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..errors import CheckpointError, UserError
-from .files import atomic_write, is_file
+from ..errors import CheckpointError, UserError, shorten, shown
+from .files import atomic_write, is_file, reason_of
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
+
+# torch fails in many ways on larger sizes, which only the header of a crafted file has.
+_MAX_SIZE = 1 << 48
+_TYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"}
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -50,19 +57,19 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file is missing, cut off, altered, or of another format or version.
     """
-    if not is_file(path):
-        raise CheckpointError(f"{path}: there is no such file")
+    _read_shapes(path)
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: damaged or not a safetensors file ({error})") from error
+    except (SafetensorError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise _not_readable(path, error) from error
     if header.get("format") != "transformer-suite":
         raise CheckpointError(f"{path}: not written by Transformer Suite")
     if header.get("version") != str(FORMAT_VERSION):
         raise CheckpointError(
-            f"{path}: format version {header.get('version')}, this program reads {FORMAT_VERSION}"
+            f"{path}: format version {shorten(str(header.get('version')))}, "
+            f"this program reads {FORMAT_VERSION}"
         )
     if header.get("sha256") != _digest(tensors):
         raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
@@ -80,22 +87,12 @@ def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
     """Checks that ``tensors``, from the file ``source``, are weights for ``model``.
 
     Raises:
-        CheckpointError: they belong to another architecture; names the difference.
+        CheckpointError: they belong to another architecture, or one is NaN or infinite; names it.
     """
-    wanted = model_tensors(model)
-    missing = sorted(wanted.keys() - tensors.keys())
-    unknown = sorted(tensors.keys() - wanted.keys())
-    if missing or unknown:
-        raise CheckpointError(
-            f"{source}: not the weights of this model: "
-            f"missing {missing[:3] or 'none'}, unknown {unknown[:3] or 'none'}"
-        )
-    for name, weight in wanted.items():
-        if tensors[name].shape != weight.shape:
-            raise CheckpointError(
-                f"{source}: {name} has shape {list(tensors[name].shape)}, "
-                f"the configuration asks for {list(weight.shape)}"
-            )
+    _check_shapes(model, {name: list(t.shape) for name, t in tensors.items()}, source)
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise CheckpointError(f"{source}: {name} has values that are NaN or infinite")
 
 
 def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
@@ -129,6 +126,22 @@ def load_weights(path: Path, model: nn.Module) -> None:
     copy_into(model, load_tensors(path), path)
 
 
+def load_model(path: Path, build: Callable[[], M]) -> M:
+    """Returns the model that ``build`` makes, with the weights in the file ``path``.
+
+    A model without memory is made first, on the meta device, and compared with the header of the
+    file. So a configuration with huge sizes takes no memory.
+
+    Raises:
+        CheckpointError: the file is damaged, or belongs to another architecture.
+    """
+    with torch.device("meta"):
+        _check_shapes(build(), _read_shapes(path), path)
+    model = build()
+    load_weights(path, model)
+    return model
+
+
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Returns the mean of the weights in several files, in float32.
 
@@ -149,15 +162,60 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
+def _read_shapes(path: Path) -> dict[str, list[int]]:
+    """Returns the shapes of the tensors in the file ``path``, from its header alone.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or a tensor cannot be one of ours.
+    """
+    if not is_file(path):
+        raise CheckpointError(f"{path}: there is no such file")
+    shapes = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                header = file.get_slice(name)
+                shapes[name] = header.get_shape()
+                if header.get_dtype() not in _TYPES or max(shapes[name], default=0) > _MAX_SIZE:
+                    raise ValueError(f"{shown(name)} has an impossible type or size")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _not_readable(path, error) from error
+    return shapes
+
+
+def _not_readable(path: Path, error: Exception) -> CheckpointError:
+    reason = reason_of(error) if isinstance(error, OSError) else shorten(str(error))
+    return CheckpointError(f"{path}: damaged or not a safetensors file ({reason})")
+
+
+def _check_shapes(model: nn.Module, shapes: Mapping[str, list[int]], source: Path) -> None:
+    """Checks the names and ``shapes`` of the weights in ``source``; see :func:`check_fits`."""
+    wanted = {name: list(tensor.shape) for name, tensor in model_tensors(model).items()}
+    missing = sorted(wanted.keys() - shapes.keys())[:3]
+    unknown = [shorten(name) for name in sorted(shapes.keys() - wanted.keys())[:3]]
+    if missing or unknown:
+        raise CheckpointError(
+            f"{source}: not the weights of this model: "
+            f"missing {missing or 'none'}, unknown {unknown or 'none'}"
+        )
+    for name, shape in wanted.items():
+        if shapes[name] != shape:
+            raise CheckpointError(
+                f"{source}: {name} has shape {shorten(str(shapes[name]))}, "
+                f"the configuration asks for {shape}"
+            )
+
+
 def _difference(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str:
     """Returns a description of the first difference in names and shapes; "" without any."""
     for name in sorted(ours.keys() | theirs.keys()):
         if name not in theirs:
-            return f"it has no {name}"
+            return f"it has no {shorten(name)}"
         if name not in ours:
-            return f"it alone has {name}"
+            return f"it alone has {shorten(name)}"
         if ours[name].shape != theirs[name].shape:
-            return f"{name} is {list(theirs[name].shape)}, not {list(ours[name].shape)}"
+            shapes = shorten(str(list(theirs[name].shape))), shorten(str(list(ours[name].shape)))
+            return f"{shorten(name)} is {shapes[0]}, not {shapes[1]}"
     return ""
 
 

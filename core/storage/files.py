@@ -166,17 +166,25 @@ def write_json(path: str | Path, obj: object) -> None:
 
 
 def read_json(path: str | Path) -> object:
-    """Returns the content of a JSON file.
+    """Returns the content of a JSON file, as :func:`write_json` writes it.
 
     Raises:
         UserError: the file cannot be read, is not UTF-8 or is not JSON; names the file and line.
+            Or it has a number or a character that :func:`write_json` would refuse.
     """
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+        return content
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:
         raise UserError(f"{path}: not usable JSON: nested too deeply") from error
+    except UnicodeEncodeError as error:
+        raise UserError(f"{path}: not usable JSON: half of a surrogate pair") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not usable JSON: a number that is too large, or NaN") from error
 
 
 def _mode(path: str | Path) -> int:

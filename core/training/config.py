@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config import check, check_choice
+from ..config import check, check_choice, check_range
 
 OPTIMIZERS = ("adamw", "adam")
 SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")
 AVERAGES = ("best", "last")
 PRECISIONS = ("auto", "fp32", "bf16")
 DISK_TYPES = ("fp32", "fp16")
+
+MAX_COUNT = 1_000_000_000
+"""The largest number of epochs, steps or tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +89,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
-            check(getattr(self, name) >= 1, f"train.{name}", getattr(self, name), "at least 1")
+            check_range(f"train.{name}", getattr(self, name), 1, MAX_COUNT)
         for name in ("patience", "average", "log_every", "r_drop", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         for name in ("first_step_timeout", "step_timeout"):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import CheckpointError, CorpusError
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.batching import bucket_by_length, pad_sequence
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.classification.cleaning import clean
@@ -72,8 +72,10 @@ class Classifier:
             classes = read_classes(path)
         except CorpusError as error:
             raise CheckpointError(str(error)) from error
-        model = ClassificationModel(len(codec.vocabulary), len(classes), config.model)
-        load_weights(path / WEIGHTS_FILE, model)
+        model = load_model(
+            path / WEIGHTS_FILE,
+            lambda: ClassificationModel(len(codec.vocabulary), len(classes), config.model),
+        )
         return cls(model.to(chosen).eval(), codec, classes, config, chosen)
 
     @overload

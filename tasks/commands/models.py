@@ -1,4 +1,4 @@
-"""``models``: the shipped models."""
+"""``models``: the shipped models, and the manifests of checkpoint folders."""
 
 from __future__ import annotations
 
@@ -8,16 +8,36 @@ from typing import Any
 
 import click
 
+from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.commands.output import print_results, table
 from transformer_suite.tasks.runs import checkpoint_folder
 
 COLUMNS = ("task", "parameters", "size", "trained", "headline", "folder")
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
-def models(is_json: bool) -> None:
+@click.pass_context
+def models(context: click.Context, is_json: bool) -> None:
     """List the shipped models."""
+    if context.invoked_subcommand is None:
+        _list(is_json)
+
+
+@models.command()
+@click.argument("folder", metavar="FOLDER", type=PATH)
+def seal(folder: Path) -> None:
+    """Accept the files in FOLDER as they are.
+
+    A model is refused if its configuration, vocabulary or names of classes are not as its
+    manifest.json says. After a change on purpose, for example of a class's name, this writes the
+    manifest again.
+    """
+    changed = ", ".join(checkpoint_folder.seal(folder)) or "nothing"
+    print_results(f"{folder}: {checkpoint_folder.MANIFEST_FILE} is written; changed: {changed}\n")
+
+
+def _list(is_json: bool) -> None:
     records = [_record(folder) for folder in checkpoint_folder.shipped_models()]
     if is_json:
         lines = (json.dumps(record, ensure_ascii=False) for record in records)

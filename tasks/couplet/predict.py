@@ -15,7 +15,7 @@ from transformer_suite.core.config import check
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import ConfigError, TextError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import Vocabulary
 from transformer_suite.tasks.couplet.config import CoupletConfig
@@ -134,8 +134,9 @@ class CoupletWriter(Predictor[Couplet]):
     def _load_one(cls, path: Path, device: torch.device) -> CoupletWriter:
         config = read_config(path, cls.task, CoupletConfig)
         codec = TextCodec.load(path, tokenizer=TOKENIZER)
-        model = CoupletModel(len(codec.vocabulary), config.model)
-        load_weights(path / WEIGHTS_FILE, model)
+        model = load_model(
+            path / WEIGHTS_FILE, lambda: CoupletModel(len(codec.vocabulary), config.model)
+        )
         model = model.to(device).eval().requires_grad_(False)
         return cls([model], codec, config, device)
 

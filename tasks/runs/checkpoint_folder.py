@@ -2,7 +2,8 @@
 
 * ``config.json``: the task and its configuration
 * ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: convert text to ids and back
-* ``model.safetensors``: the weights
+* ``model.safetensors``: the weights, with a checksum of their own
+* ``manifest.json``: the sha256 of the other files that decide the model's answers
 * ``metrics.json``: measurements and provenance
 * ``history.csv``, ``steps.csv``: the training curve by epoch and by step
 * ``README.md``: the model card of a shipped model
@@ -10,13 +11,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from transformer_suite.core.config import from_mapping, to_mapping
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
+from transformer_suite.core.errors import CheckpointError, ConfigError, UserError, shorten, shown
+from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import (
+    exists,
     is_file,
     is_folder,
     read_json,
@@ -28,6 +33,7 @@ from transformer_suite.core.storage.files import (
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.json"
 TEXT_FILES = ("vocabulary*.txt", "sentencepiece*.model", "classes.txt")
+MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
 
@@ -37,21 +43,92 @@ Folders = str | Path | Sequence[str | Path] | None
 """A folder, several folders for an ensemble, or None for the shipped model."""
 
 
+_unsealed: set[Path] = set()  # the folders without a manifest that were reported
+
+
 def write_config(folder: Path, task: str, config: Any) -> None:
-    """Writes ``config.json``."""
+    """Writes ``config.json`` and the manifest. The vocabulary must have been written before.
+
+    The checksums in an existing manifest are kept, so that damage which a file took since then is
+    not taken for the truth. A program that is killed in the middle leaves no manifest.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    kept: dict[str, str] = {}
+    if is_file(folder / CONFIG_FILE):
+        with suppress(CheckpointError):
+            kept = _read_manifest(folder) or {}
+    kept.pop(CONFIG_FILE, None)
+    manifest = folder / MANIFEST_FILE
+    try:
+        manifest.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{manifest}: cannot write: {reason_of(error)}") from error
     about = {"task": task, "version": FORMAT_VERSION, **to_mapping(config)}
     write_json(folder / CONFIG_FILE, about)
+    _write_manifest(folder, _checksums(folder) | kept)
+
+
+def seal(folder: Path) -> list[str]:
+    """Writes the manifest of ``folder`` again, after its files were changed on purpose.
+
+    Returns:
+        The names of the files that are not as the manifest said.
+
+    Raises:
+        CheckpointError: ``folder`` is not a checkpoint folder.
+        UserError: the manifest cannot be written.
+    """
+    describe(folder)
+    before: dict[str, str] = {}
+    with suppress(CheckpointError):
+        before = _read_manifest(folder) or {}
+    now = _checksums(folder)
+    _write_manifest(folder, now)
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def check_manifest(folder: Path) -> None:
+    """Compares the files in ``folder`` with its manifest; a folder without one is reported.
+
+    Raises:
+        CheckpointError: a file was changed, added or removed; names it.
+    """
+    manifest = _read_manifest(folder)
+    if manifest is None:
+        if folder not in _unsealed:
+            _unsealed.add(folder)
+            log(
+                f"{folder}: there is no {MANIFEST_FILE}, so damaged files may go unnoticed; "
+                "`models seal` writes one"
+            )
+        return
+    now = _checksums(folder)
+    for name in sorted(manifest.keys() | now.keys()):
+        if manifest.get(name) != now.get(name):
+            reason = "is missing" if name not in now else "is damaged or was changed"
+            raise CheckpointError(
+                f"{folder}: {shorten(name)} {reason}: it does not match {MANIFEST_FILE}; "
+                "after a change on purpose, run `models seal` on the folder"
+            )
 
 
 def read_config(folder: Path, task: str, config_class: type[C]) -> C:
     """Returns the configuration in ``folder``, which must belong to ``task``.
 
+    All files that decide the model's answers are compared with the manifest first.
+
     Raises:
-        CheckpointError: there is none, it is damaged, or of another task or version.
+        CheckpointError: there is none, it is damaged, or of another task or version; or a file is
+            not as the manifest says.
     """
     about = describe(folder)
     if about["task"] != task:
-        raise CheckpointError(f"{folder}: a model for {about['task']}, not for {task}")
+        raise CheckpointError(
+            f"{folder}: a model for {shorten(str(about['task']))}, not for {task}"
+        )
+    check_manifest(folder)
     try:
         rest = {name: value for name, value in about.items() if name not in ("task", "version")}
         return from_mapping(config_class, rest)
@@ -73,7 +150,7 @@ def describe(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: not the configuration of a checkpoint")
     if about["version"] != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path}: format version {about['version']}, this program reads {FORMAT_VERSION}"
+            f"{path}: format version {shown(about['version'])}, this program reads {FORMAT_VERSION}"
         )
     return about
 
@@ -101,12 +178,7 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
 def text_files(folder: Path) -> dict[str, bytes]:
     """Returns the content of the files that convert text to ids and back, by name."""
     paths = sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
-    try:
-        for path in paths:
-            require_regular_file(path)
-        return {path.name: path.read_bytes() for path in paths}
-    except OSError as error:
-        raise CheckpointError(f"{error.filename}: cannot read: {reason_of(error)}") from error
+    return {path.name: _read_bytes(path) for path in paths}
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
@@ -138,6 +210,39 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 def shipped_models() -> list[Path]:
     """Returns the folders of the shipped models, one for each task."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Returns the sha256 of the files that decide the answers of the model, by name."""
+    contents = {CONFIG_FILE: _read_bytes(folder / CONFIG_FILE), **text_files(folder)}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
+
+def _write_manifest(folder: Path, checksums: Mapping[str, str]) -> None:
+    write_json(folder / MANIFEST_FILE, {"version": FORMAT_VERSION, "sha256": dict(checksums)})
+
+
+def _read_manifest(folder: Path) -> dict[str, str] | None:
+    """Returns the checksums in the manifest by file name; None without a manifest."""
+    path = folder / MANIFEST_FILE
+    if not exists(path):
+        return None
+    manifest = _read_json(path)
+    checksums = manifest.get("sha256") if isinstance(manifest, dict) else None
+    if not isinstance(checksums, dict) or manifest != {
+        "version": FORMAT_VERSION,
+        "sha256": checksums,
+    }:
+        raise CheckpointError(f"{path}: damaged, or of another version")
+    return checksums
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        require_regular_file(path)
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
 
 
 def _read_json(path: Path) -> object:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from transformer_suite.core.config import from_mapping, to_mapping
-from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.errors import ConfigError, shorten, shown
 from transformer_suite.core.storage.files import reason_of, require_regular_file
+
+_MAX_BYTES = 1 << 20
 
 
 def merge_file(config: Any, path: Path, *, task: str) -> Any:
@@ -37,6 +39,8 @@ def _read(path: Path, task: str) -> dict[str, Any]:
     is_json = path.suffix == ".json"
     try:
         require_regular_file(path)
+        if path.stat().st_size > _MAX_BYTES:
+            raise OSError("too large for a configuration")
         text = path.read_text(encoding="utf-8")
         sections = json.loads(text) if is_json else tomllib.loads(text)
     except OSError as error:
@@ -45,11 +49,11 @@ def _read(path: Path, task: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: nested too deeply") from error
     except ValueError as error:  # of tomllib, of json, or of UTF-8
         kind = "JSON" if is_json else "TOML"
-        raise ConfigError(f"{path}: not valid {kind}: {error}") from error
+        raise ConfigError(f"{path}: not valid {kind}: {shorten(str(error))}") from error
     if not isinstance(sections, dict):
         raise ConfigError(f"{path}: not a configuration")
     if is_json:
         sections.pop("version", None)
         if (other := sections.pop("task", task)) != task:
-            raise ConfigError(f"{path}: a configuration for {other}, not for {task}")
+            raise ConfigError(f"{path}: a configuration for {shown(other)}, not for {task}")
     return sections

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check
+from transformer_suite.core.config import check, check_range
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.data.codec import CodecConfig
+from transformer_suite.data.codec import MAX_TOKENS, CodecConfig
 from transformer_suite.tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
@@ -42,7 +42,7 @@ class TranslationData(CodecConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.max_tokens >= 1, "data.max_tokens", self.max_tokens, "at least 1")
+        check_range("data.max_tokens", self.max_tokens, 1, MAX_TOKENS)
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
         check(self.src != self.tgt, "data.tgt", self.tgt, "another language than data.src")

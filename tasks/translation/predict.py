@@ -12,7 +12,7 @@ import torch
 from transformer_suite.core.config import check
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
 from transformer_suite.tasks.runs.checkpoint_folder import read_config
@@ -119,13 +119,15 @@ class Translator(Predictor[Translation]):
     def _load_one(cls, path: Path, device: torch.device) -> Translator:
         config = read_config(path, cls.task, TranslationConfig)
         source, target = load_codecs(path, config.data)
-        model = TranslationModel(
-            len(source.vocabulary),
-            len(target.vocabulary),
-            config.model,
-            share_embeddings=config.data.share_vocabulary,
+        model = load_model(
+            path / WEIGHTS_FILE,
+            lambda: TranslationModel(
+                len(source.vocabulary),
+                len(target.vocabulary),
+                config.model,
+                share_embeddings=config.data.share_vocabulary,
+            ),
         )
-        load_weights(path / WEIGHTS_FILE, model)
         model = model.to(device).eval().requires_grad_(False)
         return cls([model], source, target, config, device)
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.commands.command_line import error_of, lines_of, run
 from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.runs.checkpoint_folder import seal
 from transformer_suite.tasks.streaming import lines
 from transformer_suite.tasks.translation.predict import Translator
 
@@ -126,6 +127,7 @@ def test_no_sample_overrides_the_configuration_of_a_model(
     config = json.loads((folder / "config.json").read_text())
     config["generation"] |= {"sample": True, "length_penalty": 0.0, "temperature": 3.0, "seed": 5}
     (folder / "config.json").write_text(json.dumps(config))
+    seal(folder)
     drawn = ("--sample", "--temperature", 3, "--seed", 5)
     plain = ("couplet", "--model", tiny_models("couplet"), *FIRSTS)
     assert lines_of("couplet", "--model", folder, *FIRSTS) == lines_of(*plain, *drawn)
@@ -187,6 +189,7 @@ def test_the_message_about_incompatible_models_names_them(
     config = json.loads((other / "config.json").read_text())
     config["data"]["tgt"] = "fr"
     (other / "config.json").write_text(json.dumps(config))
+    seal(other)
     message = error_of(1, "translate", "--model", model, "--model", other, "Hund")
     assert str(model) in message and str(other) in message
     assert "their target language differs, en and fr" in message

@@ -28,7 +28,7 @@ def test_each_is_complete_and_small(task: str) -> None:
     folder = PRETRAINED / task
     names = {path.name for path in folder.iterdir()}
     parts = {"model.safetensors", "config.json", "vocabulary.txt", "metrics.json", "history.csv"}
-    assert parts | {"README.md"} <= names
+    assert parts | {"README.md", "manifest.json"} <= names
     assert not any(path.is_dir() for path in folder.iterdir())
     assert sum(path.stat().st_size for path in folder.iterdir()) <= MOST_BYTES
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transformer_suite.core.config import check_choice, from_mapping, nearest, override, to_mapping
 from transformer_suite.core.errors import ConfigError, UserError
@@ -244,6 +246,13 @@ def test_several_assignments_the_last_one_wins() -> None:
         ({"num_decoder_layers": 0}, "model.num_decoder_layers must be at least 1, not 0"),
         ({"dim_feedforward": -5}, "model.dim_feedforward must be at least 1, not -5"),
         ({"max_len": 1}, "model.max_len must be at least 2, not 1"),
+        ({"d_model": 10**9}, "model.d_model must be at most 131,072, not 1000000000"),
+        (
+            {"num_encoder_layers": 10**9},
+            "model.num_encoder_layers must be at most 1,000, not 1000000000",
+        ),
+        ({"num_decoder_layers": 1001}, "model.num_decoder_layers must be at most 1,000, not 1001"),
+        ({"max_len": 40_000_000}, "model.max_len must be at most 32,768, not 40000000"),
         ({"dropout": 1.0}, "model.dropout must be at least 0 and below 1, not 1.0"),
         ({"dropout": -0.1}, "model.dropout must be at least 0 and below 1, not -0.1"),
         (
@@ -268,6 +277,7 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         *((name, 0, "at least 1") for name in ("warmup_steps", "save_every")),
         *((name, -1, "0 or more") for name in ("patience", "average", "log_every")),
         *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm", "r_drop")),
+        *((name, 10**10, "at most 1,000,000,000") for name in ("epochs", "batch_tokens")),
         ("seed", -1, "from 0 to 2^32 - 1"),
         ("seed", 2**32, "from 0 to 2^32 - 1"),
         ("learning_rate", 0.0, "above 0"),
@@ -319,3 +329,35 @@ def test_choices_and_hints() -> None:
 def test_a_config_error_is_both_the_users_and_a_value_error() -> None:
     assert issubclass(ConfigError, UserError)
     assert issubclass(ConfigError, ValueError)
+
+
+_OPTIONS = st.sampled_from(["d_model", "dropout", "activation", "norm_first", "no\x1b[2Jsuch"])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def check_error(option: str, value: object) -> None:
+    """An option with any value is taken, or refused in one short line."""
+    try:
+        from_mapping(TransformerConfig, {option: value})
+    except ConfigError as error:
+        assert len(str(error)) < 300
+        assert str(error).isprintable()
+
+
+@given(option=_OPTIONS, value=_VALUES)
+def test_no_value_gives_anything_but_a_short_error(option: str, value: object) -> None:
+    check_error(option, value)
+
+
+def test_values_that_cannot_be_shown_are_a_short_error() -> None:
+    """An integer of 5,000 digits cannot be shown, a larger one than 1e308 is no float, and a value
+    that is nested deeply has no ``repr``: each was a traceback. Long ones came through whole."""
+    nested: Any = 1
+    for _ in range(5000):
+        nested = {"a": nested}
+    for value in (nested, 16**5000, 10**400, "relu" * 100_000, "\x1b[2J", "\ud800"):
+        for option in ("d_model", "dropout", "activation", "d_model" * 100_000):
+            check_error(option, value)

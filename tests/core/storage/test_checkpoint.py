@@ -1,6 +1,7 @@
 """Checkpoint files: what goes in comes out; what is not whole or not ours is refused by name."""
 
 import json
+import math
 import pickle
 import resource
 import struct
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -18,6 +21,7 @@ from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import (
     average_weights,
+    load_model,
     load_tensors,
     load_weights,
     model_tensors,
@@ -356,3 +360,68 @@ def test_weights_of_different_models_have_no_average(
     save_tensors(tmp_path / "two", other)
     with pytest.raises(CheckpointError, match=r"two: not the weights of the same model as .*one"):
         average_weights([tmp_path / "one", tmp_path / "two"])
+
+
+# Crafted files
+
+
+def crafted(path: Path, header: object) -> Path:
+    """Writes a safetensors file with a header alone."""
+    content = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(content)) + content)
+    return path
+
+
+@given(
+    shape=st.lists(st.integers(0, 2**64 - 1) | st.just(0), max_size=4),
+    dtype=st.sampled_from(["F32", "F4", "C64", "F8_E4M3", "I64", "U16", "X"]),
+    name=st.text(max_size=200),
+)
+def test_no_header_gives_anything_but_an_error_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, shape: list[int], dtype: str, name: str
+) -> None:
+    """A tensor of shape [0, 2^63] was a TypeError of torch, and a name came through unescaped."""
+    path = tmp_path_factory.getbasetemp() / "crafted.safetensors"
+    crafted(path, {name: {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}})
+    with pytest.raises(CheckpointError) as caught:
+        load_weights(path, small_model())
+    assert len(str(caught.value)) < len(str(path)) + 400
+    assert str(caught.value).isprintable()
+
+
+@given(
+    value=st.sampled_from([math.nan, math.inf, -math.inf]),
+    weight=st.integers(0, 20),
+    element=st.integers(0, 10**6),
+)
+def test_weights_that_are_not_numbers_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, value: float, weight: int, element: int
+) -> None:
+    """Classes had the probability NaN, and searches ended with an IndexError."""
+    path = tmp_path_factory.getbasetemp() / "nan.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in model_tensors(small_model()).items()}
+    name = sorted(tensors)[weight % len(tensors)]
+    tensors[name].view(-1)[element % tensors[name].numel()] = value
+    save_tensors(path, tensors)
+    with pytest.raises(CheckpointError, match=f"{name} has values that are NaN or infinite"):
+        load_weights(path, small_model())
+
+
+def test_sizes_are_compared_before_a_model_is_built(path: Path) -> None:
+    """A configuration of 1 KB asked for 20 GB before the weights were found to be others."""
+    save_weights(path, small_model())
+
+    def huge() -> SequenceToSequence:
+        config = TransformerConfig(d_model=1 << 17, dim_feedforward=1 << 17, max_len=1 << 15)
+        return SequenceToSequence(10**9, 10**9, config, share_embeddings=True)
+
+    with pytest.raises(CheckpointError, match="not the weights of this model"):
+        load_model(path, huge)
+
+
+def test_a_model_is_built_with_its_weights(path: Path) -> None:
+    model = small_model()
+    save_weights(path, model)
+    loaded = load_model(path, small_model)
+    for name, tensor in model_tensors(loaded).items():
+        assert torch.equal(tensor, model_tensors(model)[name])

@@ -16,7 +16,7 @@ from transformer_suite.core.training.kept_checkpoints import epoch_file, kept_ep
 from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs.averaging import average, best_epochs, last_epochs
-from transformer_suite.tasks.runs.checkpoint_folder import headline
+from transformer_suite.tasks.runs.checkpoint_folder import headline, seal
 
 Models = Callable[[str], Path]
 
@@ -37,6 +37,7 @@ def edit_config(folder: Path, section: str, key: str, value: object) -> None:
     about = json.loads(path.read_text())
     about[section][key] = value
     path.write_text(json.dumps(about))
+    seal(folder)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_the_folder_claims_nothing_that_was_measured_on_another_model(
     assert metrics["parameters"] == original["parameters"]
     names = {path.name for path in (in_tmp / "new" / "mean").iterdir()}
     texts = {"vocabulary.txt", "sentencepiece.model", "classes.txt"}
-    assert names == {"config.json", "metrics.json", "model.safetensors", *texts}
+    assert names == {"config.json", "manifest.json", "metrics.json", "model.safetensors", *texts}
 
 
 def test_half_precision_stays_half_precision(tiny_models: Models, in_tmp: Path) -> None:

@@ -39,6 +39,7 @@ def changed(folder: Path, out: Path, **data: Any) -> Path:
     config = json.loads(path.read_text())
     config["data"] |= data
     path.write_text(json.dumps(config))
+    folders.seal(out)
     return out
 
 
