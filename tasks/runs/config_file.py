@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_suite.core.config import from_mapping, to_mapping
-from transformer_suite.core.errors import ConfigError, shorten, shown
+from transformer_suite.core.errors import ConfigError, shorten
 from transformer_suite.core.storage.files import reason_of, require_regular_file
 
 _MAX_BYTES = 1 << 20
@@ -55,5 +55,5 @@ def _read(path: Path, task: str) -> dict[str, Any]:
     if is_json:
         sections.pop("version", None)
         if (other := sections.pop("task", task)) != task:
-            raise ConfigError(f"{path}: a configuration for {shown(other)}, not for {task}")
+            raise ConfigError(f"{path}: a configuration for {shorten(str(other))}, not for {task}")
     return sections
