@@ -261,6 +261,7 @@ def test_models_of_different_vocabularies(
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-3] + b"xy\n")
+    seal(other)
     message = error_of(1, "average", one, other, "--out", "mean")
     assert f"{other} and {one} differ in {name}" in message
 

@@ -165,6 +165,7 @@ def test_models_of_other_words_are_refused(tiny_models: Models, tmp_path: Path) 
     shutil.copytree(folder, other)
     words[5] = "🙂"
     Vocabulary(words).save(other / "vocabulary.txt")
+    folders.seal(other)
     with pytest.raises(CheckpointError) as caught:
         CoupletWriter.load([folder, other], device="cpu")
     assert f"{folder} and {other}" in str(caught.value)
@@ -182,8 +183,8 @@ def test_vocabularies_of_other_sizes_are_named_by_them(tiny_models: Models, tmp_
     out = []
     for size in (20, 21):
         own = tmp_path / str(size)
-        folders.write_config(own, "translation", config)
         Vocabulary(translator.source.vocabulary.itos[:size]).save(own / "vocabulary.txt")
+        folders.write_config(own, "translation", config)
         save_weights(own / "model.safetensors", TranslationModel(size, size, config.model))
         out.append(own)
     with pytest.raises(CheckpointError, match=r"source vocabulary differs, .*20 tok.*21 tokens"):

@@ -152,6 +152,7 @@ def test_weights_of_another_vocabulary_are_refused(tiny_models: Models, tmp_path
     )
     texts = [f"der Hund {word}" for word in ("sieht", "rennt", "sucht", "malt", "gibt nach")]
     build_codecs(texts, texts, config.data, tmp_path)
+    folders.seal(tmp_path)
     with pytest.raises(CheckpointError, match=r"model\.safetensors: .* has shape"):
         Translator.load(tmp_path, device="cpu")
 
