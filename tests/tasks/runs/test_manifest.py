@@ -105,7 +105,7 @@ def test_a_new_configuration_does_not_hide_damage(tmp_path: Path) -> None:
     config = read(model)
     (model / "classes.txt").write_text("A\nB\nC\nD\n")
     folders.write_config(model, "classification", config)
-    with pytest.raises(CheckpointError, match="classes.txt is damaged or was changed"):
+    with pytest.raises(CheckpointError, match=r"classes\.txt is damaged or was changed"):
         read(model)
 
 
