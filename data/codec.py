@@ -11,6 +11,7 @@ from transformer_suite.core.errors import CheckpointError, ConfigError
 from transformer_suite.core.progress import log
 from transformer_suite.data.tokenizers import (
     TOKENIZER_NAMES,
+    WORD_START,
     Characters,
     SentencePieceBPE,
     Tokenizer,
@@ -18,7 +19,7 @@ from transformer_suite.data.tokenizers import (
     train_sentencepiece,
     version_of,
 )
-from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
+from transformer_suite.data.vocabulary import SPECIALS, UNK_ID, Vocabulary
 
 MAX_TOKENS = 1_000_000_000
 """The largest number of tokens that a configuration can ask for."""
@@ -160,6 +161,12 @@ class TextCodec:
         if dropout > 0.0 and isinstance(self.tokenizer, SentencePieceBPE):
             return self.vocabulary.encode(self.tokenizer.tokenize(text, dropout))
         return self.vocabulary.encode(self.tokenizer.tokenize(text))
+
+    def is_inside_word(self, ids: Sequence[int]) -> bool:
+        """Returns whether ``ids`` begin with a subword that does not start a word."""
+        if not isinstance(self.tokenizer, SentencePieceBPE) or ids[0] == UNK_ID:
+            return False
+        return not self.vocabulary.itos[ids[0]].startswith(WORD_START)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ``ids``, up to the first ``<eos>``."""

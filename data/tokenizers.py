@@ -18,7 +18,7 @@ from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, 
 if TYPE_CHECKING:
     import jieba
 
-_WORD_START = "\u2581"  # how SentencePiece writes the space before a word
+WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 _DROPOUT_RNG = random.Random()
 
 _BASIC_ENGLISH = [
@@ -42,10 +42,16 @@ _SPACED_CONTRACTION = re.compile(r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)")
 
 
 class Tokenizer(Protocol):
-    """The interface of all tokenizers. ``name`` is the name that :func:`get_tokenizer` takes."""
+    """The interface of all tokenizers.
+
+    ``name`` is the name that :func:`get_tokenizer` takes, ``separator`` what joins two sentences.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def separator(self) -> str: ...
 
     def tokenize(self, text: str) -> list[str]:
         """Returns the tokens of one text; none for an empty text."""
@@ -61,6 +67,7 @@ class BasicEnglish:
     """
 
     name = "basic_english"
+    separator = " "
 
     def tokenize(self, text: str) -> list[str]:
         text = text.lower()
@@ -77,6 +84,7 @@ class Whitespace:
     """Splits at white space."""
 
     name = "whitespace"
+    separator = " "
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
@@ -89,6 +97,7 @@ class Characters:
     """One token per code point, without white space: ``春 风`` and ``春风`` are the same."""
 
     name = "characters"
+    separator = ""
 
     def tokenize(self, text: str) -> list[str]:
         return [character for character in text if not character.isspace()]
@@ -101,6 +110,7 @@ class JiebaWords:
     """Chinese words as segmented by jieba, without white space."""
 
     name = "jieba"
+    separator = ""
 
     def tokenize(self, text: str) -> list[str]:
         return [word for word in self._words.lcut(text) if not word.isspace()]
@@ -124,6 +134,7 @@ class SentencePieceBPE:
     """Subwords of a SentencePiece model (Sennrich et al. 2016; Kudo and Richardson 2018)."""
 
     name = "sentencepiece"
+    separator = " "
 
     def __init__(self, model_file: Path) -> None:
         """Loads a model; a CheckpointError if the file cannot be read or is not a model."""
@@ -152,7 +163,7 @@ class SentencePieceBPE:
         return pieces
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens).replace(_WORD_START, " ").strip()
+        return "".join(tokens).replace(WORD_START, " ").strip()
 
     @property
     def pieces(self) -> list[str]:

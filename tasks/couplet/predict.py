@@ -177,7 +177,9 @@ class CoupletWriter(Predictor[Couplet]):
             form=form,
         )
 
-    def _result(self, text: str, outputs: Sequence[Output]) -> Couplet:
+    def _result(
+        self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]
+    ) -> Couplet:
         first = _characters(text)
         best, *others = (self._couplet(first, output) for output in outputs)
         return replace(best, others=tuple(others))

@@ -121,7 +121,8 @@ class Predictor(ABC, Generic[R]):
         encoded = self._encode(texts, request)
         step_model = self.step_model(int8=config.int8)
         outputs = generate_texts(step_model, encoded, config, request, self.device)
-        return [self._result(text, output) for text, output in zip(texts, outputs, strict=True)]
+        of_texts = zip(texts, encoded.segments, outputs, strict=True)
+        return [self._result(*of_text) for of_text in of_texts]
 
     def attention(self, text: str, **options: Any) -> list[Attention]:
         """Returns the attention between ``text`` and its best output, one record per segment.
@@ -216,7 +217,7 @@ class Predictor(ABC, Generic[R]):
         """Returns ``texts`` as a search takes them."""
 
     @abstractmethod
-    def _result(self, text: str, outputs: Sequence[Output]) -> R:
+    def _result(self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]) -> R:
         """Returns the result for one text, from its outputs, the best first."""
 
 

@@ -155,12 +155,24 @@ class Translator(Predictor[Translation]):
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
         )
 
-    def _result(self, text: str, outputs: Sequence[Output]) -> Translation:
+    def _result(
+        self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]
+    ) -> Translation:
         best, *others = (
-            Translation(self.target.decode(output.tokens), output.score, len(output.hypotheses))
+            Translation(self._text_of(segments, output), output.score, len(segments))
             for output in outputs
         )
         return replace(best, others=tuple(others))
+
+    def _text_of(self, segments: Sequence[Sequence[int]], output: Output) -> str:
+        """Returns one text. No separator comes where a long word of the source was cut."""
+        text = ""
+        for ids, hypothesis in zip(segments, output.hypotheses, strict=True):
+            translated = self.target.decode(hypothesis.tokens)
+            if text and translated and not self.source.is_inside_word(ids):
+                text += self.target.tokenizer.separator
+            text += translated
+        return text
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:

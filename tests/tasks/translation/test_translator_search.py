@@ -52,6 +52,7 @@ def test_alternatives_to_a_long_text_are_made_of_its_sentences(translator: Trans
 
 
 def test_diverse_alternatives_differ_in_every_sentence(translator: Translator) -> None:
+    """Two sentences once stood without a space: the second began with a subword inside a word."""
     options = {"beam_size": 3, "n_best": 3, "diversity": 5.0}
     (long,) = translator.translate_scored(TEXTS[2:3], **options)
     alone = translator.translate_scored(SENTENCES, **options)
