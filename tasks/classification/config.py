@@ -79,7 +79,10 @@ def tiny() -> ClassificationConfig:
 
 
 def small() -> ClassificationConfig:
-    """A first useful model: five minutes on two CPU cores."""
+    """Returns a configuration for a first useful model: five minutes on two CPU cores.
+
+    That holds for AG_News with its 120,000 texts.
+    """
     return ClassificationConfig(
         model=ClassifierConfig(d_model=128, nhead=4, num_encoder_layers=1, dim_feedforward=512),
         data=ClassificationData(vocab_size=8000, token_dropout=0.1),

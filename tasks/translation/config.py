@@ -69,7 +69,11 @@ def tiny() -> TranslationConfig:
 
 
 def small() -> TranslationConfig:
-    """Returns a configuration for a first useful model: five minutes on two CPU cores."""
+    """Returns a configuration for a first useful model: five minutes on two CPU cores.
+
+    That holds for the 29,000 pairs of Multi30k. The search is not chosen on the validation data,
+    which would take another minute or two.
+    """
     return TranslationConfig(
         model=SMALL_TRANSFORMER,
         data=TranslationData(vocab_size=4000, max_tokens=60),
