@@ -156,7 +156,8 @@ def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_t
     config["train"] = json.loads((other / "config.json").read_text())["train"]
     Path("run/config.json").write_text(json.dumps(config))
     folders.seal(Path("run"))
-    resumed = ("train", "couplet", "--resume", "--out", "run", "--data", corpus)
+    resumed = ("train", "couplet", "--resume", "--accept-changes", "--out", "run")
+    resumed += ("--data", corpus)
     assert "run/training/state.safetensors: not the weights of" in error_of(1, *resumed)
     assert "run/model.safetensors: not the weights of" in error_of(
         1, "couplet", "--model", "run", "春"
