@@ -77,8 +77,10 @@ def test_a_process_that_hangs_is_named(
     """One that was stopped held the others for 30 days without a word."""
     out, log = tmp_path / "run", tmp_path / "log"
     where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
-    limit = "--set=train.step_timeout=5"
-    with training(log, *where, *SETTINGS, limit) as launcher:
+    # Epochs of many steps: most of the time passes in steps, not in validation.
+    limits = ("step_timeout=5", "first_step_timeout=5", "batch_tokens=12")
+    options = [f"--set=train.{limit}" for limit in limits]
+    with training(log, *where, *SETTINGS, *options) as launcher:
         wait_for_epoch(log, launcher)
         stopped = processes_of(launcher)[rank]
         # In the middle of an epoch. In a validation of the main process there is no limit.
