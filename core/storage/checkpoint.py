@@ -25,7 +25,7 @@ WEIGHTS_FILE = "model.safetensors"
 
 # torch fails in many ways on larger sizes, which only the header of a crafted file has.
 _MAX_SIZE = 1 << 48
-_TYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"}
+_TYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U16", "U8", "BOOL"}
 
 M = TypeVar("M", bound=nn.Module)
 
