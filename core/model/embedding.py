@@ -53,15 +53,16 @@ class PositionalEncoding(nn.Module):
         super().__init__()
         check_torch_options(other_options)
         self.dropout = Dropout(dropout)
-        position = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
-        frequency = torch.exp(
-            torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model)
-        )
-        table = torch.zeros(max_len, d_model, dtype=torch.float64)
-        table[:, 0::2] = torch.sin(position * frequency)
-        table[:, 1::2] = torch.cos(position * frequency[: d_model // 2])
+        table = torch.empty(max_len, d_model)
+        if not table.is_meta:  # there, a tensor has a shape and no numbers
+            position = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
+            frequency = torch.exp(
+                torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model)
+            )
+            table[:, 0::2] = torch.sin(position * frequency)
+            table[:, 1::2] = torch.cos(position * frequency[: d_model // 2])
         # A constant of the formula: not learned, and not part of the saved weights.
-        self.register_buffer("table", table.float().unsqueeze(1), persistent=False)
+        self.register_buffer("table", table.unsqueeze(1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[S, B, D]`` -> ``[S, B, D]``.

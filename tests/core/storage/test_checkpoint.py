@@ -425,3 +425,15 @@ def test_a_model_is_built_with_its_weights(path: Path) -> None:
     loaded = load_model(path, small_model)
     for name, tensor in model_tensors(loaded).items():
         assert torch.equal(tensor, model_tensors(model)[name])
+
+
+def test_loading_a_model_does_not_import_the_compiler_of_torch() -> None:
+    """Comparing shapes on the meta device did, which took every command 1.5 seconds."""
+    program = (
+        "import sys; from transformer_suite import Translator\n"
+        "Translator.load(device='cpu'); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -26,6 +26,7 @@ from transformer_suite.tasks.classification.dataset import LoadSentenceClassific
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.classification.predict import Classifier
 from transformer_suite.tasks.classification.train import measure_texts, text_loss
+from transformer_suite.tasks.runs.checkpoint_folder import seal
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]
@@ -299,6 +300,7 @@ def test_what_is_missing_or_wrong_in_a_folder_is_named(tiny_models: Models, tmp_
     shutil.copytree(tiny_models("classification"), tmp_path, dirs_exist_ok=True)
     Classifier.load(tmp_path, device="cpu")
     (tmp_path / "classes.txt").write_text("World\nSports\nBusiness\nArts\n")
+    seal(tmp_path)
     with pytest.raises(CheckpointError, match=r"model\.safetensors: classifier.* has shape"):
         Classifier.load(tmp_path, device="cpu")
     (tmp_path / "classes.txt").unlink()
