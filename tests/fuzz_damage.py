@@ -155,9 +155,10 @@ def _json(path: Path, rng: Random) -> str:
     container, place = content, None
     while isinstance(container, dict | list) and container:
         place = rng.choice([*container] if isinstance(container, dict) else range(len(container)))
-        if not isinstance(container[place], dict | list) or rng.random() < 0.1:
+        inner = container[place]
+        if not isinstance(inner, dict | list) or not inner or rng.random() < 0.1:
             break
-        container = container[place]
+        container = inner
     new = value(rng)
     if place is None or rng.random() < 0.03:
         content = new
