@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Translates fifty everyday sentences and shows which translations a reader has judged right.
+
+The sentences are in ``everyday/sentences.tsv``, with the translation that a person would expect.
+None of them, in either language, is a line of the training corpora. A judgment belongs to a
+sentence and one translation of it, whichever model made it: ``everyday/judgments.tsv`` has the
+columns german, translation, verdict ("right" or "wrong") and reason. A translation is right if a
+reader of English who does not see the German understands what the German says, without a serious
+error of grammar. Translations without a judgment are printed with "?".
+
+    python -m benchmarks.everyday_sentences --model FOLDER
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from transformer_suite.tasks.commands.options import PATH
+from transformer_suite.tasks.translation.predict import Translator
+
+FOLDER = Path(__file__).with_name("everyday")
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of a table of tab-separated values with a header."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def read_judgments() -> dict[tuple[str, str], str]:
+    """Returns the verdict for each judged pair of a sentence and its translation."""
+    rows = read_table(FOLDER / "judgments.tsv")
+    return {(row["german"], row["translation"]): row["verdict"] for row in rows}
+
+
+def judge(
+    sources: Sequence[str],
+    translations: Sequence[str],
+    judgments: Mapping[tuple[str, str], str],
+) -> list[str]:
+    """Returns one verdict for each translation: "right", "wrong", or "?" without a judgment."""
+    pairs = zip(sources, translations, strict=True)
+    return [judgments.get(pair, "?") for pair in pairs]
+
+
+@click.command()
+@click.option("--model", type=PATH, help="A checkpoint folder; by default the model that ships.")
+def main(model: Path | None) -> None:
+    sources = [row["german"] for row in read_table(FOLDER / "sentences.tsv")]
+    translations = Translator.load(model, device="cpu").translate(sources)
+    verdicts = judge(sources, translations, read_judgments())
+    for row in zip(verdicts, sources, translations, strict=True):
+        print("\t".join(row))
+    counts = Counter(verdicts)
+    print(f"{counts['right']} of {len(sources)} right, {counts['?']} not judged")
+
+
+if __name__ == "__main__":
+    main()

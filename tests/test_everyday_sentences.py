@@ -1,0 +1,41 @@
+"""The everyday sentences are no training data, and their judgments are of these sentences."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from benchmarks.everyday_sentences import FOLDER, judge, read_judgments, read_table
+
+
+def letters(text: str) -> str:
+    """Returns the letters and digits of a text, in lower case."""
+    return re.sub(r"[\W_]+", "", text.lower())
+
+
+def test_fifty_different_sentences_are_in_no_corpus(shared_data: Path) -> None:
+    rows = read_table(FOLDER / "sentences.tsv")
+    ours = {letters(row[language]) for row in rows for language in ("german", "english")}
+    assert len(ours) == 2 * len(rows) == 100
+    corpora = [
+        *(shared_data / "multi30k").glob("*.??"),
+        *(shared_data / "multi30k_captions").glob("captions.??"),
+        *(shared_data / "tatoeba").glob("*.??"),
+    ]
+    assert len(corpora) >= 16
+    for path in corpora:
+        with path.open(encoding="utf-8") as lines:
+            assert ours.isdisjoint(map(letters, lines)), path
+
+
+def test_each_judgment_is_of_one_of_the_sentences() -> None:
+    sources = {row["german"] for row in read_table(FOLDER / "sentences.tsv")}
+    for (source, translation), verdict in read_judgments().items():
+        assert source in sources
+        assert translation and verdict in ("right", "wrong")
+
+
+def test_only_the_judged_translation_gets_its_verdict() -> None:
+    judgments = {("Ja.", "Yes."): "right", ("Ja.", "No."): "wrong"}
+    sources, translations = ["Ja.", "Ja.", "Ja."], ["Yes.", "No.", "Yes!"]
+    assert judge(sources, translations, judgments) == ["right", "wrong", "?"]
