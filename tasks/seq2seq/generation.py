@@ -89,7 +89,7 @@ def generate_texts(
 
     Args:
         config: how to search, already resolved: the options in ``request`` are ignored here.
-        request: the constraint, the numbers of the texts, the size of batches, the callback.
+        request: the constraint, the numbers of the texts, the size of batches, the callbacks.
 
     Raises:
         ConfigError: a constraint that returns anything but a boolean ``[R, V]``; a prefix that is
@@ -97,7 +97,7 @@ def generate_texts(
     """
     segments = _list_segments(texts, config, request, model.max_len)
     hypotheses = _search_all(
-        _BatchSearch(model, config, request.constraint, texts.form, device), segments, request
+        _BatchSearch(model, config, request, texts.form, device), segments, request
     )
     for segment, found in zip(segments, hypotheses, strict=True):
         if tuple(found[0].tokens[: len(segment.prefix)]) != segment.prefix:
@@ -114,7 +114,7 @@ class _BatchSearch:
 
     model: StepModel
     config: GenerationConfig
-    constraint: Constraint | None
+    request: GenerationRequest
     form: Callable[[Sequence[int]], Constraint] | None
     device: torch.device
 
@@ -139,7 +139,7 @@ class _BatchSearch:
                     for sample in range(samples)
                 ]
                 drawn = sample_search(
-                    self.model.step,
+                    self._step,
                     state,
                     temperature=config.temperature,
                     top_k=config.top_k,
@@ -150,13 +150,17 @@ class _BatchSearch:
                 )
                 return [drawn[k : k + samples] for k in range(0, len(drawn), samples)]
             if config.beam_size == 1:
-                best = greedy_search(self.model.step, state, **options)
+                best = greedy_search(self._step, state, **options)
                 return [[hypothesis] for hypothesis in best]
             options |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
             if config.diversity:
                 options |= {"groups": config.beam_size, "diversity": config.diversity}
-                return diverse_beam_search(self.model.step, state, **options)
-            return beam_search(self.model.step, state, n_best=config.n_best, **options)
+                return diverse_beam_search(self._step, state, **options)
+            return beam_search(self._step, state, n_best=config.n_best, **options)
+
+    def _step(self, tokens: Tensor, state: Any) -> Tensor:
+        self.request.on_step()
+        return self.model.step(tokens, state)
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=self.device)
@@ -172,9 +176,9 @@ class _BatchSearch:
             rules.append(
                 ForcedPrefix(prefixes, vocab_size=vocab_size, special=special, device=self.device)
             )
-        if self.constraint is not None:
+        if self.request.constraint is not None:
             numbers = self._tensor([segment.text_number for segment in rows])
-            rules.append(_checked(self.constraint, numbers, vocab_size))
+            rules.append(_checked(self.request.constraint, numbers, vocab_size))
         if config.min_length_ratio:
             shortest = self._tensor([config.shortest_output(len(s.ids)) for s in rows])
             rules.append(MinimumLength(shortest, vocab_size=vocab_size, special=special))
@@ -225,7 +229,7 @@ def _search_all(
         for start in range(0, len(bucket), most)
     ]
     # A user's constraint need not be safe for several threads.
-    is_parallel = search.device.type == "cpu" and search.constraint is None
+    is_parallel = search.device.type == "cpu" and request.constraint is None
     rows = len(segments) * (
         search.config.n_best if search.config.sample else search.config.beam_size
     )

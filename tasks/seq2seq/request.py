@@ -25,6 +25,14 @@ def ignore_batch(count: int) -> None:
     """The :data:`OnBatch` of callers who need no progress reports."""
 
 
+OnStep = Callable[[], None]
+"""A callback before every step of a search. An exception that it raises ends the search."""
+
+
+def ignore_step() -> None:
+    """The :data:`OnStep` of callers who never stop a search."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GenerationRequest:
     """The options of one search. Those that are None are left to the model's own configuration.
@@ -40,6 +48,8 @@ class GenerationRequest:
       number, seed and content draw the same output. Without it they are counted from 0.
     * ``batch_tokens``: the most source tokens in a batch.
     * ``on_batch``: gets the number of segments that have just been finished.
+    * ``on_step``: is called before every step of the search, in any thread. An exception that it
+      raises ends the search and reaches the caller.
     """
 
     beam_size: int | None = None
@@ -63,6 +73,7 @@ class GenerationRequest:
     numbers: Sequence[int] | None = field(default=None, repr=False)
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
+    on_step: OnStep = field(default=ignore_step, repr=False)
 
     @classmethod
     def of(cls, **options: Any) -> GenerationRequest:

@@ -55,6 +55,23 @@ def restless() -> SequenceToSequence:
 # The searches
 
 
+@pytest.mark.parametrize("config", [CONFIG, CONFIG.replaced(diversity=1.0), SAMPLING, GREEDY])
+def test_every_search_asks_before_each_step_whether_to_go_on(config: Any) -> None:
+    """The service stops the work of clients that have left in this way."""
+    config = CONFIG.replaced(**GREEDY_OPTIONS) if config is GREEDY else config
+    steps = 0
+
+    def stop_at_the_third() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            raise KeyboardInterrupt("stop")
+
+    with pytest.raises(KeyboardInterrupt, match="stop"):
+        search_texts(restless(), [[[4] * 50]], config, on_step=stop_at_the_third)
+    assert steps == 3
+
+
 def test_beams_are_the_cores() -> None:
     model, source = network(WORDS), [4, 5, 6]
     limits = torch.tensor([6])
