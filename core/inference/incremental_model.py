@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from torch.nn.functional import embedding
 from ..decoding.search import SearchState
 from ..errors import ConfigError
 from ..model.masks import padding_mask
-from ..model.sequence_to_sequence import SequenceToSequence
+from ..model.sequence_to_sequence import SequenceToSequence, aligned_inputs
 from ..special_ids import SpecialIds
 from .key_value_cache import LayerCache, Lineage
 from .packed_linear import Int8Linear, PackedLinear
@@ -47,13 +48,15 @@ class StepModel(Protocol):
 class DecoderState:
     """What decoding carries from step to step, for B sentences with N rows (beams) each.
 
-    The memory is stored as its keys and values in ``caches``. ``length`` counts the steps so far.
+    The memory is stored as its keys and values in ``caches``, and as its ``aligned`` inputs
+    (:class:`Memory`). ``length`` counts the steps so far.
     """
 
     caches: list[LayerCache]
     memory_mask: Tensor | None  # [B, 1, 1, S], None without padding
     lineage: Lineage
     sentences: int
+    aligned: Tensor | None = None  # [S, B, D]
     length: int = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
@@ -70,6 +73,8 @@ class DecoderState:
                 cache.keep(len(sentences), places, sentences[places])
             if self.memory_mask is not None:
                 self.memory_mask = self.memory_mask.index_select(0, sentences)
+            if self.aligned is not None:
+                self.aligned = self.aligned.index_select(1, sentences)
         self.lineage.select(rows, self.sentences)
 
 
@@ -107,6 +112,7 @@ class IncrementalModel:
             self._src_table = self._tgt_table if is_shared else model.src_embedding.weight * scale
             self._encoder = PackedEncoder(model.transformer.encoder, make)
             self._decoder = PackedDecoder(model.transformer.decoder, make)
+            self._alignment = copy.deepcopy(model.alignment)
             self._generator = make(model.generator.weight, model.generator.bias)
 
     @torch.no_grad()
@@ -120,13 +126,14 @@ class IncrementalModel:
         with _no_autocast(src.device):
             is_pad = padding_mask(src, self.special.pad)
             mask = is_pad if is_pad.any() else None
-            x = embedding(src, self._src_table) + self._positions[: len(src)]
-            memory = self._encoder(x, mask)
+            x = embedding(src, self._src_table)
+            memory = self._encoder(x + self._positions[: len(src)], mask)
             return DecoderState(
                 caches=self._decoder.init_cache(memory, mask),
                 memory_mask=None if mask is None else added_mask(mask, memory),
                 lineage=Lineage(memory),
                 sentences=memory.shape[1],
+                aligned=aligned_inputs(self._alignment, x, memory, mask),
             )
 
     @torch.no_grad()
@@ -146,6 +153,8 @@ class IncrementalModel:
         with _no_autocast(tokens.device):
             state.lineage.append()
             x = embedding(tokens, self._tgt_table) + self._positions[state.length]
+            if state.aligned is not None and state.length < len(state.aligned):
+                x += state.aligned[state.length].repeat_interleave(state.lineage.beams, dim=0)
             x = self._decoder(x, state.caches, state.lineage.mask(), state.memory_mask)
             state.length += 1
             return self._generator(x)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..special_ids import SpecialIds
@@ -20,10 +21,15 @@ from .transformer import MyTransformer
 
 
 class Memory(NamedTuple):
-    """The encoder's output ``[S, B, D]`` and which of its positions are padding, ``[B, S]``."""
+    """The encoder's output ``[S, B, D]`` and which of its positions are padding, ``[B, S]``.
+
+    ``aligned`` ``[S, B, D]`` is added to the decoder's input, position by position (see
+    ``SequenceToSequence.alignment``). It is zero at padding.
+    """
 
     states: Tensor
     is_pad: Tensor
+    aligned: Tensor | None = None
 
 
 class SequenceToSequence(nn.Module):
@@ -35,6 +41,11 @@ class SequenceToSequence(nn.Module):
         share_embeddings: use one table for source and target, which then share a vocabulary.
         tie_output: use the target table as the weight of the output layer too (section 3.4).
         special: the ids of the special tokens.
+
+    Attributes:
+        alignment: for pairs whose positions correspond one to one: a module that maps the source's
+            embeddings and the encoder's output to what the decoder reads at the same positions,
+            all ``[S, B, D]``. None, the default: the decoder reads its own tokens alone.
 
     Raises:
         ValueError: a shared table for vocabularies of different sizes.
@@ -75,6 +86,7 @@ class SequenceToSequence(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, dropout=config.dropout, max_len=config.max_len
         )
+        self.alignment: nn.Module | None = None
         self.generator = nn.Linear(config.d_model, tgt_vocab_size)
         nn.init.zeros_(self.generator.bias)
         if tie_output:
@@ -87,9 +99,11 @@ class SequenceToSequence(nn.Module):
     def encode(self, src: Tensor) -> Memory:
         """``src`` ``[S, B]`` -> the memory, together with its padding."""
         src_is_pad = padding_mask(src, self.special.pad)
-        x = self.positional_encoding(self.src_embedding(src))
-        states = self.transformer.encoder(x, src_key_padding_mask=src_is_pad)
-        return Memory(states, src_is_pad)
+        x = self.src_embedding(src)
+        states = self.transformer.encoder(
+            self.positional_encoding(x), src_key_padding_mask=src_is_pad
+        )
+        return Memory(states, src_is_pad, aligned_inputs(self.alignment, x, states, src_is_pad))
 
     def decode(self, tgt: Tensor, memory: Memory) -> Tensor:
         """``tgt`` ``[T, B]`` -> ``[T, B, D]``, all positions at once under the causal mask.
@@ -97,8 +111,12 @@ class SequenceToSequence(nn.Module):
         Padding is at the end of ``tgt``. There the causal mask already hides it from every real
         position, so it needs no mask of its own.
         """
+        x = self.tgt_embedding(tgt)
+        if memory.aligned is not None:
+            # A negative padding cuts; beyond the source there is nothing to add.
+            x = x + F.pad(memory.aligned, (0, 0, 0, 0, 0, len(tgt) - len(memory.aligned)))
         return self.transformer.decoder(
-            self.positional_encoding(self.tgt_embedding(tgt)),
+            self.positional_encoding(x),
             memory.states,
             tgt_mask=generate_square_subsequent_mask(tgt.shape[0], tgt.device, torch.bool),
             memory_key_padding_mask=memory.is_pad,
@@ -121,3 +139,19 @@ class SequenceToSequence(nn.Module):
             self.decode(tgt, self.encode(src))
         recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
         return AttentionWeights(*(stack_weights(*weights) for weights in recorded))
+
+
+def aligned_inputs(
+    alignment: nn.Module | None, embedded: Tensor, states: Tensor, is_pad: Tensor | None
+) -> Tensor | None:
+    """Returns ``Memory.aligned``, or None without an ``alignment``.
+
+    Args:
+        embedded, states: the source's embeddings without positions and the encoder's output,
+            ``[S, B, D]`` each.
+        is_pad: ``[B, S]``; None: there is no padding.
+    """
+    if alignment is None:
+        return None
+    aligned: Tensor = alignment(embedded, states)
+    return aligned if is_pad is None else aligned.masked_fill(is_pad.t().unsqueeze(2), 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check
+from transformer_suite.core.config import check, complete, to_mapping
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
@@ -17,6 +17,17 @@ from transformer_suite.tasks.runs.presets import (
     TINY_TRAINING,
     TINY_TRANSFORMER,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoupletTransformerConfig(TransformerConfig):
+    """The sizes of the Transformer, and whether its decoder is aligned.
+
+    With ``aligned`` the decoder reads, beside its own last character, the character of the first
+    line that it answers next (:mod:`tasks.couplet.model`).
+    """
+
+    aligned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +55,7 @@ class CoupletData:
 class CoupletConfig:
     """The whole configuration of a couplet run. The lengths in ``generation`` have no effect."""
 
-    model: TransformerConfig = field(default_factory=TransformerConfig)
+    model: CoupletTransformerConfig = field(default_factory=CoupletTransformerConfig)
     data: CoupletData = field(default_factory=CoupletData)
     train: TrainConfig = field(default_factory=TrainConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
@@ -55,10 +66,16 @@ class CoupletConfig:
         check(size == 0, "generation.no_repeat_ngram", size, allowed)
 
 
+def _aligned(model: TransformerConfig, **sizes: int) -> CoupletTransformerConfig:
+    """Returns the sizes of ``model``, some of them replaced, with an aligned decoder."""
+    options = to_mapping(model) | sizes | {"aligned": True}
+    return complete(CoupletTransformerConfig, None, options)
+
+
 def tiny() -> CoupletConfig:
     """Returns a configuration for tests and first steps: seconds on any machine."""
     return CoupletConfig(
-        model=replace(TINY_TRANSFORMER, max_len=64),
+        model=_aligned(TINY_TRANSFORMER, max_len=64),
         train=TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
@@ -70,7 +87,7 @@ def small() -> CoupletConfig:
     That holds for 70,000 couplets; ten times as many take ten times as long.
     """
     return CoupletConfig(
-        model=replace(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128),
+        model=_aligned(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128),
         data=CoupletData(min_freq=3),
         train=replace(SMALL_TRAINING, epochs=2),
     )
@@ -82,7 +99,8 @@ def laptop() -> CoupletConfig:
     A third of a million couplets take three quarters of an hour of one core in bf16.
     """
     return CoupletConfig(
-        model=TransformerConfig(
+        model=CoupletTransformerConfig(
+            aligned=True,
             d_model=256,
             nhead=4,
             num_encoder_layers=2,
@@ -100,7 +118,8 @@ def laptop() -> CoupletConfig:
 
 def paper() -> CoupletConfig:
     """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
-    return CoupletConfig(model=PAPER_TRANSFORMER, train=PAPER_TRAINING, generation=PAPER_GENERATION)
+    model = complete(CoupletTransformerConfig, None, to_mapping(PAPER_TRANSFORMER))
+    return CoupletConfig(model=model, train=PAPER_TRAINING, generation=PAPER_GENERATION)
 
 
 PRESETS = {"tiny": tiny, "small": small, "default": laptop, "paper": paper}

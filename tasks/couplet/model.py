@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from transformer_suite.core.config import complete
-from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from transformer_suite.tasks.couplet.config import CoupletTransformerConfig
 
 
 class CoupletModel(SequenceToSequence):
@@ -15,15 +18,40 @@ class CoupletModel(SequenceToSequence):
     Args:
         vocab_size: the size of the vocabulary.
         config: the sizes of the Transformer. They can also be given as keywords:
-            ``CoupletModel(3000, d_model=256, nhead=4)``.
-        sizes: fields of :class:`TransformerConfig`.
+            ``CoupletModel(3000, d_model=256, nhead=4, aligned=True)``.
+        sizes: fields of :class:`CoupletTransformerConfig`.
 
     Raises:
         ConfigError: an unknown or a wrong size.
     """
 
     def __init__(
-        self, vocab_size: int, config: TransformerConfig | None = None, **sizes: Any
+        self, vocab_size: int, config: CoupletTransformerConfig | None = None, **sizes: Any
     ) -> None:
-        config = complete(TransformerConfig, config, sizes)
+        config = complete(CoupletTransformerConfig, config, sizes)
         super().__init__(vocab_size, vocab_size, config, share_embeddings=True)
+        if config.aligned:
+            self.alignment = Alignment(config.d_model)
+
+
+class Alignment(nn.Module):
+    """What the decoder reads of the first line where it writes character i of the second.
+
+    Character i answers character i, so attention need not search for it: the embeddings of
+    characters i and i - 1 of the first line and the encoder's output at i are added to the
+    decoder's input, through one linear map that is zero at first. With character i - 1, which the
+    decoder's own last character answers, a later position can find the answer to a character that
+    the first line repeats.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3 * d_model, d_model)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, embedded: Tensor, states: Tensor) -> Tensor:
+        """The first line's embeddings and the encoder's output, ``[S, B, D]`` -> ``[S, B, D]``."""
+        previous = torch.cat([torch.zeros_like(embedded[:1]), embedded[:-1]])
+        # Under autocast, the embeddings are in float32 and the states may not be.
+        return self.linear(torch.cat([embedded, previous, states.to(embedded.dtype)], dim=2))

@@ -3,11 +3,12 @@
 import torch
 
 from tests.tasks.tiny_networks import CPU, sizes, spread
+from transformer_suite.core.config import complete, to_mapping
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.tokenizers import Characters
 from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
-from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
 from transformer_suite.tasks.couplet.model import CoupletModel
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.couplet.rules import LEVEL, is_punctuation, tones, wants_level_end
@@ -18,7 +19,10 @@ UNKNOWN = "猫狗鹤a1々！《》🙂"
 
 def untrained(words: str, *, max_len: int = 64, seed: int = 1) -> CoupletWriter:
     codec = TextCodec(Characters(), Vocabulary([*SPECIALS, *words]))
-    config = CoupletConfig(model=sizes(max_len), generation=GenerationConfig(beam_size=1))
+    model_config = complete(
+        CoupletTransformerConfig, None, to_mapping(sizes(max_len)) | {"aligned": True}
+    )
+    config = CoupletConfig(model=model_config, generation=GenerationConfig(beam_size=1))
     torch.manual_seed(seed)
     model = CoupletModel(len(codec.vocabulary), config.model)
     spread(model)

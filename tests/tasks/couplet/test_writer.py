@@ -135,7 +135,8 @@ def test_a_wider_beam_finds_no_worse_answer() -> None:
 def test_the_names_of_the_weights_stay() -> None:
     """Models that were trained and shipped are loaded by these names."""
     names = {name for name, _ in WRITERS[0].models[0].named_parameters()}
-    assert {name.split(".")[0] for name in names} == {"src_embedding", "transformer", "generator"}
+    parts = {"src_embedding", "transformer", "generator", "alignment"}
+    assert {name.split(".")[0] for name in names} == parts
     assert not any(name.startswith("tgt_embedding") for name in names)
     assert "generator.weight" not in names  # one table for both lines and the output
 
