@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from transformer_suite.core.storage.files import is_folder
+from transformer_suite.core.storage.files import is_file, is_folder
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.couplet.config import CoupletConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
 from transformer_suite.tasks.couplet.evaluate import evaluate
 from transformer_suite.tasks.couplet.model import CoupletModel
 from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, describe
 from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 
@@ -63,4 +64,14 @@ def prepare(
         metric="val_loss",
         evaluate=test,
         files=dataset.files("train", "val", *(["test"] if has_test else ())),
+        new_weights=_new_weights(model, vocabulary),
     )
+
+
+def _new_weights(model: CoupletModel, initial: Path | None) -> list[str]:
+    """Returns the names of the weights of the alignment, if the model in ``initial`` has none."""
+    if initial is None or not is_file(initial / CONFIG_FILE):
+        return []
+    if describe(initial)["model"].get("aligned", False):
+        return []
+    return [name for name, _ in model.named_parameters() if name.startswith("alignment.")]

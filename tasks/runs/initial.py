@@ -28,8 +28,9 @@ C = TypeVar("C")
 INITIAL_FILE = "initial.safetensors"
 """The first weights of a run, in its folder ``training/``, until the run is finished."""
 
-# Options that may differ from those of the initial model, because they change no weight.
-_FREE_MODEL_OPTIONS = ("dropout", "max_len")
+# Options that may differ from those of the initial model, because they change none of its weights.
+# (An alignment adds some, which begin as those of a new model.)
+_FREE_MODEL_OPTIONS = ("dropout", "max_len", "aligned")
 # Options that belong to the vocabulary, and the languages that it is for.
 _VOCABULARY_OPTIONS = ("src", "tgt", "share_vocabulary", "tokenizer", "vocab_size", "min_freq")
 

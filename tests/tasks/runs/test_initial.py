@@ -227,6 +227,21 @@ def test_dropout_may_change(tiny_models: Models, tiny_corpora: Corpora, tmp_path
     assert_close(tmp_path / "run", init)
 
 
+def test_a_plain_couplet_model_gets_an_aligned_decoder(
+    tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    """The alignment is new and zero; a run that starts from the aligned model takes all of it."""
+    data = tiny_corpora["couplet"]
+    plain, aligned, again = (tmp_path / name for name in ("plain", "aligned", "again"))
+    train("couplet", data, plain, "train.epochs=1", "model.aligned=false")
+    train("couplet", data, aligned, "train.epochs=1", "model.aligned=true", init=plain)
+    new = weights(aligned).keys() - weights(plain).keys()
+    assert new == {"alignment.linear.weight", "alignment.linear.bias"}
+    train("couplet", data, again, *STILL, "model.aligned=true", init=aligned)
+    assert weights(again)["alignment.linear.weight"].any()
+    assert_close(again, aligned)
+
+
 def test_several_processes_start_from_one_model(
     tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
 ) -> None:
