@@ -32,8 +32,11 @@ class CodecConfig:
     Attributes:
         tokenizer: the name of a tokenizer.
         vocab_size: the most tokens of the vocabulary. For SentencePiece it includes the special
-            tokens and cannot be None; for the others it does not, and None means no limit.
+            tokens and the bytes, and cannot be None; for the others it does not include the special
+            tokens, and None means no limit.
         min_freq: tokens that are seen less often become ``<unk>``. Not used by SentencePiece.
+        byte_fallback: characters that are not in the vocabulary become their UTF-8 bytes, 256 of
+            the tokens, and never ``<unk>``. For SentencePiece only.
         bpe_dropout: the probability of leaving out a merge, for SentencePiece only. The training
             texts are then segmented differently in every epoch.
     """
@@ -41,6 +44,7 @@ class CodecConfig:
     tokenizer: str = SentencePieceBPE.name
     vocab_size: int | None = 8000
     min_freq: int = 2
+    byte_fallback: bool = False
     bpe_dropout: float = 0.0
 
     def __post_init__(self) -> None:
@@ -61,6 +65,7 @@ class CodecConfig:
             "version": version_of(self.tokenizer),
             "vocab_size": self.vocab_size,
             "min_freq": self.min_freq,
+            "byte_fallback": self.byte_fallback,
         }
 
 
@@ -87,7 +92,12 @@ class TextCodec:
         if config.tokenizer == SentencePieceBPE.name:
             assert config.vocab_size is not None
             model_file = _model_file(folder, side)
-            train_sentencepiece(texts, model_file, vocab_size=config.vocab_size)
+            train_sentencepiece(
+                texts,
+                model_file,
+                vocab_size=config.vocab_size,
+                byte_fallback=config.byte_fallback,
+            )
             subwords = SentencePieceBPE(model_file)
             tokenizer: Tokenizer = subwords
             vocabulary = Vocabulary(subwords.pieces)

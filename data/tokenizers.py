@@ -3,6 +3,8 @@
 import io
 import random
 import re
+import string
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 _DROPOUT_RNG = random.Random()
+
+# With byte fallback, these have pieces of their own, and so do all characters of the texts but the
+# rarest, one in ten thousand in all. Those are bytes, which are trained in this way.
+_REQUIRED = string.ascii_letters + string.digits + string.punctuation
+_COVERAGE = 0.9999
+
+# A letter and the accents that follow it. More accents than this are no word of any language.
+_DECOMPOSED = re.compile(r"\w[\u0300-\u036f]{1,8}")
 
 _BASIC_ENGLISH = [
     (re.compile(pattern), replacement)
@@ -131,7 +141,13 @@ class JiebaWords:
 
 
 class SentencePieceBPE:
-    """Subwords of a SentencePiece model (Sennrich et al. 2016; Kudo and Richardson 2018)."""
+    """Subwords of a SentencePiece model (Sennrich et al. 2016; Kudo and Richardson 2018).
+
+    A model with byte fallback writes characters that it does not know as their UTF-8 bytes, so any
+    text comes back as :func:`normalized` gives it. Bytes that are not valid UTF-8, as a search can
+    produce, are left out of the text. A model without byte fallback has ``<unk>`` instead, and
+    normalizes by SentencePiece's rule nmt_nfkc.
+    """
 
     name = "sentencepiece"
     separator = " "
@@ -156,14 +172,19 @@ class SentencePieceBPE:
 
         :func:`seed_dropout` makes the dropout repeatable.
         """
+        if self._byte_values:
+            text = normalized(text)
         if dropout:
-            normalized = self._processor.normalize(text)
-            return merge_characters(normalized, self._scores, dropout, _DROPOUT_RNG)
-        pieces: list[str] = self._processor.encode(text, out_type=str)
+            pieces = merge_characters(
+                self._processor.normalize(text), self._scores, dropout, _DROPOUT_RNG
+            )
+            return self._with_bytes(pieces) if self._byte_values else pieces
+        pieces = self._processor.encode(text, out_type=str)
         return pieces
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens).replace(WORD_START, " ").strip()
+        text = b"".join(self._byte_values.get(token) or token.encode() for token in tokens)
+        return text.decode(errors="ignore").replace(WORD_START, " ").strip()
 
     @property
     def pieces(self) -> list[str]:
@@ -171,14 +192,33 @@ class SentencePieceBPE:
         processor = self._processor
         return [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
 
+    def _with_bytes(self, pieces: Iterable[str]) -> list[str]:
+        """Returns ``pieces`` with unknown ones as the pieces of their bytes."""
+        known = self._scores
+        return [
+            part
+            for piece in pieces
+            for part in ((piece,) if piece in known else map("<0x{:02X}>".format, piece.encode()))
+        ]
+
     @cached_property
     def _scores(self) -> dict[str, float]:
-        """The scores of the pieces that occur in texts: all but the special tokens."""
+        """The scores of the pieces that occur in texts: all but the special tokens and bytes."""
         processor = self._processor
+        others = processor.is_control, processor.is_unknown, processor.is_byte
         return {
             piece: processor.get_score(index)
             for index, piece in enumerate(self.pieces)
-            if not (processor.is_control(index) or processor.is_unknown(index))
+            if not any(is_other(index) for is_other in others)
+        }
+
+    @cached_property
+    def _byte_values(self) -> dict[str, bytes]:
+        """The bytes that pieces like ``<0x0A>`` stand for; none without byte fallback."""
+        return {
+            piece: bytes.fromhex(piece[3:5])
+            for index, piece in enumerate(self.pieces)
+            if self._processor.is_byte(index)
         }
 
 
@@ -210,10 +250,24 @@ def version_of(name: str) -> str:
     return version(library) if library else ""
 
 
-def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: int) -> None:
-    """Trains a BPE model of at most ``vocab_size`` pieces, special tokens included.
+def normalized(text: str) -> str:
+    """Returns ``text`` as models with byte fallback read it.
 
-    The same texts give the same file. Every character of the texts is in the vocabulary.
+    White space of any kind and length is one space, and so is U+2581, by which SentencePiece marks
+    spaces. Letters with combining accents are composed where Unicode has one character for both.
+    Nothing else changes.
+    """
+    text = _DECOMPOSED.sub(lambda match: unicodedata.normalize("NFC", match[0]), text)
+    return " ".join(text.replace(WORD_START, " ").split())
+
+
+def train_sentencepiece(
+    texts: Iterable[str], model_file: Path, *, vocab_size: int, byte_fallback: bool = False
+) -> None:
+    """Trains a BPE model of at most ``vocab_size`` pieces, special tokens and bytes included.
+
+    The same texts give the same file. Without ``byte_fallback``, every character of the texts is in
+    the vocabulary.
 
     Raises:
         ConfigError: there is no text, or ``vocab_size`` is less than the number of characters.
@@ -221,7 +275,7 @@ def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: i
     import sentencepiece
 
     # Read first: sentencepiece would replace an error of a lazy iterator by its own.
-    lines = list(texts)
+    lines = [normalized(text) for text in texts] if byte_fallback else list(texts)
     unk, pad, bos, eos = SPECIALS
     model = io.BytesIO()
     try:
@@ -231,9 +285,10 @@ def train_sentencepiece(texts: Iterable[str], model_file: Path, *, vocab_size: i
             model_type="bpe",
             vocab_size=vocab_size,
             hard_vocab_limit=False,
-            character_coverage=1.0,
-            normalization_rule_name="nmt_nfkc",
-            byte_fallback=False,
+            character_coverage=_COVERAGE if byte_fallback else 1.0,
+            required_chars=_REQUIRED if byte_fallback else "",
+            normalization_rule_name="identity" if byte_fallback else "nmt_nfkc",
+            byte_fallback=byte_fallback,
             max_sentence_length=1 << 24,  # bytes; longer lines are silently left out
             minloglevel=2,
             unk_id=UNK_ID,
@@ -261,7 +316,7 @@ def _training_failure(message: str, vocab_size: int) -> str:
     if least := re.search(r"\d+ vs (\d+)", message):
         return (
             f"data.vocab_size = {vocab_size:,} is too small: these texts need at least {least[1]} "
-            "tokens, one for each character"
+            "tokens, one for each character, and 256 for bytes with data.byte_fallback"
         )
     reason = message.rpartition("] ")[2] or "there is no text"
     return f"cannot build a vocabulary of data.vocab_size = {vocab_size:,} tokens: {reason}"

@@ -32,7 +32,15 @@ INITIAL_FILE = "initial.safetensors"
 # (An alignment adds some, which begin as those of a new model.)
 _FREE_MODEL_OPTIONS = ("dropout", "max_len", "aligned")
 # Options that belong to the vocabulary, and the languages that it is for.
-_VOCABULARY_OPTIONS = ("src", "tgt", "share_vocabulary", "tokenizer", "vocab_size", "min_freq")
+_VOCABULARY_OPTIONS = (
+    "src",
+    "tgt",
+    "share_vocabulary",
+    "tokenizer",
+    "vocab_size",
+    "min_freq",
+    "byte_fallback",
+)
 
 
 @dataclass(frozen=True)

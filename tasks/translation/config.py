@@ -62,7 +62,7 @@ def tiny() -> TranslationConfig:
     """Returns a configuration for tests and first steps: seconds on any machine."""
     return TranslationConfig(
         model=TINY_TRANSFORMER,
-        data=TranslationData(vocab_size=300),
+        data=TranslationData(vocab_size=600, byte_fallback=True),
         train=TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
@@ -76,7 +76,7 @@ def small() -> TranslationConfig:
     """
     return TranslationConfig(
         model=SMALL_TRANSFORMER,
-        data=TranslationData(vocab_size=4000, max_tokens=60),
+        data=TranslationData(vocab_size=4000, byte_fallback=True, max_tokens=60),
         train=replace(SMALL_TRAINING, choose_search=False),
         generation=GenerationConfig(beam_size=4),
     )
@@ -86,7 +86,7 @@ def laptop() -> TranslationConfig:
     """Returns the default, as for the shipped model: an hour of one core in bf16."""
     return TranslationConfig(
         model=TransformerConfig(dropout=0.15),
-        data=TranslationData(max_tokens=80),
+        data=TranslationData(byte_fallback=True, max_tokens=80),
         train=TrainConfig(epochs=16, schedule="cosine", warmup_steps=800),
     )
 
@@ -95,7 +95,7 @@ def paper() -> TranslationConfig:
     """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
     return TranslationConfig(
         model=PAPER_TRANSFORMER,
-        data=TranslationData(vocab_size=37000),
+        data=TranslationData(vocab_size=37000, byte_fallback=True),
         train=PAPER_TRAINING,
         generation=PAPER_GENERATION,
     )

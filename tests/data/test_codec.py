@@ -141,6 +141,18 @@ def test_dropout_cuts_differently_but_says_the_same(tmp_path: Path) -> None:
     assert {codec.decode(ids) for ids in cuts} == {text}
 
 
+def test_byte_fallback_leaves_nothing_unknown(tmp_path: Path) -> None:
+    config = CodecConfig(vocab_size=400, byte_fallback=True)
+    TextCodec.build(TEXTS, tmp_path, config)
+    codec = TextCodec.load(tmp_path, tokenizer="sentencepiece")
+    for text in ("the dog 🐕‍🦺 runs", "Zürich, 春", "<unk> <0x41> ▁"):
+        ids = codec.encode(text)
+        assert UNK_ID not in ids
+        assert codec.decode(ids) == " ".join(text.replace("▁", " ").split())
+    cut = codec.encode("🐕")[2:]
+    assert codec.decode(cut) == "" and codec.is_inside_word(cut)
+
+
 def test_dropout_is_sentencepieces_alone(tmp_path: Path) -> None:
     codec = TextCodec.build(TEXTS, tmp_path, small("whitespace"))
     assert codec.encode("the dog", dropout=0.9) == codec.encode("the dog")

@@ -3,6 +3,8 @@
 import random
 import subprocess
 import sys
+import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from transformer_suite.data.tokenizers import (
     SentencePieceBPE,
     Whitespace,
     get_tokenizer,
+    normalized,
     seed_dropout,
     train_sentencepiece,
 )
@@ -43,6 +46,14 @@ SENTENCES = [
 def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sentencepiece") / "model"
     train_sentencepiece(SENTENCES, path, vocab_size=120)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bytes_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with byte fallback."""
+    path = tmp_path_factory.mktemp("bytes") / "model"
+    train_sentencepiece(SENTENCES, path, vocab_size=420, byte_fallback=True)
     return path
 
 
@@ -186,10 +197,13 @@ def test_dropout_cuts_finer_and_another_way_each_time(pieces: SentencePieceBPE) 
 
 @pytest.mark.filterwarnings("ignore")
 @given(text=st.one_of(st.text(max_size=40), st.text("aeinru Hgd.春", max_size=60)))
-def test_without_dropout_both_ways_to_cut_are_one(model_file: Path, text: str) -> None:
+def test_without_dropout_both_ways_to_cut_are_one(
+    model_file: Path, bytes_file: Path, text: str
+) -> None:
     """Ours, and SentencePiece's own, for any text: unknown characters, spaces and all."""
-    pieces = SentencePieceBPE(model_file)
-    assert pieces.tokenize(text, dropout=1e-300) == pieces.tokenize(text)
+    for file in (model_file, bytes_file):
+        pieces = SentencePieceBPE(file)
+        assert pieces.tokenize(text, dropout=1e-300) == pieces.tokenize(text)
 
 
 def test_merges_are_left_out_by_hand() -> None:
@@ -252,6 +266,65 @@ def test_a_seed_makes_dropout_repeatable(pieces: SentencePieceBPE, seed: int) ->
 
     assert samples(seed) == samples(seed)
     assert samples(seed) != samples(seed + 1)
+
+
+# byte fallback
+
+
+@given(text=st.one_of(st.text(), st.text("ae\u0301\u0308 \u2581\t\u200d👩春<0x41>", max_size=30)))
+def test_with_bytes_every_text_comes_back(bytes_file: Path, text: str) -> None:
+    pieces = SentencePieceBPE(bytes_file)
+    vocabulary = Vocabulary(pieces.pieces)
+    for dropout in (0.0, 0.5):
+        ids = vocabulary.encode(pieces.tokenize(text, dropout))
+        assert min(ids, default=4) >= 4  # no <unk>, and nothing that the text has forged
+        assert pieces.detokenize(vocabulary.decode(ids)) == normalized(text)
+
+
+def test_characters_that_the_texts_lack_are_bytes(bytes_file: Path) -> None:
+    pieces = SentencePieceBPE(bytes_file)
+    assert pieces.tokenize("ü 春!") == ["▁", "ü", "▁", "<0xE6>", "<0x98>", "<0xA5>", "!"]
+    assert len(pieces.pieces) <= 420
+    assert pieces.pieces[:4] == list(SPECIALS)
+
+
+def test_a_character_as_rare_as_one_in_ten_thousand_becomes_bytes(tmp_path: Path) -> None:
+    """Bytes that no training text contains would never be trained."""
+    texts = [*SENTENCES * 40, "春"]
+    train_sentencepiece(texts, tmp_path / "model", vocab_size=400, byte_fallback=True)
+    pieces = SentencePieceBPE(tmp_path / "model").pieces
+    assert "春" not in pieces
+    assert {*"äüAQ7?"} <= {*pieces}
+
+
+def test_bytes_that_are_not_utf8_are_left_out(bytes_file: Path) -> None:
+    pieces = SentencePieceBPE(bytes_file)
+    tokens = ["▁", "<0x98>", "<0xE6>", "<0x98>", "▁dog", "<0xE6>", "<0x98>", "<0xA5>", "<0xF0>"]
+    assert pieces.detokenize(tokens) == "dog春"
+
+
+def test_a_model_without_bytes_reads_their_names_as_text(pieces: SentencePieceBPE) -> None:
+    assert pieces.detokenize(["▁a", "<0x41>", "<unk>"]) == "a<0x41><unk>"
+
+
+def test_only_white_space_and_accents_are_normalized() -> None:
+    assert normalized(" a\t\u00a0b\u2028\u2581c\n") == "a b c"
+    assert normalized("o\u0308 e\u0302\u0301 \u0301") == "ö ế \u0301"
+    unchanged = "½ ﬁ ² … ™ Å \u200d \x00 <unk>"
+    assert normalized(unchanged) == unchanged
+
+
+@given(st.text("aeonuöçÅé -_9", max_size=20))
+def test_european_letters_are_composed_as_unicode_says(text: str) -> None:
+    decomposed = unicodedata.normalize("NFD", text)
+    assert normalized(decomposed) == normalized(unicodedata.normalize("NFC", text))
+
+
+def test_normalizing_takes_linear_time() -> None:
+    """Python's own normalization sorts a run of accents by insertion."""
+    start = time.perf_counter()
+    normalized("a" + "\u0301\u0323" * 200_000)
+    assert time.perf_counter() - start < 5.0
 
 
 @pytest.mark.parametrize(
