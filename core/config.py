@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import math
 import sys
+import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -181,6 +182,8 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
     for option in options:
         if typing.get_origin(option) is tuple:
             inner = typing.get_args(option)[0]
+            if dataclasses.is_dataclass(inner):
+                return _toml_list(name, text)
             return tuple(
                 _parse(name, part.strip(), inner) for part in text.split(",") if part.strip()
             )
@@ -194,6 +197,15 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
         if option is str:
             return text
     raise ConfigError(f"{name} must be {_describe(wanted)}, not {shown(text)}")
+
+
+def _toml_list(name: str, text: str) -> Any:
+    """Returns a list of tables that is written as in TOML."""
+    try:
+        return tomllib.loads(f"list = {text}")["list"]
+    except (ValueError, RecursionError) as error:
+        example = '[{key = "text", other = 0.5}]'
+        raise ConfigError(f"{name} must be a list such as {example}, not {shown(text)}") from error
 
 
 def _options(wanted: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from transformer_suite.data.tokenizers import (
     SentencePieceBPE,
     Tokenizer,
     get_tokenizer,
+    tag_token,
     train_sentencepiece,
     version_of,
 )
@@ -82,9 +83,18 @@ class TextCodec:
 
     @classmethod
     def build(
-        cls, texts: Iterable[str], folder: Path, config: CodecConfig, *, side: str = ""
+        cls,
+        texts: Iterable[str],
+        folder: Path,
+        config: CodecConfig,
+        *,
+        side: str = "",
+        tags: Sequence[str] = (),
     ) -> "TextCodec":
         """Builds a vocabulary from ``texts`` and saves the codec in ``folder``.
+
+        Args:
+            tags: what can be put before a text (:meth:`tag_id`), for SentencePiece only.
 
         Raises:
             ConfigError: ``config`` does not suit the texts.
@@ -97,6 +107,7 @@ class TextCodec:
                 model_file,
                 vocab_size=config.vocab_size,
                 byte_fallback=config.byte_fallback,
+                tags=tags,
             )
             subwords = SentencePieceBPE(model_file)
             tokenizer: Tokenizer = subwords
@@ -171,6 +182,20 @@ class TextCodec:
         if dropout > 0.0 and isinstance(self.tokenizer, SentencePieceBPE):
             return self.vocabulary.encode(self.tokenizer.tokenize(text, dropout))
         return self.vocabulary.encode(self.tokenizer.tokenize(text))
+
+    def tag_id(self, tag: str) -> int:
+        """Returns the id of a tag.
+
+        Raises:
+            ConfigError: the vocabulary was built without it.
+        """
+        token = tag_token(tag)
+        if not (isinstance(self.tokenizer, SentencePieceBPE) and self.tokenizer.is_tag(token)):
+            raise ConfigError(
+                f"the vocabulary has no tag {tag!r}: leave out the tag in data.extra, or begin a "
+                "run with a new vocabulary"
+            )
+        return self.vocabulary.stoi[token]
 
     def is_inside_word(self, ids: Sequence[int]) -> bool:
         """Returns whether ``ids`` begin with a subword that does not start a word."""

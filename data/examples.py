@@ -107,6 +107,12 @@ class IdLists(_LazySequence[list[int]]):
         """Returns the lists, each cut to its first ``longest`` ids."""
         return IdLists(self._ids, self._starts, np.minimum(self._ends, self._starts + longest))
 
+    def after(self, first: int) -> IdLists:
+        """Returns the lists, each with the id ``first`` before the others."""
+        flat, lengths = self._flat(), self.lengths
+        starts = np.cumsum(lengths) - lengths
+        return IdLists.of_lengths(np.insert(flat, starts, flat.dtype.type(first)), lengths + 1)
+
     def filled(self, filler: int) -> IdLists:
         """Returns the lists, with ``[filler]`` in place of empty ones."""
         is_empty = self._starts == self._ends
@@ -173,6 +179,11 @@ class Examples(_LazySequence[T]):
     def cut(self, longest: int) -> Examples[T]:
         """Returns the examples, each side cut to its first ``longest`` ids."""
         return Examples(*(c.cut(longest) if isinstance(c, IdLists) else c for c in self.columns))
+
+    def after(self, first: int) -> Examples[T]:
+        """Returns the examples, with the id ``first`` before the first side of each of them."""
+        side, *others = self.columns
+        return Examples(cast(IdLists, side).after(first), *others)
 
     def __len__(self) -> int:
         return len(self.columns[0])

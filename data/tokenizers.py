@@ -172,18 +172,19 @@ class SentencePieceBPE:
 
         :func:`seed_dropout` makes the dropout repeatable.
         """
-        if self._byte_values:
+        if self._has_bytes:
             text = normalized(text)
         if dropout:
             pieces = merge_characters(
                 self._processor.normalize(text), self._scores, dropout, _DROPOUT_RNG
             )
-            return self._with_bytes(pieces) if self._byte_values else pieces
+            return self._with_bytes(pieces) if self._has_bytes else pieces
         pieces = self._processor.encode(text, out_type=str)
         return pieces
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        text = b"".join(self._byte_values.get(token) or token.encode() for token in tokens)
+        known = self._bytes_of
+        text = b"".join(known[token] if token in known else token.encode() for token in tokens)
         return text.decode(errors="ignore").replace(WORD_START, " ").strip()
 
     @property
@@ -212,14 +213,23 @@ class SentencePieceBPE:
             if not any(is_other(index) for is_other in others)
         }
 
+    def is_tag(self, piece: str) -> bool:
+        """Returns whether ``piece`` is the token of a tag."""
+        return self._bytes_of.get(piece) == b"" and piece not in SPECIALS
+
     @cached_property
-    def _byte_values(self) -> dict[str, bytes]:
-        """The bytes that pieces like ``<0x0A>`` stand for; none without byte fallback."""
+    def _bytes_of(self) -> dict[str, bytes]:
+        """The bytes that pieces like ``<0x0A>`` stand for, and none for special tokens and tags."""
+        is_byte, is_control = self._processor.is_byte, self._processor.is_control
         return {
-            piece: bytes.fromhex(piece[3:5])
+            piece: bytes.fromhex(piece[3:5]) if is_byte(index) else b""
             for index, piece in enumerate(self.pieces)
-            if self._processor.is_byte(index)
+            if is_byte(index) or is_control(index)
         }
+
+    @cached_property
+    def _has_bytes(self) -> bool:
+        return any(self._bytes_of.values())
 
 
 _BY_NAME: dict[str, type[BasicEnglish | Whitespace | Characters | JiebaWords]] = {
@@ -262,12 +272,20 @@ def normalized(text: str) -> str:
 
 
 def train_sentencepiece(
-    texts: Iterable[str], model_file: Path, *, vocab_size: int, byte_fallback: bool = False
+    texts: Iterable[str],
+    model_file: Path,
+    *,
+    vocab_size: int,
+    byte_fallback: bool = False,
+    tags: Sequence[str] = (),
 ) -> None:
     """Trains a BPE model of at most ``vocab_size`` pieces, special tokens and bytes included.
 
     The same texts give the same file. Without ``byte_fallback``, every character of the texts is in
     the vocabulary.
+
+    Args:
+        tags: tokens that no text contains, besides the special ones: :func:`tag_token`.
 
     Raises:
         ConfigError: there is no text, or ``vocab_size`` is less than the number of characters.
@@ -289,6 +307,7 @@ def train_sentencepiece(
             required_chars=_REQUIRED if byte_fallback else "",
             normalization_rule_name="identity" if byte_fallback else "nmt_nfkc",
             byte_fallback=byte_fallback,
+            control_symbols=[tag_token(tag) for tag in tags],
             max_sentence_length=1 << 24,  # bytes; longer lines are silently left out
             minloglevel=2,
             unk_id=UNK_ID,
@@ -304,6 +323,11 @@ def train_sentencepiece(
         raise ConfigError(_training_failure(str(error), vocab_size)) from error
     with atomic_write(model_file) as temporary:
         temporary.write_bytes(model.getvalue())
+
+
+def tag_token(tag: str) -> str:
+    """Returns the token of a tag."""
+    return f"<{tag}>"
 
 
 def seed_dropout(seed: int) -> None:

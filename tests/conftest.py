@@ -45,7 +45,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 # Enough training to tell one input from another, in seconds.
 _COMMON_SETTINGS = ("train.learning_rate=0.005", "train.label_smoothing=0")
 _TINY_SETTINGS = {
-    "translation": ("data.vocab_size=100", "train.epochs=60"),
+    "translation": ("data.vocab_size=400", "train.epochs=60"),
     "classification": ("data.vocab_size=100", "train.epochs=10"),
     "couplet": ("train.epochs=3",),
 }

@@ -44,7 +44,7 @@ TEXTS = {
     "couplet": ["天地山水", "花月风云春，江河"],
 }
 SETTINGS = {
-    "translation": ("data.vocab_size=100",),
+    "translation": ("data.vocab_size=400",),
     "classification": ("data.vocab_size=100",),
     "couplet": (),
 }

@@ -38,7 +38,7 @@ NOT_HERE = {
 }
 SMALL_RUN = ("--preset=tiny", "--set=train.epochs=1")
 """What is added to commands that train, so that they end in seconds."""
-SMALL_VOCABULARY = "--set=data.vocab_size=100"
+SMALL_VOCABULARY = "--set=data.vocab_size=400"
 """The same, for the tasks that learn subwords."""
 
 

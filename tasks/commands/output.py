@@ -81,6 +81,8 @@ def as_toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
 def _toml_value(value: Any) -> str:
     if value is None:
         return '"none"'  # TOML has no null
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {_toml_value(item)}' for key, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False)  # the same as in TOML for these types

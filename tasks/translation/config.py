@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check, check_range
+from transformer_suite.core.config import check, check_choice, check_range
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.data.codec import MAX_TOKENS, CodecConfig
+from transformer_suite.data.tokenizers import SentencePieceBPE
 from transformer_suite.tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
@@ -18,6 +20,34 @@ from transformer_suite.tasks.runs.presets import (
     TINY_TRAINING,
     TINY_TRANSFORMER,
 )
+
+MAX_WEIGHT = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraCorpus:
+    """More training pairs, in a folder of their own.
+
+    Attributes:
+        path: the folder, which has ``train.de`` and ``train.en``; a relative path begins at the
+            current folder.
+        weight: how often a pair is drawn in an epoch. With 2 every pair is drawn twice, with 0.3 a
+            new random 30% of the pairs once.
+        tag: a token that is put before the source of these pairs alone, such as ``bt`` for
+            synthetic sources (Caswell et al. 2019, "Tagged Back-Translation"); "" for none.
+    """
+
+    path: str = ""
+    weight: float = 1.0
+    tag: str = ""
+
+    def __post_init__(self) -> None:
+        check(bool(self.path), "data.extra.path", self.path, "the path of a folder")
+        check(self.weight > 0.0, "data.extra.weight", self.weight, "above 0")
+        check_range("data.extra.weight", self.weight, 0.0, MAX_WEIGHT)
+        is_tag = re.fullmatch(r"(?!(unk|pad|bos|eos)\Z)[a-z][a-z0-9_-]{0,19}", self.tag)
+        allowed = "up to 20 of a-z, 0-9, _ and -, the first a letter, and not a special token"
+        check(not self.tag or is_tag is not None, "data.extra.tag", self.tag, allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +59,8 @@ class TranslationData(CodecConfig):
         share_vocabulary: use one vocabulary and one embedding table for both languages.
         max_tokens: training pairs with a longer side, or one that is too long for the model, are
             left out and counted; longer texts are translated in segments.
+        bpe_dropout_side: the side with BPE-dropout: src, tgt or both.
+        extra: further training pairs. The vocabulary is built from theirs, too.
         val_share: the share of the training pairs that is held out for validation if there are no
             ``val`` files; ``train.seed`` selects the pairs.
     """
@@ -38,6 +70,8 @@ class TranslationData(CodecConfig):
     vocab_size: int | None = 6000
     share_vocabulary: bool = True
     max_tokens: int = 250
+    bpe_dropout_side: str = "both"
+    extra: tuple[ExtraCorpus, ...] = ()
     val_share: float = 0.03
 
     def __post_init__(self) -> None:
@@ -46,6 +80,14 @@ class TranslationData(CodecConfig):
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
         check(self.src != self.tgt, "data.tgt", self.tgt, "another language than data.src")
+        check_choice("data.bpe_dropout_side", self.bpe_dropout_side, ("src", "tgt", "both"))
+        is_possible = self.tokenizer == SentencePieceBPE.name or not self.tags
+        check(is_possible, "data.tokenizer", self.tokenizer, "sentencepiece for a data.extra.tag")
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags of the extra folders."""
+        return sorted({extra.tag for extra in self.extra if extra.tag})
 
 
 @dataclass(frozen=True, kw_only=True)

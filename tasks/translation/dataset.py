@@ -7,17 +7,16 @@ from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.storage.files import exists, is_file, is_folder
-from transformer_suite.data.batching import epoch_seed
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.encoding import encode_parallel
 from transformer_suite.data.examples import Examples, Pair
-from transformer_suite.data.readers import read_parallel
-from transformer_suite.data.tokenizers import seed_dropout
+from transformer_suite.data.readers import iter_parallel, read_parallel
 from transformer_suite.tasks.runs import hold_out
 from transformer_suite.tasks.runs.hold_out import HoldOut
-from transformer_suite.tasks.seq2seq.batches import PairData, is_short, short_pairs
-from transformer_suite.tasks.translation.config import TranslationData
+from transformer_suite.tasks.seq2seq.batches import PairData, short_pairs
+from transformer_suite.tasks.translation.config import ExtraCorpus, TranslationData
+from transformer_suite.tasks.translation.mixture import Mixture, Part
 
 
 class LoadEnglishGermanDataset:
@@ -101,32 +100,29 @@ class LoadEnglishGermanDataset:
         return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """Returns the training pairs in batches; BPE-dropout encodes them anew in every epoch.
+        """Returns the training pairs in batches; every epoch draws them anew from extra folders.
+
+        BPE-dropout encodes them anew in every epoch.
 
         Pairs of more than ``data.max_tokens``, or too long for ``max_len``, are left out.
         """
-        pairs = self._pairs("train")
         max_tokens = min(self.config.max_tokens, max_len - 1)
-        kept = short_pairs(pairs, max_tokens, self.folder / "train")
-        pairs, dropout = pairs.select(kept), self.config.bpe_dropout
-        if dropout == 0.0:
-            return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
-        lines = list(zip(*self.read("train"), strict=True))
-        sentences = [lines[i] for i in kept]
-
-        def encode(epoch: int) -> Iterator[Pair]:
-            seed_dropout(epoch_seed(seed, epoch))
-            for (source, target), pair in zip(sentences, pairs, strict=True):
-                source_ids = self.source.encode(source, dropout=dropout)
-                other = source_ids, self.target.encode(target, dropout=dropout)
-                # With dropout a sentence has more tokens, perhaps too many.
-                yield other if is_short(other, max_tokens) else pair
-
-        return PairData(encode, batch_tokens=batch_tokens, seed=seed)
+        dropout, side = self.config.bpe_dropout, self.config.bpe_dropout_side
+        on_source, on_target = (dropout if side in (one, "both") else 0.0 for one in ("src", "tgt"))
+        mixture = Mixture(
+            [*self._parts(max_tokens, with_texts=dropout > 0.0)],
+            codecs=(self.source, self.target),
+            dropout=(on_source, on_target),
+            max_tokens=max_tokens,
+            seed=seed,
+        )
+        return PairData(mixture, batch_tokens=batch_tokens, seed=seed)
 
     def files(self, *splits: str) -> list[Path]:
-        """Returns the files that contain these splits."""
-        return [path for split in splits for path in self._files(split)]
+        """Returns the files that contain these splits; those of ``extra`` belong to train."""
+        paths = [path for split in splits for path in self._files(split)]
+        extra = self.config.extra if "train" in splits else ()
+        return [*paths, *(path for one in extra for path in self._extra_files(one))]
 
     def _paths(self, name: str) -> tuple[Path, Path]:
         source, target = self.config.src, self.config.tgt
@@ -136,16 +132,49 @@ class LoadEnglishGermanDataset:
         """Returns the files that contain a split."""
         return self._paths(self._hold_out.source(split))
 
+    def _extra_files(self, extra: ExtraCorpus) -> tuple[Path, Path]:
+        folder = Path(extra.path)
+        return folder / f"train.{self.config.src}", folder / f"train.{self.config.tgt}"
+
+    def _parts(self, max_tokens: int, *, with_texts: bool) -> Iterator[Part]:
+        """Yields the training pairs of the corpus, and those of each extra folder."""
+        pairs = self._pairs("train")
+        kept = short_pairs(pairs, max_tokens, self.folder / "train")
+        texts = list(zip(*self.read("train"), strict=True)) if with_texts else ()
+        yield Part(pairs.select(kept), texts=[texts[i] for i in kept] if texts else ())
+        for extra in self.config.extra:
+            files = self._extra_files(extra)
+            pairs = encode_parallel(*files, (self.source, self.target))
+            tag = [self.source.tag_id(extra.tag)] if extra.tag else []
+            pairs = pairs.after(tag[0]) if tag else pairs
+            kept = short_pairs(pairs, max_tokens, Path(extra.path) / "train")
+            texts = list(iter_parallel(*files)) if with_texts else ()
+            chosen = [texts[i] for i in kept] if texts else ()
+            yield Part(pairs.select(kept), weight=extra.weight, tag=tag, texts=chosen)
+
+    def _training_texts(self) -> tuple[list[str], list[str]]:
+        """Returns all sources and all targets, those of the extra folders included."""
+        sources, targets = self.read("train")
+        for extra in self.config.extra:
+            for source, target in iter_parallel(*self._extra_files(extra)):
+                sources.append(source)
+                targets.append(target)
+        return sources, targets
+
     def _build_codecs(self, folder: Path) -> tuple[TextCodec, TextCodec]:
         config = self.config
         cached_files(
             "vocabularies",
-            lambda: build_codecs(*self.read("train"), config, folder),
+            lambda: build_codecs(*self._training_texts(), config, folder),
             folder,
             [n for side in _sides(config) for n in TextCodec.file_names(config.tokenizer, side)],
-            files=self._files("train"),
+            files=self.files("train"),
             settings=config.vocabulary_settings()
-            | {"is_shared": config.share_vocabulary, "held_out": self._hold_out.key()},
+            | {
+                "is_shared": config.share_vocabulary,
+                "held_out": self._hold_out.key(),
+                "tags": config.tags,
+            },
             code=[__file__, hold_out.__file__],
         )
         return load_codecs(folder, config)
@@ -162,7 +191,9 @@ def build_codecs(
     """Builds the codecs of both languages, with one vocabulary for both if so configured."""
     texts = [[*sources, *targets]] if config.share_vocabulary else [sources, targets]
     codecs = [
-        TextCodec.build(side_texts, folder, config, side=side)
+        TextCodec.build(
+            side_texts, folder, config, side=side, tags=() if side == "tgt" else config.tags
+        )
         for side_texts, side in zip(texts, _sides(config), strict=True)
     ]
     return codecs[0], codecs[-1]

@@ -340,7 +340,7 @@ def test_training_stops_at_ctrl_c_and_goes_on(
 ) -> None:
     out = tmp_path / "run"
     train = ("train", "translation", "--data", tiny_corpora["translation"], "--out", out)
-    size = ("--preset", "tiny", "--set", "data.vocab_size=100", "--set", "train.epochs=10000")
+    size = ("--preset", "tiny", "--set", "data.vocab_size=400", "--set", "train.epochs=10000")
     with started(*train, *size, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         while not (line := process.stderr.readline()).startswith(b"epoch 2:"):

@@ -27,7 +27,7 @@ def test_training_leaves_a_checkpoint_folder(
     """The default corpus is that of the catalog, and the default folder is runs/TASK."""
     monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(in_tmp))
     (in_tmp / registry.DEFAULT_CORPUS[task]).symlink_to(tiny_corpora[task])
-    vocabulary = () if task == "couplet" else ("--set", "data.vocab_size=100")
+    vocabulary = () if task == "couplet" else ("--set", "data.vocab_size=400")
     settings = ("--preset", "tiny", "--seed", 5, "--set", "train.epochs=1", *vocabulary)
     result = run("train", task, *settings)
     assert result.exit_code == 0, result.output
@@ -98,7 +98,7 @@ def test_the_languages_are_the_extensions_of_the_files(tiny_corpora: Corpora, in
     for path in tiny_corpora["translation"].iterdir():
         name = path.name.replace(".de", ".xx").replace(".en", ".yy")
         (folder / name).write_bytes(path.read_bytes())
-    settings = ("--preset", "tiny", "--set", "train.epochs=1", "--set", "data.vocab_size=100")
+    settings = ("--preset", "tiny", "--set", "train.epochs=1", "--set", "data.vocab_size=400")
     command = ("--data", folder, "--out", "run", "--src", "xx", "--tgt", "yy", *settings)
     assert run("train", "translation", *command).exit_code == 0
     data = json.loads(Path("run/config.json").read_text())["data"]

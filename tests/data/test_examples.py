@@ -91,3 +91,10 @@ def test_selecting_copies_no_ids() -> None:
     lists = IdLists.of_lengths(ids, np.full(100, 10))
     for part in (lists[10:20], lists.select([5, 1]), lists.cut(3)):
         assert part._ids is ids
+
+
+def test_an_id_comes_before_every_list() -> None:
+    lists = IdLists.of([[5, 6], [], [7], []])
+    assert lists.after(9) == [[9, 5, 6], [9], [9, 7], [9]]
+    assert lists.select([2, 0]).after(9) == [[9, 7], [9, 5, 6]]
+    assert IdLists.of([]).after(9) == []

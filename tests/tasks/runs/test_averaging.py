@@ -44,7 +44,7 @@ def edit_config(folder: Path, section: str, key: str, value: object) -> None:
 def kept_run(tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of five epochs that has kept the weights of the best three."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    settings = ("data.vocab_size=100", "train.epochs=5", "train.average=3")
+    settings = ("data.vocab_size=400", "train.epochs=5", "train.average=3")
     done = run(
         *("train", "classification", "--preset=tiny", f"--data={tiny_corpora['classification']}"),
         *(f"--out={out}", *(f"--set={setting}" for setting in settings)),

@@ -182,7 +182,7 @@ def test_a_fitting_model_is_better_than_a_new_one(
     ("task", "options", "message"),
     [
         ("translation", ("--src", "fr"), "data.src = de, not fr"),
-        ("translation", ("--set=data.vocab_size=200",), "data.vocab_size = 100, not 200"),
+        ("translation", ("--set=data.vocab_size=200",), "data.vocab_size = 400, not 200"),
         ("couplet", ("--set=model.d_model=64",), "model.d_model = 32, not 64"),
         ("classification", ("--set=model.nhead=2",), "model.nhead = 4, not 2"),
     ],

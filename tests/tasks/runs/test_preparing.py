@@ -258,7 +258,7 @@ def test_another_seed_holds_out_other_rows(
 def test_a_run_from_disk_is_the_run(
     task: str, tiny_corpora: dict[str, Path], kept: Path, tmp_path: Path
 ) -> None:
-    settings = () if task == "couplet" else ("data.vocab_size=100",)
+    settings = () if task == "couplet" else ("data.vocab_size=400",)
     config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
     found = []
     for name in ("first", "again"):

@@ -14,7 +14,7 @@ from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs import run
 
 SETTINGS = {
-    "translation": ("data.vocab_size=100", "data.bpe_dropout=0.1"),
+    "translation": ("data.vocab_size=400", "data.bpe_dropout=0.1"),
     "classification": ("data.vocab_size=100", "data.token_dropout=0.2"),
     "couplet": (),
 }

@@ -61,7 +61,7 @@ def test_a_run_ends_by_choosing_and_saves_the_choice(
     settings = [
         "train.epochs=12",
         "train.learning_rate=0.005",
-        "data.vocab_size=100",
+        "data.vocab_size=400",
         "generation.beam_size=3",
         "generation.length_penalty=10",
         f"train.choose_search={str(is_chosen).lower()}",

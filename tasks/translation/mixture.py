@@ -1,0 +1,89 @@
+"""The pairs of an epoch, drawn from several folders, each with its weight."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from transformer_suite.data.batching import epoch_seed
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.examples import Examples, Pair
+from transformer_suite.data.tokenizers import seed_dropout
+from transformer_suite.tasks.seq2seq.batches import is_short
+
+
+@dataclass(frozen=True)
+class Part:
+    """The training pairs of one folder, none of which is too long.
+
+    Attributes:
+        pairs: encoded, the ids of the tag included.
+        weight: how often a pair is drawn in an epoch, see :class:`ExtraCorpus`.
+        tag: the ids that every source begins with.
+        texts: the texts of the same pairs, for BPE-dropout.
+    """
+
+    pairs: Examples[Pair]
+    _: KW_ONLY
+    weight: float = 1.0
+    tag: Sequence[int] = ()
+    texts: Sequence[tuple[str, str]] = ()
+
+    def rows(self, seed: str) -> list[int]:
+        """Returns the indices of the pairs that ``seed`` draws."""
+        count = len(self.pairs)
+        copies, share = divmod(self.weight, 1.0)
+        drawn = random.Random(seed).sample(range(count), round(share * count))
+        return [*range(count)] * int(copies) + sorted(drawn)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The pairs of all epochs: the function ``encode`` of :class:`PairData`.
+
+    Which pairs an epoch has, and how BPE-dropout segments them, is decided by ``seed`` and the
+    number of the epoch.
+
+    Attributes:
+        parts: the folders.
+        codecs: those of source and target.
+        dropout: the probability of BPE-dropout for either side.
+        max_tokens: pairs that dropout makes longer than this are used without dropout.
+    """
+
+    parts: Sequence[Part]
+    _: KW_ONLY
+    codecs: tuple[TextCodec, TextCodec]
+    dropout: tuple[float, float]
+    max_tokens: int
+    seed: int
+
+    def __call__(self, epoch: int) -> Examples[Pair]:
+        """Returns the pairs of ``epoch``."""
+        seed = epoch_seed(self.seed, epoch)
+        rows = [part.rows(f"{seed}/{number}") for number, part in enumerate(self.parts)]
+        if any(self.dropout):
+            seed_dropout(seed)
+            return Examples.of_pairs(
+                pair
+                for part, of_part in zip(self.parts, rows, strict=True)
+                for pair in self._encode(part, of_part)
+            )
+        return Examples.joined(
+            [
+                part.pairs if part.weight == 1.0 else part.pairs.select(np.array(of_part, np.int64))
+                for part, of_part in zip(self.parts, rows, strict=True)
+            ]
+        )
+
+    def _encode(self, part: Part, rows: Sequence[int]) -> Iterator[Pair]:
+        (source, target), (on_source, on_target) = self.codecs, self.dropout
+        for row in rows:
+            text, translated = part.texts[row]
+            ids = [*part.tag, *source.encode(text, dropout=on_source)]
+            pair = ids, target.encode(translated, dropout=on_target)
+            # With dropout a sentence has more tokens, perhaps too many.
+            yield pair if is_short(pair, self.max_tokens) else part.pairs[row]
