@@ -94,17 +94,18 @@ class IncrementalModel:
     """
 
     def __init__(self, model: SequenceToSequence, *, int8: bool = False) -> None:
-        table = model.positional_encoding.table
-        if int8 and table.device.type != "cpu":
-            raise ConfigError(f"generation.int8 is for a CPU, and the model is on {table.device}")
+        device = model.generator.weight.device
+        if int8 and device.type != "cpu":
+            raise ConfigError(f"generation.int8 is for a CPU, and the model is on {device}")
         make = Int8Linear if int8 else PackedLinear
         self.special = model.special
         self.vocab_size, self.src_vocab_size = (
             len(each.weight) for each in (model.tgt_embedding, model.src_embedding)
         )
-        self.max_len = len(table)
+        self.max_len = model.positional_encoding.max_len
         with torch.no_grad():
-            self._positions = table.clone()
+            table = model.positional_encoding.table
+            self._positions = None if table is None else table.clone()
             # Scaled here once (section 3.4) instead of in every step.
             scale = math.sqrt(model.tgt_embedding.emb_size)
             self._tgt_table = model.tgt_embedding.weight * scale
@@ -127,7 +128,7 @@ class IncrementalModel:
             is_pad = padding_mask(src, self.special.pad)
             mask = is_pad if is_pad.any() else None
             x = embedding(src, self._src_table)
-            memory = self._encoder(x + self._positions[: len(src)], mask)
+            memory = self._encoder(self._with_positions(x, slice(len(src))), mask)
             return DecoderState(
                 caches=self._decoder.init_cache(memory, mask),
                 memory_mask=None if mask is None else added_mask(mask, memory),
@@ -152,12 +153,15 @@ class IncrementalModel:
         self._check_length(state.length + 1)
         with _no_autocast(tokens.device):
             state.lineage.append()
-            x = embedding(tokens, self._tgt_table) + self._positions[state.length]
+            x = self._with_positions(embedding(tokens, self._tgt_table), state.length)
             if state.aligned is not None and state.length < len(state.aligned):
                 x += state.aligned[state.length].repeat_interleave(state.lineage.beams, dim=0)
-            x = self._decoder(x, state.caches, state.lineage.mask(), state.memory_mask)
+            x = self._decoder(x, state.caches, state.lineage, state.memory_mask)
             state.length += 1
             return self._generator(x)
+
+    def _with_positions(self, x: Tensor, places: slice | int) -> Tensor:
+        return x if self._positions is None else x + self._positions[places]
 
     def _check_length(self, length: int) -> None:
         if length > self.max_len:

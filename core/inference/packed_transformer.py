@@ -23,7 +23,7 @@ from ..model.transformer import (
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
-from .key_value_cache import KeyValueCache, LayerCache
+from .key_value_cache import KeyValueCache, LayerCache, Lineage
 from .packed_linear import Int8Linear, MakeLinear, PackedLinear
 
 
@@ -64,14 +64,13 @@ class PackedDecoder:
         self,
         x: Tensor,
         caches: list[LayerCache],
-        past_mask: Tensor | None,
+        lineage: Lineage,
         memory_mask: Tensor | None,
     ) -> Tensor:
         """Maps the newest position of every row, ``[R, D]``, to ``[R, D]`` and caches it.
 
-        The rows are N beams of each of B sentences. The masks are added to attention scores:
-        ``past_mask`` ``[B, 1, N, L]`` for the L positions that the caches hold after this step,
-        ``memory_mask`` ``[B, 1, 1, S]``.
+        The rows are N beams of each of B sentences. ``lineage`` knows the positions that the caches
+        hold after this step. ``memory_mask`` ``[B, 1, 1, S]`` is added to attention scores.
 
         Raises:
             ValueError: the numbers of caches and layers differ, or those of the positions of a mask
@@ -80,7 +79,7 @@ class PackedDecoder:
         if len(caches) != len(self._layers):
             raise ValueError(f"{len(caches)} caches for {len(self._layers)} decoder layers")
         for layer, cache in zip(self._layers, caches, strict=True):
-            x = layer(x, cache, past_mask, memory_mask)
+            x = layer(x, cache, lineage, memory_mask)
         return self._norm(x)
 
 
@@ -107,6 +106,7 @@ class _PackedEncoderLayer:
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2)))
         self._query_key_value = _projection(attention, 0, 3, make)
+        self._positions = deepcopy(attention.positions)
         self._out = make(attention.out_proj.weight, attention.out_proj.bias)
         self._feed_forward = _PackedFeedForward(layer, make)
 
@@ -121,7 +121,10 @@ class _PackedEncoderLayer:
     def _attend(self, residual: Tensor, x: Tensor, blocked: Tensor | None) -> Tensor:
         projected = self._query_key_value(x).chunk(3, dim=-1)
         q, k, v = (split_heads(part, self._num_heads) for part in projected)
-        return self._out.added_to(residual, merge_heads(attend(q, k, v, blocked, 0.0)))
+        bias = None
+        if self._positions is not None:
+            q, k, bias = self._positions(q, k)
+        return self._out.added_to(residual, merge_heads(attend(q, k, v, blocked, 0.0, bias)))
 
 
 class _PackedDecoderLayer:
@@ -131,6 +134,7 @@ class _PackedDecoderLayer:
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2, layer.norm3)))
         self._query_key_value = _projection(own, 0, 3, make)
+        self._positions = deepcopy(own.positions)
         self._own_out = make(own.out_proj.weight, own.out_proj.bias)
         self._memory_query = _projection(cross, 0, 1, make)
         self._memory_key_value = _projection(cross, 1, 3, make)
@@ -153,25 +157,33 @@ class _PackedDecoderLayer:
         return cache
 
     def __call__(
-        self, x: Tensor, cache: LayerCache, past_mask: Tensor | None, memory_mask: Tensor | None
+        self, x: Tensor, cache: LayerCache, lineage: Lineage, memory_mask: Tensor | None
     ) -> Tensor:
         """Maps ``[R, D]`` to ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
         norm1, norm2, norm3 = self._norms
         if self._is_pre_norm:
-            x = self._attend_past(x, norm1(x), cache, past_mask)
+            x = self._attend_past(x, norm1(x), cache, lineage)
             x = self._attend_memory(x, norm2(x), cache.memory, memory_mask)
             return self._feed_forward.added_to(x, norm3(x))
-        x = norm1(self._attend_past(x, x, cache, past_mask))
+        x = norm1(self._attend_past(x, x, cache, lineage))
         x = norm2(self._attend_memory(x, x, cache.memory, memory_mask))
         return norm3(self._feed_forward.added_to(x, x))
 
     # Each sublayer adds its output for ``x`` to ``residual``, both [R, D].
 
     def _attend_past(
-        self, residual: Tensor, x: Tensor, cache: LayerCache, mask: Tensor | None
+        self, residual: Tensor, x: Tensor, cache: LayerCache, lineage: Lineage
     ) -> Tensor:
         # The past is empty at first, so the memory gives the number of sentences.
         projected = self._heads(self._query_key_value(x), cache.memory.sentences)
+        mask = lineage.mask()
+        if self._positions is not None:
+            positions = lineage.positions()
+            newest = positions[-1:]
+            projected[:2] = self._positions.rotate(projected[:2], newest)
+            bias = self._positions.bias(projected[0], positions - newest)
+            if bias is not None:
+                mask = bias if mask is None else bias + mask
         cache.past.append(projected[1:])
         return self._own_out.added_to(residual, attend_cached(projected[0], cache.past, mask))
 

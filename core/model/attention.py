@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 from .dropout import check_probability, dropout
 from .masks import combine_masks
+from .positions import RelativePositions
 from .torch_options import check_torch_options
 
 
@@ -29,6 +30,7 @@ class MyMultiheadAttention(nn.Module):
         embed_dim: D, the width of queries, keys, values and outputs.
         num_heads: H; must divide ``embed_dim``.
         dropout: the probability of dropping an attention weight (section 5.4), in training only.
+        positions: positions of queries and keys (see ``positions``), or None, as in ``torch.nn``.
         torch_options: other options of ``torch.nn.MultiheadAttention``, at their defaults only.
 
     Raises:
@@ -41,6 +43,8 @@ class MyMultiheadAttention(nn.Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
+        *,
+        positions: RelativePositions | None = None,
         **torch_options: object,
     ) -> None:
         super().__init__()
@@ -58,6 +62,7 @@ class MyMultiheadAttention(nn.Module):
         else:
             self.register_parameter("in_proj_bias", None)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.positions = positions
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -102,14 +107,17 @@ class MyMultiheadAttention(nn.Module):
         shape = (query.shape[1], self.num_heads, query.shape[0], key.shape[0])
         mask = combine_masks(attn_mask, key_padding_mask, shape)
         q, k, v = (split_heads(x, self.num_heads) for x in self._project(query, key, value))
+        bias = None
+        if self.positions is not None:
+            q, k, bias = self.positions(q, k)
         dropout_p = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
-            heads, weights = _attend_with_weights(q, k, v, mask, dropout_p)
+            heads, weights = _attend_with_weights(q, k, v, mask, dropout_p, bias)
             if average_attn_weights:
                 weights = weights.mean(dim=1)
         else:
-            heads = attend(q, k, v, mask, dropout_p)
+            heads = attend(q, k, v, mask, dropout_p, bias)
         return self.out_proj(merge_heads(heads)), weights
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -154,7 +162,14 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.permute(2, 0, 1, 3).reshape(length, batch_size, num_heads * head_dim)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float) -> Tensor:
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    bias: Tensor | None = None,
+) -> Tensor:
     """Computes equation 1, with PyTorch's fused kernel where that is possible.
 
     On a CPU the fused kernel has neither dropout nor second or forward-mode derivatives. There it
@@ -163,13 +178,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: floa
     Args:
         q: ``[B, H, T, K]``. k, v: ``[B, H, S, K]``.
         mask: broadcasts to ``[B, H, T, S]``; boolean (True blocks) or float (added).
+        bias: added to the scaled scores; broadcasts to ``[B, H, T, S]``.
 
     Returns:
         The heads ``[B, H, T, K]``.
     """
-    needs_steps = dropout_p > 0.0 or any(map(_is_differentiated, (q, k, v)))
+    needs_steps = dropout_p > 0.0 or any(map(_is_differentiated, (q, k, v, bias)))
     if needs_steps and q.device.type == "cpu":
-        return _attend_with_weights(q, k, v, mask, dropout_p)[0]
+        return _attend_with_weights(q, k, v, mask, dropout_p, bias)[0]
+    if bias is not None:
+        mask = bias if mask is None else bias + _as_float(mask, bias.dtype)
     if mask is not None:
         # The kernel's boolean masks have the opposite meaning: True lets pass.
         mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)
@@ -177,13 +195,20 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: floa
 
 
 def _attend_with_weights(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Computes equation 1 step by step: the heads ``[B, H, T, K]``, the weights ``[B, H, T, S]``.
 
     The returned weights show the dropout, as in PyTorch.
     """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
+    if bias is not None:
+        scores = scores + bias
     is_row_blocked = None
     if mask is not None:
         added, is_row_blocked = _as_added(mask, scores.dtype)
@@ -208,12 +233,7 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     A row of ``-inf`` has no softmax. Such rows are left open here; the caller zeroes their weights.
     The second result is None if there are none.
     """
-    if mask.dtype == torch.bool:
-        zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
-        added = zeros.masked_fill(mask, -torch.inf)
-    else:
-        # Cast first: the lowest float32 number becomes -inf in half precision.
-        added = mask.to(dtype)
+    added = _as_float(mask, dtype)
     is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
     # A graph must serve other masks too, so the values of this one cannot decide what is in it.
     is_recorded = torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]
@@ -222,11 +242,18 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     return added.masked_fill(is_row_blocked, 0.0), is_row_blocked
 
 
-def _is_differentiated(x: Tensor) -> bool:
+def _as_float(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    if mask.dtype != torch.bool:
+        # Cast first: the lowest float32 number becomes -inf in half precision.
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -torch.inf)
+
+
+def _is_differentiated(x: Tensor | None) -> bool:
     """Returns whether autograd, in reverse or in forward mode, follows ``x``.
 
     A traced graph does not depend on that: it is for inference.
     """
-    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+    if x is None or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
     return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None

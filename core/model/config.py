@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..config import check, check_choice, check_range
+from .positions import POSITIONS
 
 # Far beyond the largest models. Without bounds, a configuration of one line takes all memory.
 MAX_WIDTH = 1 << 17
@@ -14,7 +15,14 @@ MAX_POSITIONS = 1 << 15
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """The sizes of a Transformer encoder (Vaswani et al. 2017, table 3)."""
+    """The sizes of a Transformer encoder (Vaswani et al. 2017, table 3).
+
+    Args:
+        max_len: the length of the longest sequence. It bounds time and memory; only learned
+            positions have one vector for each place up to it.
+        positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings; or "rotary",
+            "shaw" or "t5", distances in self-attention (see ``core.model.positions``).
+    """
 
     d_model: int = 256
     nhead: int = 8
@@ -24,6 +32,7 @@ class EncoderConfig:
     activation: str = "relu"
     norm_first: bool = True
     max_len: int = 512
+    positions: str = "sinusoidal"
 
     def __post_init__(self) -> None:
         for name in ("d_model", "nhead", "dim_feedforward"):
@@ -34,6 +43,10 @@ class EncoderConfig:
         check(self.d_model % self.nhead == 0, "model.nhead", self.nhead, divisor)
         check(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "at least 0 and below 1")
         check_choice("model.activation", self.activation, ("relu", "gelu"))
+        check_choice("model.positions", self.positions, POSITIONS)
+        if self.positions == "rotary":
+            even = f"such that model.d_model / model.nhead ({self.d_model} / {self.nhead}) is even"
+            check(self.d_model // self.nhead % 2 == 0, "model.nhead", self.nhead, even)
 
 
 @dataclass(frozen=True, kw_only=True)

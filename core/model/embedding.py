@@ -35,7 +35,9 @@ class TokenEmbedding(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    """Adds the sinusoids of section 3.5, then applies dropout (section 5.4).
+    """Adds the vectors of the positions (section 3.5), then applies dropout (section 5.4).
+
+    Those of the paper are sinusoids:
 
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
@@ -43,16 +45,29 @@ class PositionalEncoding(nn.Module):
     Args:
         d_model: D, even or odd.
         max_len: the length of the longest sequence. (``maxlen`` is refused with a hint.)
+        positions: "sinusoidal"; "learned" (Gehring et al. 2017), which starts from the sinusoids;
+            or a kind that is part of self-attention, for which nothing is added here.
     """
 
-    table: Tensor  # [max_len, 1, D]
+    table: Tensor | None  # [max_len, 1, D]
 
     def __init__(
-        self, d_model: int, dropout: float = 0.0, max_len: int = 5000, **other_options: object
+        self,
+        d_model: int,
+        dropout: float = 0.0,
+        max_len: int = 5000,
+        *,
+        positions: str = "sinusoidal",
+        **other_options: object,
     ) -> None:
         super().__init__()
         check_torch_options(other_options)
         self.dropout = Dropout(dropout)
+        self.d_model = d_model
+        self.max_len = max_len
+        if positions not in ("sinusoidal", "learned"):
+            self.table = None
+            return
         table = torch.empty(max_len, d_model)
         if not table.is_meta:  # there, a tensor has a shape and no numbers
             position = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
@@ -61,8 +76,11 @@ class PositionalEncoding(nn.Module):
             )
             table[:, 0::2] = torch.sin(position * frequency)
             table[:, 1::2] = torch.cos(position * frequency[: d_model // 2])
-        # A constant of the formula: not learned, and not part of the saved weights.
-        self.register_buffer("table", table.unsqueeze(1), persistent=False)
+        if positions == "learned":
+            self.table = nn.Parameter(table.unsqueeze(1))
+        else:
+            # A constant of the formula: not part of the saved weights.
+            self.register_buffer("table", table.unsqueeze(1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[S, B, D]`` -> ``[S, B, D]``.
@@ -70,13 +88,12 @@ class PositionalEncoding(nn.Module):
         Raises:
             ValueError: ``x`` has the wrong rank or width, or is longer than ``max_len``.
         """
-        d_model = self.table.shape[2]
         # Without this check, the sum below would broadcast a wrong shape silently.
-        if x.dim() != 3 or x.shape[2] != d_model:
-            raise ValueError(f"x must be [S, B, D] with D = {d_model}, not {list(x.shape)}")
-        if x.shape[0] > len(self.table):
+        if x.dim() != 3 or x.shape[2] != self.d_model:
+            raise ValueError(f"x must be [S, B, D] with D = {self.d_model}, not {list(x.shape)}")
+        if x.shape[0] > self.max_len:
             raise ValueError(
                 f"position {x.shape[0]} is beyond the longest sequence of this encoding, "
-                f"{len(self.table)}"
+                f"{self.max_len}"
             )
-        return self.dropout(x + self.table[: x.shape[0]])
+        return self.dropout(x if self.table is None else x + self.table[: x.shape[0]])

@@ -78,13 +78,14 @@ class SequenceToSequence(nn.Module):
             dropout=config.dropout,
             activation=config.activation,
             norm_first=config.norm_first,
+            positions=config.positions,
         )
         self.src_embedding = TokenEmbedding(src_vocab_size, config.d_model)
         self.tgt_embedding = self.src_embedding
         if not share_embeddings:
             self.tgt_embedding = TokenEmbedding(tgt_vocab_size, config.d_model)
         self.positional_encoding = PositionalEncoding(
-            config.d_model, dropout=config.dropout, max_len=config.max_len
+            config.d_model, config.dropout, config.max_len, positions=config.positions
         )
         self.alignment: nn.Module | None = None
         self.generator = nn.Linear(config.d_model, tgt_vocab_size)

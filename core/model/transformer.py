@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from .attention import MyMultiheadAttention, check_states
 from .dropout import Dropout
 from .masks import generate_square_subsequent_mask
+from .positions import relative_positions
 from .torch_options import check_torch_options
 
 Activation = Callable[[Tensor], Tensor]
@@ -36,6 +37,7 @@ class _TransformerLayer(nn.Module):
             outputs (section 5.4).
         activation: "relu" (the paper's), "gelu" or a function.
         norm_first: pre-norm instead of the paper's post-norm.
+        positions: "rotary", "shaw" or "t5" for positions inside self-attention (see ``positions``).
 
     Raises:
         ValueError: a size, a probability or an option that this class does not support.
@@ -53,6 +55,7 @@ class _TransformerLayer(nn.Module):
         layer_norm_eps: float = 1e-5,
         *,
         norm_first: bool = False,
+        positions: str = "sinusoidal",
         **torch_options: object,
     ) -> None:
         super().__init__()
@@ -61,6 +64,9 @@ class _TransformerLayer(nn.Module):
         self.norm_first = norm_first
         # The modules are made in torch.nn's order, which is the order of the parameters.
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.self_attn.positions = relative_positions(
+            positions, d_model // nhead, nhead, is_causal=self.attends_to_memory
+        )
         if self.attends_to_memory:
             self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
         self.linear1 = nn.Linear(d_model, dim_feedforward)
@@ -213,7 +219,8 @@ class MyTransformer(nn.Module):
     """Encoder and decoder (figure 1, without embeddings and output layer).
 
     The defaults are the paper's base model (table 3). As in ``torch.nn.Transformer``, both stacks
-    end in a LayerNorm, with post-norm too.
+    end in a LayerNorm, with post-norm too. ``positions`` "rotary", "shaw" or "t5" are those of
+    self-attention; with the others, the embeddings contain the positions.
     """
 
     generate_square_subsequent_mask = staticmethod(generate_square_subsequent_mask)
@@ -230,6 +237,7 @@ class MyTransformer(nn.Module):
         *,
         layer_norm_eps: float = 1e-5,
         norm_first: bool = False,
+        positions: str = "sinusoidal",
         **torch_options: object,
     ) -> None:
         super().__init__()
@@ -238,12 +246,12 @@ class MyTransformer(nn.Module):
         self.nhead = nhead
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
         self.encoder = MyTransformerEncoder(
-            MyTransformerEncoderLayer(*sizes, norm_first=norm_first),
+            MyTransformerEncoderLayer(*sizes, norm_first=norm_first, positions=positions),
             num_encoder_layers,
             nn.LayerNorm(d_model, eps=layer_norm_eps),
         )
         self.decoder = MyTransformerDecoder(
-            MyTransformerDecoderLayer(*sizes, norm_first=norm_first),
+            MyTransformerDecoderLayer(*sizes, norm_first=norm_first, positions=positions),
             num_decoder_layers,
             nn.LayerNorm(d_model, eps=layer_norm_eps),
         )

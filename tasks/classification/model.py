@@ -53,6 +53,7 @@ class ClassificationModel(nn.Module):
             config.dropout,
             config.activation,
             norm_first=config.norm_first,
+            positions=config.positions,
         )
         self.encoder = MyTransformerEncoder(
             layer, config.num_encoder_layers, nn.LayerNorm(config.d_model)
@@ -66,7 +67,7 @@ class ClassificationModel(nn.Module):
         initialize_matrices(self)
         self.embedding = TokenEmbedding(vocab_size, config.d_model)
         self.positional_encoding = PositionalEncoding(
-            config.d_model, dropout=config.dropout, max_len=config.max_len
+            config.d_model, config.dropout, config.max_len, positions=config.positions
         )
 
     def forward(self, src: Tensor) -> Tensor:

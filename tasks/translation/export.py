@@ -37,7 +37,8 @@ def to_ctranslate2(
         quantization: how CTranslate2 stores the weights: float32, float16, int16 or int8.
 
     Raises:
-        UserError: the package ctranslate2 is not installed, or ``out`` exists.
+        UserError: the package ctranslate2 is not installed, ``out`` exists, or the model has
+            positions other than sinusoidal and learned.
     """
     out = Path(out)
     if exists(out):
@@ -71,6 +72,12 @@ def _specification(translator: Translator) -> TransformerSpec:
 
     model, config = translator.models[0], translator.config.model
     assert isinstance(model, TranslationModel), "one folder is one model"
+    table = model.positional_encoding.table
+    if table is None:
+        raise UserError(
+            f"a model with model.positions = {config.positions} cannot be exported: CTranslate2 "
+            "gets positions that are sinusoidal or learned"
+        )
     activations = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
@@ -78,7 +85,7 @@ def _specification(translator: Translator) -> TransformerSpec:
         pre_norm=True,
         activation=activations[config.activation],
     )
-    positions = _as_array(model.positional_encoding.table.squeeze(1))
+    positions = _as_array(table.squeeze(1))
     encoder, decoder = model.transformer.encoder, model.transformer.decoder
     sides: tuple[tuple[Any, Any], ...] = ((spec.encoder, encoder), (spec.decoder, decoder))
     for side, stack in sides:

@@ -19,6 +19,7 @@ def model_of(
     tie_output: bool = True,
     special: SpecialIds = SpecialIds(),
     max_len: int = MAX_LEN,
+    positions: str = "sinusoidal",
 ) -> SequenceToSequence:
     """A small model with random biases and norms; dropout is on, but in evaluation."""
     torch.manual_seed(seed)
@@ -31,6 +32,7 @@ def model_of(
         dropout=0.5,
         norm_first=norm_first,
         max_len=max_len,
+        positions=positions,
     )
     model = SequenceToSequence(
         SRC_WORDS,
@@ -57,9 +59,9 @@ def together(columns: list[Tensor], *, extra: int = 0) -> Tensor:
     return batch
 
 
-def chatty(seed: int, norm_first: bool) -> SequenceToSequence:
+def chatty(seed: int, norm_first: bool, positions: str = "sinusoidal") -> SequenceToSequence:
     """A model whose outputs differ in words and length: most random ones repeat one word."""
-    model = model_of(seed, norm_first, tie_output=False)
+    model = model_of(seed, norm_first, tie_output=False, positions=positions)
     with torch.no_grad():
         model.generator.weight.mul_(4.0)
         model.generator.bias[EOS] += 1.0

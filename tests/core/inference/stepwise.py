@@ -28,4 +28,4 @@ class Stepwise:
         """Maps the newest position of every row, ``[R, D]``, to ``[R, D]``."""
         lineage = self.state.lineage
         lineage.append()
-        return self.decoder(x, self.caches, lineage.mask(), self.state.memory_mask)
+        return self.decoder(x, self.caches, lineage, self.state.memory_mask)

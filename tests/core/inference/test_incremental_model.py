@@ -21,9 +21,10 @@ from tests.core.small_models import (
     together,
 )
 from transformer_suite.core.inference.incremental_model import IncrementalModel
+from transformer_suite.core.model.positions import POSITIONS
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
-law = settings(max_examples=12, deadline=None, derandomize=True)
+law = settings(max_examples=20, deadline=None, derandomize=True)
 SRC = torch.tensor([[5, 6], [7, 1], [8, 1]])
 TGT = torch.tensor([[4, 5], [6, 7], [12, 4]])
 
@@ -189,12 +190,13 @@ def test_more_steps_than_positions_are_refused() -> None:
     seed=st.integers(0, 2**31 - 1),
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
     norm_first=st.booleans(),
+    positions=st.sampled_from(POSITIONS),
 )
 def test_every_search_finds_what_it_finds_without_a_cache(  # type: ignore[no-untyped-def]
-    search, seed: int, lengths: list[int], norm_first: bool
+    search, seed: int, lengths: list[int], norm_first: bool, positions: str
 ) -> None:
     """Rows move, beams share their pasts, and sentences leave in any order."""
-    model = chatty(seed, norm_first)
+    model = chatty(seed, norm_first, positions)
     prepared = IncrementalModel(model)
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 4 for n in lengths])

@@ -12,8 +12,10 @@ from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, model_of
 from transformer_suite.core.model.attention import MyMultiheadAttention
 from transformer_suite.core.model.dropout import dropout
 from transformer_suite.core.model.masks import generate_square_subsequent_mask
+from transformer_suite.core.model.positions import POSITIONS
 from transformer_suite.core.model.transformer import MyTransformer, MyTransformerEncoderLayer
 
+every_kind_of_positions = pytest.mark.parametrize("positions", POSITIONS)
 both_norms = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])
 
 
@@ -126,16 +128,17 @@ def test_empty_inputs_have_a_backward_pass(sizes: tuple[int, int, int], p: float
     assert all(torch.isfinite(x.grad).all() for x in model.parameters() if x.grad is not None)
 
 
-def test_a_traced_model_serves_other_sizes_and_masks() -> None:
+@every_kind_of_positions
+def test_a_traced_model_serves_other_sizes_and_masks(positions: str) -> None:
     """A trace must contain neither the lengths of its example nor whether a row was blocked."""
-    model = model_of(1)
+    model = model_of(1, positions=positions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(
             model, (torch.randint(4, SRC_WORDS, (5, 3)), torch.randint(4, TGT_WORDS, (4, 3)))
         )
         training = torch.jit.trace(
-            model_of(1).train(),
+            model_of(1, positions=positions).train(),
             (torch.full((5, 3), 4), torch.full((4, 3), 4)),
             check_trace=False,
         )
@@ -148,9 +151,10 @@ def test_a_traced_model_serves_other_sizes_and_masks() -> None:
     assert not torch.equal(first, second)
 
 
+@every_kind_of_positions
 @pytest.mark.filterwarnings("ignore")
-def test_an_exported_model_is_the_model() -> None:
-    model = model_of(2)
+def test_an_exported_model_is_the_model(positions: str) -> None:
+    model = model_of(2, positions=positions)
     src, tgt = torch.randint(4, SRC_WORDS, (5, 3)), torch.randint(4, TGT_WORDS, (4, 3))
     program = torch.export.export(model, (src, tgt))
     src[:, 0] = PAD

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.core.inference.stepwise import Stepwise
 from tests.core.model.parity import assert_near, shake
-from transformer_suite.core.inference.key_value_cache import LayerCache
+from transformer_suite.core.inference.key_value_cache import LayerCache, Lineage
 from transformer_suite.core.inference.packed_transformer import PackedDecoder
 from transformer_suite.core.model.masks import generate_square_subsequent_mask
 from transformer_suite.core.model.transformer import MyTransformer
@@ -22,11 +22,14 @@ NUM_LAYERS = 2
 
 
 def model_of(seed: int, norm_first: bool) -> MyTransformer:
-    """A Transformer of width 8 with random biases and norms; dropout is on, but in evaluation."""
+    """A Transformer of width 8 with random biases and norms; dropout is on, but in evaluation.
+
+    The seed also decides the kind of positions.
+    """
     torch.manual_seed(seed)
-    model = MyTransformer(
-        8, 2, NUM_LAYERS, NUM_LAYERS, dim_feedforward=13, norm_first=norm_first
-    ).eval()
+    positions = ("sinusoidal", "rotary", "shaw", "t5")[seed % 4]
+    sizes = (8, 2, NUM_LAYERS, NUM_LAYERS, 13)
+    model = MyTransformer(*sizes, norm_first=norm_first, positions=positions).eval()
     shake(model)
     return model
 
@@ -223,5 +226,5 @@ def test_every_layer_needs_its_cache(count: int) -> None:
     (cache, _) = decoder.init_cache(torch.randn(5, 3, 8), None)
     caches = [LayerCache(cache.memory) for _ in range(count)]
     with pytest.raises(ValueError, match=f"{count} caches for 2 decoder layers"):
-        decoder(torch.randn(3, 8), caches, None, None)
+        decoder(torch.randn(3, 8), caches, Lineage(torch.zeros(())), None)
     assert all(len(cache.past) == 0 for cache in caches)

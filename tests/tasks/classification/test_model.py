@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.tasks.tiny_networks import spread
+from transformer_suite.core.model.positions import POSITIONS
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import PAD_ID
 from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
@@ -54,7 +55,9 @@ def test_an_unknown_pooling_is_refused() -> None:
         pool(torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.bool), "max")
 
 
-def network(concat_type: str, *, norm_first: bool = True) -> ClassificationModel:
+def network(
+    concat_type: str, *, norm_first: bool = True, positions: str = "sinusoidal"
+) -> ClassificationModel:
     torch.manual_seed(1)
     config = ClassifierConfig(
         d_model=8,
@@ -64,6 +67,7 @@ def network(concat_type: str, *, norm_first: bool = True) -> ClassificationModel
         dropout=0.5,
         concat_type=concat_type,
         norm_first=norm_first,
+        positions=positions,
     )
     model = ClassificationModel(20, 5, config)
     spread(model)
@@ -71,9 +75,14 @@ def network(concat_type: str, *, norm_first: bool = True) -> ClassificationModel
 
 
 @pytest.mark.parametrize("concat_type", CONCAT_TYPES)
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_padding_and_company_do_not_matter(concat_type: str, norm_first: bool) -> None:
-    model = network(concat_type, norm_first=norm_first)
+@pytest.mark.parametrize(
+    ("norm_first", "positions"),
+    [(False, "sinusoidal"), *((True, positions) for positions in POSITIONS)],
+)
+def test_padding_and_company_do_not_matter(
+    concat_type: str, norm_first: bool, positions: str
+) -> None:
+    model = network(concat_type, norm_first=norm_first, positions=positions)
     texts = [[4, 5, 6], [7], [8, 9, 10, 11, 12, 13, 14], [4, 6, 5]]
     with torch.no_grad():
         together = model(pad_sequence(texts))

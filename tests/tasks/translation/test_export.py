@@ -43,8 +43,13 @@ def random_model(folder: Path, *settings: str) -> Path:
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize(
     "settings",
-    [(), ("model.norm_first=false",), ("model.activation=gelu", "model.num_decoder_layers=2")],
-    ids=["pre-norm", "post-norm", "gelu"],
+    [
+        (),
+        ("model.norm_first=false",),
+        ("model.activation=gelu", "model.num_decoder_layers=2"),
+        ("model.positions=learned",),
+    ],
+    ids=["pre-norm", "post-norm", "gelu", "learned"],
 )
 def test_the_same_tokens_and_scores(
     tmp_path: Path, settings: tuple[str, ...], beam_size: int
@@ -86,6 +91,15 @@ def test_a_failed_export_leaves_nothing(
     assert message == "error: exported: cannot write: No space left on device"
     assert list(in_tmp.iterdir()) == []
     assert run("export", "--model", folder, "--out", "exported").exit_code == 0
+
+
+@pytest.mark.parametrize("positions", ["rotary", "shaw", "t5"])
+def test_positions_inside_attention_are_refused(in_tmp: Path, positions: str) -> None:
+    Path("trained").mkdir()
+    random_model(Path("trained"), f"model.positions={positions}")
+    message = error_of(1, "export", "--model", "trained", "--out", "exported")
+    assert f"model.positions = {positions} cannot be exported" in message
+    assert not Path("exported").exists()
 
 
 def test_a_trained_model_by_the_command(tiny_models: Callable[[str], Path], in_tmp: Path) -> None:
