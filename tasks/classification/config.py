@@ -4,25 +4,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.config import check, check_choice, check_range
 from transformer_suite.core.model.config import EncoderConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.data.codec import CodecConfig
+from transformer_suite.tasks.classification.ngrams import MIN_CHARACTERS
 from transformer_suite.tasks.runs.presets import PAPER_TRAINING, SMALL_TRAINING
 
-CONCAT_TYPES = ("sum", "avg", "last")
+CONCAT_TYPES = ("sum", "avg", "last", "attention")
+MAX_NGRAM = 8
+MAX_WINDOW = 50
+MAX_NGRAM_WEIGHTS = 1 << 28
 TEXT_COLUMNS = ("title", "description")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(EncoderConfig):
-    """The encoder, and how its states are pooled: their sum, their mean, or the last one."""
+    """The encoder, how its states are pooled, and a linear model over n-grams beside it.
+
+    Attributes:
+        concat_type: the sum of the states, their mean ("avg"), the last one, or a mean weighted by
+            "attention".
+        ngrams: the scores of hashed n-grams of up to this many tokens are added to those of the
+            encoder (:mod:`tasks.classification.ngrams`). 0: none.
+        char_ngrams: the same for n-grams of 3 to this many characters. 0: none.
+        ngram_weights: the number of weights of all n-grams. With few of them, many n-grams share
+            weights.
+        ngram_dropout: the probability that an n-gram is left out in training.
+    """
 
     concat_type: str = "avg"
+    ngrams: int = 0
+    char_ngrams: int = 0
+    ngram_weights: int = 1 << 22
+    ngram_dropout: float = 0.3
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("model.concat_type", self.concat_type, CONCAT_TYPES)
+        check_range("model.ngrams", self.ngrams, 0, MAX_NGRAM)
+        order = self.char_ngrams
+        is_right = order == 0 or MIN_CHARACTERS <= order <= MAX_NGRAM
+        range_ = f"0, or from {MIN_CHARACTERS} to {MAX_NGRAM}"
+        check(is_right, "model.char_ngrams", order, range_)
+        check_range("model.ngram_weights", self.ngram_weights, 1, MAX_NGRAM_WEIGHTS)
+        dropout = self.ngram_dropout
+        check(0.0 <= dropout < 1.0, "model.ngram_dropout", dropout, "at least 0 and below 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +58,10 @@ class ClassificationData(CodecConfig):
 
     Attributes:
         columns: the columns of a row that are read, joined by a space.
+        lowercase: texts are read in lower case.
+        ppmi_window: before training, the embeddings are computed from the numbers of times that
+            tokens occur within this many tokens of each other (:mod:`.embeddings`). 0: they are
+            random.
         token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
             2015).
         max_sen_len: the length of training batches. None: the longest text of the batch. "same":
@@ -41,6 +72,8 @@ class ClassificationData(CodecConfig):
     """
 
     columns: tuple[str, ...] = TEXT_COLUMNS
+    lowercase: bool = False
+    ppmi_window: int = 0
     vocab_size: int | None = 16000
     token_dropout: float = 0.0
     max_sen_len: int | str | None = None
@@ -52,6 +85,7 @@ class ClassificationData(CodecConfig):
         check(is_right, "data.columns", list(self.columns), "one column or more, each once")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
+        check_range("data.ppmi_window", self.ppmi_window, 0, MAX_WINDOW)
         for name in ("token_dropout", "val_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")

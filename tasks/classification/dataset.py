@@ -95,7 +95,8 @@ class LoadSentenceClassificationDataset:
 
     def text_of(self, row: Row) -> str:
         """Returns the cleaned text of the configured columns."""
-        return clean(" ".join(getattr(row, column) for column in self.config.columns))
+        text = " ".join(getattr(row, column) for column in self.config.columns)
+        return normalize(text, self.config)
 
     def encoded(self, split: str) -> Examples[Example]:
         """Returns the rows of a split as ids and class numbers; no row is left out."""
@@ -106,6 +107,7 @@ class LoadSentenceClassificationDataset:
             settings={
                 "codec": self.codec.describe(),
                 "columns": self.config.columns,
+                "lowercase": self.config.lowercase,
                 "classes": len(self.classes),
             },
             code=[__file__, cleaning.__file__],
@@ -113,6 +115,12 @@ class LoadSentenceClassificationDataset:
         texts, labels = IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy()
         examples: Examples[Example] = Examples(texts, labels)
         return examples.select(self._hold_out.rows(split, len(examples)))
+
+    def training_texts(self) -> IdLists:
+        """Returns the training texts as ids."""
+        texts = self.encoded("train").columns[0]
+        assert isinstance(texts, IdLists)
+        return texts
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> TextData:
         """Returns the training rows in batches; reports classes with hardly any rows."""
@@ -144,6 +152,7 @@ class LoadSentenceClassificationDataset:
             settings=config.vocabulary_settings()
             | {
                 "columns": config.columns,
+                "lowercase": config.lowercase,
                 "classes": len(self.classes),
                 "held_out": self._hold_out.key(),
             },
@@ -222,6 +231,12 @@ class TextData:
         seed_dropout(epoch_seed(self._seed, epoch))
         ids = IdLists.of(encode(self._codec, text, dropout=dropout) for text in self._texts)
         return Examples(ids, self._examples.columns[-1])
+
+
+def normalize(text: str, config: ClassificationData) -> str:
+    """Returns the cleaned text, in lower case if ``config`` says so."""
+    text = clean(text)
+    return text.lower() if config.lowercase else text
 
 
 def encode(codec: TextCodec, text: str, *, dropout: float = 0.0) -> list[int]:

@@ -1,9 +1,14 @@
-"""The classification model: an encoder, pooling over real tokens, two linear layers."""
+"""The classification model: an encoder, pooling over real tokens, two linear layers.
+
+A linear model over hashed n-grams may stand beside the encoder (:mod:`.ngrams`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from transformer_suite.core.config import complete
@@ -16,6 +21,7 @@ from transformer_suite.core.model.transformer import (
     initialize_matrices,
 )
 from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from transformer_suite.tasks.classification.ngrams import HashedNgrams
 
 
 class ClassificationModel(nn.Module):
@@ -23,14 +29,16 @@ class ClassificationModel(nn.Module):
 
     Args:
         vocab_size: V.
-        num_classes: the number of classes.
+        num_classes: C.
         config: sizes, and ``concat_type``, the pooling. They can also be given as keywords:
             ``ClassificationModel(30_000, 4, d_model=128, concat_type="avg")``.
         pad_id: the id of padding.
+        tokens: the V tokens, which n-grams of characters need.
         sizes: fields of :class:`ClassifierConfig`.
 
     Raises:
         ConfigError: an unknown or a wrong size.
+        ValueError: n-grams of characters without ``tokens``.
     """
 
     def __init__(
@@ -40,6 +48,7 @@ class ClassificationModel(nn.Module):
         config: ClassifierConfig | None = None,
         *,
         pad_id: int = 1,
+        tokens: Sequence[str] = (),
         **sizes: Any,
     ) -> None:
         super().__init__()
@@ -69,27 +78,58 @@ class ClassificationModel(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, config.dropout, config.max_len, positions=config.positions
         )
+        if config.concat_type == "attention":
+            self.attention_query = nn.Parameter(torch.zeros(config.d_model))
+        self.ngrams: HashedNgrams | None = None
+        if config.ngrams or config.char_ngrams:
+            if config.char_ngrams and len(tokens) != vocab_size:
+                raise ValueError(f"tokens must be all {vocab_size} tokens, not {len(tokens)}")
+            self.ngrams = HashedNgrams(
+                tokens,
+                num_classes,
+                order=config.ngrams,
+                characters=config.char_ngrams,
+                num_weights=config.ngram_weights,
+                dropout=config.ngram_dropout,
+                pad_id=pad_id,
+            )
 
     def forward(self, src: Tensor) -> Tensor:
-        """Ids ``[S, B]``, padded at the end -> class scores (logits) ``[B, C]``."""
+        """Ids ``[S, B]``, padded at the end -> class scores (logits) ``[B, C]``.
+
+        With n-grams, the scores are the mean of the scores of both parts of the model.
+        """
+        parts = self.scores_of_parts(src)
+        return parts[0] if len(parts) == 1 else torch.stack(parts).mean(dim=0)
+
+    def scores_of_parts(self, src: Tensor) -> list[Tensor]:
+        """As :meth:`forward`: the scores of the encoder and, if there are any, of the n-grams.
+
+        In training, each part has a loss of its own. N-grams fit the training texts so well that
+        with one loss for the sum, the encoder would hardly learn.
+        """
         is_pad = padding_mask(src, self.pad_id)
         x = self.positional_encoding(self.embedding(src))
         states = self.encoder(x, src_key_padding_mask=is_pad)
-        return self.classifier(pool(states, is_pad, self.config.concat_type))
+        query = self.attention_query if self.config.concat_type == "attention" else None
+        scores = self.classifier(pool(states, is_pad, self.config.concat_type, query))
+        return [scores] if self.ngrams is None else [scores, self.ngrams(src)]
 
     def last_layer_weights(self) -> list[str]:
         """Returns the names of the weights that depend on the classes."""
-        last = f"classifier.{len(self.classifier) - 1}."
+        last = (f"classifier.{len(self.classifier) - 1}.", "ngrams.")
         return [name for name, _ in self.named_parameters() if name.startswith(last)]
 
 
-def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
+def pool(states: Tensor, is_pad: Tensor, concat_type: str, query: Tensor | None = None) -> Tensor:
     """Returns one vector per text, pooled from the states of its real positions.
 
     Args:
         states: ``[S, B, D]``.
         is_pad: ``[B, S]``, True at padding, which stands at the end.
-        concat_type: "sum", "avg", or "last" for the state of the last real position.
+        concat_type: "sum", "avg", "last" for the state of the last real position, or "attention"
+            for a mean with the weights softmax(states * query / sqrt(D)) (Yang et al. 2016, 2.2).
+        query: ``[D]``, for "attention".
 
     Returns:
         ``[B, D]``; zeros for a text without any real position.
@@ -102,6 +142,12 @@ def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
     tokens = states.masked_fill(~is_token, 0.0)
     if concat_type == "sum":
         return tokens.sum(dim=0)
+    if concat_type == "attention":
+        if query is None:
+            raise ValueError("pooling by attention needs a query")
+        scores = (tokens @ query / query.numel() ** 0.5).masked_fill(is_pad.t(), float("-inf"))
+        weights = scores.softmax(dim=0).masked_fill(is_pad.t(), 0.0)  # NaN without any position
+        return (weights.unsqueeze(2) * tokens).sum(dim=0)
     count = is_token.sum(dim=0)
     if concat_type == "avg":
         return tokens.sum(dim=0) / count.clamp(min=1)

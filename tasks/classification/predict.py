@@ -15,9 +15,8 @@ from transformer_suite.core.errors import CheckpointError, CorpusError
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.batching import bucket_by_length, pad_sequence
 from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.classification.dataset import encode, read_classes
+from transformer_suite.tasks.classification.dataset import encode, normalize, read_classes
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 from transformer_suite.tasks.texts import as_texts
@@ -25,6 +24,14 @@ from transformer_suite.tasks.texts import as_texts
 DEFAULT_BATCH_TOKENS = 8000
 
 OnBatch = Callable[[int], None]
+
+
+def build_model(
+    codec: TextCodec, classes: Sequence[str], config: ClassificationConfig
+) -> ClassificationModel:
+    """Returns a new model for the vocabulary of ``codec``."""
+    tokens = codec.vocabulary.itos
+    return ClassificationModel(len(tokens), len(classes), config.model, tokens=tokens)
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class Classifier:
             raise CheckpointError(str(error)) from error
         model = load_model(
             path / WEIGHTS_FILE,
-            lambda: ClassificationModel(len(codec.vocabulary), len(classes), config.model),
+            lambda: build_model(codec, classes, config),
         )
         return cls(model.to(chosen).eval(), codec, classes, config, chosen)
 
@@ -120,7 +127,7 @@ class Classifier:
             batch_tokens: the maximum size of a batch in tokens.
             on_batch: called after each batch with its number of segments.
         """
-        cleaned = [clean(text) for text in as_texts(texts)]
+        cleaned = [normalize(text, self.config.data) for text in as_texts(texts)]
         probabilities = self.probabilities(
             [encode(self.codec, text) if text else [] for text in cleaned],
             batch_tokens=batch_tokens,

@@ -23,9 +23,10 @@ from transformer_suite.tasks.classification.dataset import (
     read_classes,
     write_classes,
 )
+from transformer_suite.tasks.classification.embeddings import ppmi_embeddings
 from transformer_suite.tasks.classification.evaluate import evaluate
 from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.predict import Classifier
+from transformer_suite.tasks.classification.predict import Classifier, build_model
 from transformer_suite.tasks.runs.run import Prepared
 
 
@@ -47,9 +48,9 @@ def prepare(
         codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
         classes=read_classes(out) if vocabulary == out else None,
     )
-    model = ClassificationModel(
-        len(dataset.codec.vocabulary), len(dataset.classes), config.model
-    ).to(device)
+    model = build_model(dataset.codec, dataset.classes, config).to(device)
+    if config.data.ppmi_window and vocabulary is None:
+        start_from_ppmi(model, dataset, config)
     has_other_classes = vocabulary is not None and read_classes(vocabulary) != dataset.classes
     if has_other_classes:
         write_classes(out, dataset.classes)
@@ -80,10 +81,29 @@ def prepare(
     )
 
 
+def start_from_ppmi(
+    model: ClassificationModel,
+    dataset: LoadSentenceClassificationDataset,
+    config: ClassificationConfig,
+) -> None:
+    """Sets the token embeddings of ``model`` to those of :mod:`.embeddings`, where there is one."""
+    weight = model.embedding.weight
+    vectors, has_vector = ppmi_embeddings(
+        dataset.training_texts(),
+        vocab_size=len(weight),
+        width=weight.shape[1],
+        window=config.data.ppmi_window,
+        seed=config.train.seed,
+    )
+    with torch.no_grad():
+        weight[has_vector] = vectors[has_vector].to(weight)
+    log(f"{int(has_vector.sum()):,} of {len(weight):,} embeddings are from co-occurrence counts")
+
+
 def text_loss(
     model: ClassificationModel, label_smoothing: float, token_dropout: float, r_drop: float = 0.0
 ) -> LossFunction:
-    """Returns the training loss of ``model``: label-smoothed cross-entropy of the class.
+    """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``.
 
     With ``r_drop`` every text passes the model twice, with different dropout, and the divergence of
     the two outputs is added (:mod:`core.training.loss`).
@@ -96,10 +116,14 @@ def text_loss(
         if token_dropout > 0.0:
             is_dropped = torch.rand(src.shape, device=src.device) < token_dropout
             src = src.masked_fill(is_dropped & (src != PAD_ID), UNK_ID)
-        scores = model(src).float()
-        total = F.cross_entropy(scores, labels, label_smoothing=label_smoothing, reduction="sum")
-        if r_drop > 0.0:
-            total = total + r_drop * symmetric_divergence(scores)
+        total = torch.zeros((), device=src.device)
+        for part in model.scores_of_parts(src):
+            scores = part.float()
+            total = total + F.cross_entropy(
+                scores, labels, label_smoothing=label_smoothing, reduction="sum"
+            )
+            if r_drop > 0.0:
+                total = total + r_drop * symmetric_divergence(scores)
         return total, len(labels)
 
     return loss

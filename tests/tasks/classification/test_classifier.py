@@ -237,7 +237,7 @@ def test_r_drop_reads_every_text_twice(tmp_path: Path) -> None:
     with torch.no_grad():
         model.classifier[-1].weight.mul_(0.1)  # far from certain: readings can differ
     seen: list[torch.Tensor] = []
-    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model.embedding.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     torch.manual_seed(1)
     src = torch.full((9, 2), 5)
     total, _ = text_loss(model, 0.0, 0.5, 500.0)((src, labels))
@@ -252,7 +252,7 @@ def test_r_drop_reads_every_text_twice(tmp_path: Path) -> None:
 def test_token_dropout_hides_words_and_never_padding(tmp_path: Path) -> None:
     seen: list[torch.Tensor] = []
     model = untrained(tmp_path).model
-    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    model.embedding.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     src = torch.full((50, 40), 5)
     src[30:] = model.pad_id
     torch.manual_seed(1)

@@ -1,0 +1,150 @@
+"""Hashed n-grams of tokens and characters with a weight for every class.
+
+A linear model over n-grams knows rare words and fixed phrases, which an encoder of the same size
+does not learn from so few examples. Its scores are added to those of the encoder: "wide and deep"
+learning (Cheng et al. 2016). N-grams have no vocabulary: a hash function assigns each to a row of
+one table, as in fastText (Joulin et al. 2017, section 2.1; Bojanowski et al. 2017, section 3.2 for
+the characters). All are computed from token ids, so a model needs no other input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_suite.data.tokenizers import WORD_START
+from transformer_suite.data.vocabulary import PAD_ID, SPECIALS
+
+# FNV-1a with 32 bits (Fowler, Noll and Vo), one step for each element of an n-gram.
+_FNV_OFFSET = 2166136261
+_FNV_PRIME = 16777619
+_MASK = (1 << 32) - 1
+
+MIN_CHARACTERS = 3
+"""The shortest n-gram of characters."""
+
+_MAX_TOKEN_LENGTH = 32  # characters; the rest of a longer token has no n-grams
+_SPACE = ord(" ")
+
+# Adam moves every weight by about the learning rate, however small its gradient is. This factor
+# makes the steps of the table larger than those of the encoder.
+_SCALE = 10.0
+
+
+class HashedNgrams(nn.Module):
+    """Computes class scores from the n-grams of a text.
+
+    An n-gram of characters is in lower case, and lies in one word with the spaces around it. The
+    scores are the sum of the table's rows of all n-grams, divided by the square root of their
+    number: the scores of a long text are not much larger than those of a short one.
+
+    Args:
+        tokens: the tokens of the vocabulary, in the order of their ids.
+        num_classes: C.
+        order: the longest n-gram of tokens. 0: none.
+        characters: the longest n-gram of characters; the shortest has ``MIN_CHARACTERS``. 0: none.
+        num_weights: the size of the table, which has ``num_weights // C`` rows.
+        dropout: the probability that an n-gram is left out in training.
+        pad_id: the id of padding.
+    """
+
+    characters: Tensor  # [V, W]: the code points of each token, 0 after its end
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        num_classes: int,
+        *,
+        order: int,
+        characters: int,
+        num_weights: int,
+        dropout: float = 0.0,
+        pad_id: int = PAD_ID,
+    ) -> None:
+        super().__init__()
+        self.order, self.character_order = order, characters
+        self.dropout, self.pad_id = dropout, pad_id
+        self.weight = nn.Parameter(torch.zeros(max(1, num_weights // num_classes), num_classes))
+        self.register_buffer("characters", _characters(tokens, pad_id), persistent=False)
+
+    def forward(self, src: Tensor) -> Tensor:
+        """Ids ``[S, B]``, padded at the end -> class scores ``[B, C]``."""
+        rows, texts = self.rows(src)
+        if self.training and self.dropout > 0.0:
+            is_kept = torch.rand(len(rows), device=rows.device) >= self.dropout
+            rows, texts = rows[is_kept], texts[is_kept]
+        weights = F.embedding(rows, self.weight)
+        total = weights.new_zeros(src.shape[1], weights.shape[1]).index_add(0, texts, weights)
+        count = torch.bincount(texts, minlength=src.shape[1]).clamp(min=1).to(total.dtype)
+        return total * (_SCALE / count.sqrt()).unsqueeze(1)
+
+    def rows(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the row of the table of every n-gram, and the number of its text, both ``[N]``.
+
+        ``src`` is ``[S, B]``.
+        """
+        ids = src.t()
+        is_token = ids != self.pad_id
+        parts = list(_ngrams(ids[is_token], _texts(is_token), self.order))
+        if self.character_order:
+            # One padding position of each text is a space, which ends its last word.
+            is_token = F.pad(is_token, (1, 0), value=True)
+            characters = self.characters[F.pad(ids, (0, 1), value=self.pad_id)[is_token]]
+            is_character = characters != 0
+            texts = _texts(is_token)[:, None].expand_as(is_character)[is_character]
+            stream = characters[is_character].long()
+            parts += list(_ngrams(stream, texts, self.character_order, separator=_SPACE))[
+                MIN_CHARACTERS - 1 :
+            ]
+        hashes, texts = (torch.cat(column) for column in zip(*parts, strict=True))
+        # The low bits of FNV depend on the low bits of the elements alone; xor-folding adds the
+        # high ones.
+        return (hashes ^ (hashes >> 16)) % len(self.weight), texts
+
+
+def _characters(tokens: Sequence[str], pad_id: int) -> Tensor:
+    """Returns ``[V, W]``, the code points of the tokens in lower case, each row padded with zeros.
+
+    Each word begins with a space. Special tokens have no characters, but padding is a space.
+    """
+    has_word_starts = any(token.startswith(WORD_START) for token in tokens)
+    texts = [
+        (token.replace(WORD_START, " ") if has_word_starts else f" {token}").lower()
+        for token in tokens[len(SPECIALS) :]
+    ]
+    texts = [" " if i == pad_id else "" for i in range(len(SPECIALS))] + texts
+    texts = [text[:_MAX_TOKEN_LENGTH] for text in texts]
+    width = max(map(len, texts))
+    return torch.tensor([[*map(ord, t), *[0] * (width - len(t))] for t in texts], dtype=torch.int32)
+
+
+def _texts(is_token: Tensor) -> Tensor:
+    """Returns the number of the text of each token, for ``[B, S]``."""
+    return is_token.nonzero()[:, 0]
+
+
+def _ngrams(
+    elements: Tensor, texts: Tensor, longest: int, *, separator: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields the hashes of all n-grams and the numbers of their texts, for n = 1 to ``longest``.
+
+    Args:
+        elements: ``[N]``, those of one text after another. No n-gram is in two texts.
+        texts: ``[N]``, the numbers of their texts.
+        separator: an element that stands at the ends of n-grams only.
+    """
+    inner = torch.zeros(len(elements) + 1, dtype=torch.long, device=elements.device)
+    if separator is not None:
+        torch.cumsum(elements == separator, dim=0, out=inner[1:])  # before each position
+    # N-grams of tokens and of characters begin with different states.
+    hashes = torch.full_like(elements, _FNV_OFFSET + (separator or 0))
+    for n in range(1, longest + 1):
+        count = max(0, len(elements) - n + 1)
+        hashes = (hashes[:count] ^ elements[n - 1 :]) * _FNV_PRIME & _MASK
+        is_valid = texts[:count] == texts[n - 1 :]
+        if separator is not None and n > 2:
+            is_valid &= inner[n - 1 : n - 1 + count] == inner[1 : 1 + count]
+        yield hashes[is_valid], texts[:count][is_valid]
