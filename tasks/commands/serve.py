@@ -1,29 +1,124 @@
-"""``serve``: the three applications on a web page."""
+"""``serve``: the three applications on a web page, and for programs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.commands.options import PATH, machine_options, use_threads
+from transformer_suite.core.errors import ConfigError, UserError
+from transformer_suite.tasks.commands.options import PATH, combined, machine_options, use_threads
+from transformer_suite.tasks.registry import TASKS
+
+_PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
+
+limit_options = combined(
+    click.option("--max-body", type=int, default=100_000, help="The bytes of a request."),
+    click.option("--max-text", type=int, default=5_000, help="The characters of a text."),
+    click.option("--max-texts", type=int, default=100, help="The texts in a request."),
+    click.option("--max-beam", type=int, default=16, help="The widest beam of a request."),
+    click.option("--max-candidates", type=int, default=50, help="The outputs for each text."),
+    click.option("--max-seconds", type=float, default=30, help="Computing time of a request."),
+    click.option("--max-queue", type=int, default=256, help="Requests that wait for a model."),
+    click.option(
+        "--rate-limit",
+        type=int,
+        default=600,
+        help="Requests in a minute from one client; 0: no limit.",
+    ),
+    click.option("--max-connections", type=int, default=256, help="Open connections."),
+    click.option(
+        "--read-seconds", type=float, default=10, help="The time a client has to send a request."
+    ),
+    click.option(
+        "--grace",
+        type=float,
+        default=30,
+        help="After SIGTERM: seconds in which accepted requests are still answered.",
+    ),
+)
+access_options = combined(
+    click.option(
+        "--allowed-hosts",
+        multiple=True,
+        metavar="NAME",
+        help="A name under which clients may reach the service, besides localhost; * for all.",
+    ),
+    click.option(
+        "--cors-origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="A site whose pages may use the service: https://example.org.",
+    ),
+    click.option(
+        "--api-keys", type=PATH, metavar="FILE", help="A file of keys; requests need one of them."
+    ),
+    click.option(
+        "--trusted-proxies",
+        multiple=True,
+        metavar="ADDRESS",
+        help="A reverse proxy whose X-Forwarded-For header names the client.",
+    ),
+)
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 serves the network.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
+@click.command(context_settings={"show_default": True})
+@click.option("--host", default="127.0.0.1", help="0.0.0.0 serves the network.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0: any free port.")
 @click.option("--translation", type=PATH, metavar="FOLDER", help="Another translation model.")
 @click.option("--classification", type=PATH, metavar="FOLDER", help="Another classifier.")
 @click.option("--couplet", type=PATH, metavar="FOLDER", help="Another couplet model.")
+@click.option(
+    "--only",
+    type=click.Choice(TASKS),
+    multiple=True,
+    help="Serve this task alone; may be given several times.",
+)
+@limit_options
+@access_options
 @machine_options
-def serve(host: str, port: int, device: str, threads: int | None, **models: Path | None) -> None:
-    """Serve the three applications on a web page, and as JSON at /api/TASK."""
-    use_threads(threads)
-    if find_spec("flask") is None or find_spec("waitress") is None:
-        raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
-    from transformer_suite.tasks.web import server
+def serve(
+    host: str,
+    port: int,
+    only: tuple[str, ...],
+    device: str,
+    threads: int | None,
+    api_keys: Path | None,
+    **options: Any,
+) -> None:
+    """Serve the three applications on a web page, and for programs at /v1/.
 
-    click.echo(f"http://{host}:{port}/  (Ctrl-C ends it)", err=True)
-    server.serve(models, host=host, port=port, device=device)
+    The page is at the address that is printed when the models are loaded. The interface for
+    programs is described at /v1/docs; /translate, /languages and /detect are LibreTranslate's.
+
+    Requests that arrive together are computed together. Ctrl-C and SIGTERM end the service when the
+    accepted requests are answered. On a network, name the hosts that clients may ask for
+    (--allowed-hosts), and put a reverse proxy with TLS in front.
+
+    \b
+        serve
+        serve --translation runs/mine --only translation --port 9000
+        serve --host 0.0.0.0 --allowed-hosts translate.example.org --api-keys keys.txt
+    """
+    use_threads(threads)
+    if any(find_spec(name) is None for name in _PACKAGES):
+        raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
+    from transformer_suite.tasks.web.config import ServiceConfig, read_keys
+    from transformer_suite.tasks.web.server import serve as serve_models
+
+    models = {task: options.pop(task) for task in TASKS}
+    try:
+        config = ServiceConfig(**options)
+    except ConfigError as error:
+        name, _, rest = str(error).partition(" ")
+        raise ConfigError(f"--{name.replace('_', '-')} {rest}") from error
+    if api_keys is not None:
+        config = replace(config, api_keys=read_keys(api_keys))
+    chosen = {task: models[task] for task in only or TASKS}
+    for task in set(TASKS) - set(chosen):
+        if models[task] is not None:
+            raise ConfigError(f"--{task} names a model that --only leaves out")
+    serve_models(chosen, config, host=host, port=port, device=device)

@@ -1,96 +1,174 @@
-"""The web application, in Flask.
-
-GET  /              a page on which to try the three tasks
-POST /api/TASK      {"texts": [...]} -> {"results": [...]} with one object per text, like those of
-                    --json on the command line; {"error": "..."} and 400 for anything else
-"""
+"""The process that serves: sockets, slow clients, signals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
-from flask import Flask, Response, request, send_file
-from werkzeug.exceptions import HTTPException
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from transformer_suite.core.errors import TextError, UserError
-from transformer_suite.tasks.registry import TASKS, load_predictor
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks.web.app import create_app
+from transformer_suite.tasks.web.config import ServiceConfig
+from transformer_suite.tasks.web.service import Service
 
-PAGE = Path(__file__).with_name("page.html")
-MOST_TEXTS = 100
-MOST_BYTES = 100_000
+_MAX_HEADERS = 16_384  # bytes
+_KEEP_ALIVE = 5  # seconds
 
-Predict = Callable[[Sequence[str]], Sequence[Any]]
+# After SIGTERM: the time in which requests that are on their way are still accepted.
+_DRAIN_SECONDS = 0.3
 
 
-def create_app(load: Callable[[str], Predict]) -> Flask:
-    """Returns the application.
+def serve(
+    models: Mapping[str, Path | None], config: ServiceConfig, *, host: str, port: int, device: str
+) -> None:
+    """Answers requests until SIGTERM or SIGINT, and then those that it has accepted.
+
+    The address is announced on stderr when the models are loaded and have been tried.
 
     Args:
-        load: returns the predictor of a task; called when the task is first requested.
+        models: the checkpoint folder of each task that is offered; None for the shipped model.
+        port: 0 for any free port.
+
+    Raises:
+        UserError: the address cannot be used, or a model cannot be loaded.
     """
-    app = Flask(__name__)
-    app.config["MAX_CONTENT_LENGTH"] = MOST_BYTES
-    # One request computes at a time: several would share the same processor.
-    busy = Lock()
-    loaded = cache(load)
-
-    @app.get("/")
-    def page() -> Response:
-        return send_file(PAGE)
-
-    @app.post("/api/<task>")
-    def answer(task: str) -> tuple[dict[str, Any], int]:
-        if task not in TASKS:
-            return {"error": f"no task {task!r}; there are {', '.join(TASKS)}"}, 404
+    with open_socket(host, port) as listener:
+        if host not in ("0.0.0.0", "::"):  # what clients ask for, if it is not all addresses
+            config = replace(config, allowed_hosts=(*config.allowed_hosts, in_url(host)))
+        service = Service.load(models, config, device=device)
         try:
-            body = request.get_json()
-        except RecursionError:
-            return {"error": "not usable JSON: nested too deeply"}, 400
-        texts = body.get("texts") if isinstance(body, dict) else None
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            return {"error": 'expected {"texts": ["...", ...]}'}, 400
-        if unread := sorted(body.keys() - {"texts"}):
-            return {"error": f"unknown option {unread[0]!r}; a request has texts only"}, 400
-        if len(texts) > MOST_TEXTS:
-            return {"error": f"{len(texts)} texts; at most {MOST_TEXTS} at a time"}, 400
-        with busy:
-            results = loaded(task)(texts)
-        pairs = zip(texts, results, strict=True)
-        return {"results": [{"input": text, **result.record()} for text, result in pairs]}, 200
-
-    @app.errorhandler(HTTPException)
-    def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:
-        return {"error": error.description}, error.code or 500
-
-    @app.errorhandler(UserError)
-    def fail(error: UserError) -> tuple[dict[str, Any], int]:
-        return {"error": str(error)}, 400 if isinstance(error, TextError) else 500
-
-    return app
+            Server(service, host).run(sockets=[listener])
+        finally:
+            service.close()
 
 
-def serve(models: Mapping[str, Path | None], *, host: str, port: int, device: str) -> None:
-    """Answers requests until it is interrupted.
+def in_url(host: str) -> str:
+    """Returns a host as it stands in addresses and in the Host header."""
+    return f"[{host}]" if ":" in host else host
 
-    Args:
-        models: the checkpoint folder of each task; None for the shipped model.
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Returns a socket bound to the address, which does not listen yet.
 
     Raises:
         UserError: the address cannot be used.
     """
-    import waitress
-
-    app = create_app(lambda task: load_predictor(task, models[task], device=device))
     try:
-        server = waitress.create_server(app, host=host, port=port, threads=4)
-    except (OSError, ValueError) as error:  # ValueError: a host that nobody has
-        raise UserError(f"cannot serve at {host}:{port}: {_reason(error)}") from error
-    server.run()
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that is no host's
+        reason = getattr(error, "strerror", None) or "not a host name"
+        raise UserError(f"cannot serve at {host}:{port}: {reason}") from error
+    return listener
 
 
-def _reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error).rstrip(".")
+class Server(uvicorn.Server):
+    """uvicorn's server, which announces its address and answers what it has accepted."""
+
+    def __init__(self, service: Service, host: str) -> None:
+        limits = service.config
+        self.host = host
+        config = uvicorn.Config(
+            create_app(service),
+            http=protocol_for(limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(limits.trusted_proxies),
+            forwarded_allow_ips=list(limits.trusted_proxies),
+            timeout_keep_alive=_KEEP_ALIVE,
+            # uvicorn takes 0 for no limit.
+            timeout_graceful_shutdown=max(limits.grace, 0.01),  # type: ignore[arg-type]
+            h11_max_incomplete_event_size=_MAX_HEADERS,
+        )
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        port = sockets[0].getsockname()[1] if sockets else 0
+        print(f"http://{in_url(self.host)}:{port}/  (Ctrl-C ends it)", file=sys.stderr, flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.sleep(_DRAIN_SECONDS)
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Ends the server at SIGINT and SIGTERM. uvicorn's own method would raise them again."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        handlers = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def protocol_for(config: ServiceConfig) -> type[H11Protocol]:
+    """Returns the class of connections with the limits of ``config``."""
+    return type("Connection", (Connection,), {"limits": config})
+
+
+class Connection(H11Protocol):
+    """A connection that is closed if its client is too slow, or if others need its place.
+
+    uvicorn itself waits without end for the headers of a request, and for clients that read.
+    """
+
+    limits: ServiceConfig
+    _deadline: asyncio.TimerHandle | None = None
+    _waits_since = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is the client's turn: to send a request, or the rest of one."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_client()
+        if len(self.connections) > self.limits.max_connections:
+            others = [c for c in self.connections if isinstance(c, Connection) and c.is_waiting]
+            # A new connection is waiting as well: without others it is closed itself.
+            min(others, key=lambda connection: connection._waits_since).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._wait_for_client()
+        super().on_response_complete()
+
+    def _wait_for_client(self) -> None:
+        self._cancel_deadline()
+        self._waits_since = time.monotonic()
+        # The time for the body begins when the headers are read: see Gate.
+        self._deadline = self.loop.call_later(self.limits.read_seconds, self._close_if_slow)
+
+    def _close_if_slow(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()

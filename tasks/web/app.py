@@ -1,0 +1,118 @@
+"""The web application: routes, the page, and what every request passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from transformer_suite import __version__
+from transformer_suite.core.config import nearest
+from transformer_suite.core.errors import shown
+from transformer_suite.tasks.web.documentation import as_html
+from transformer_suite.tasks.web.errors import RequestError, internal_error
+from transformer_suite.tasks.web.gate import Gate, Shield
+from transformer_suite.tasks.web.libretranslate import libretranslate_routes
+from transformer_suite.tasks.web.routes import v1_routes
+from transformer_suite.tasks.web.service import Service
+
+STATIC = Path(__file__).with_name("static")
+
+_DESCRIPTION = (
+    "Translation, news classification and Chinese couplets. Requests and answers are JSON. The "
+    "options of a search have the names of the command line."
+)
+
+
+def create_app(service: Service) -> ASGIApp:
+    """Returns the ASGI application of a service."""
+    api = FastAPI(
+        title="Transformer Suite",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.include_router(v1_routes(service))
+    api.include_router(libretranslate_routes(service))
+
+    @api.get("/v1/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(as_html(api.openapi()))
+
+    @api.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    api.mount("/static", StaticFiles(directory=STATIC))
+    api.add_exception_handler(Exception, _fail)
+    api.add_exception_handler(RequestError, _refuse)
+    api.add_exception_handler(RequestValidationError, _refuse_body)
+    api.add_exception_handler(HTTPException, _refuse_request)
+    for path in api.openapi()["paths"].values():
+        for operation in path.values():  # FastAPI's own answer, which _refuse_body replaces
+            operation["responses"].pop("422", None)
+    app: ASGIApp = Gate(api, service.config)
+    if service.config.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=service.config.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "X-API-Key"),
+        )
+    return Shield(app, service.metrics)
+
+
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestError)
+    return error.response()
+
+
+async def _fail(request: Request, error: Exception) -> JSONResponse:
+    """Answers a bug; Shield, which gets the error as well, reports it."""
+    return internal_error().response()
+
+
+async def _refuse_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    refusal = RequestError(error.status_code, str(error.detail))
+    refusal.headers = dict(error.headers or {})
+    return refusal.response()
+
+
+async def _refuse_body(request: Request, error: Exception) -> JSONResponse:
+    """Answers a body that does not fit its schema; the message names the first wrong field."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place, reason = first["loc"][1:], str(first["msg"])
+    if first["type"] == "json_invalid":
+        message = f"the body is not valid JSON: {first['ctx']['error']}"
+        return RequestError(400, message).response()
+    field = _dotted(place)
+    if first["type"] == "extra_forbidden":
+        hint = nearest(str(place[-1]), _fields_of(request))
+        return RequestError(400, f"unknown option {shown(place[-1])}{hint}", field=field).response()
+    if not place:
+        reason = "the body must be a JSON object in UTF-8, with Content-Type: application/json"
+        return RequestError(400, reason).response()
+    return RequestError(400, f"{field}: {reason}", field=field).response()
+
+
+def _fields_of(request: Request) -> list[str]:
+    """Returns the names of the fields that the body of this route may have."""
+    body: Any = request.scope["route"].body_field
+    return list(body.field_info.annotation.model_fields)
+
+
+def _dotted(place: tuple[int | str, ...]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
+    return "".join(parts).removeprefix(".")

@@ -1,0 +1,184 @@
+"""The loaded models with their queues: what all routes of the service share."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
+
+from transformer_suite.core.decoding.config import GenerationConfig
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from transformer_suite.tasks.web.batching import BatchQueue, Job, Work
+from transformer_suite.tasks.web.config import ServiceConfig
+from transformer_suite.tasks.web.errors import OPTION_NAMES, RequestError, request_error
+from transformer_suite.tasks.web.metrics import Metrics
+from transformer_suite.tasks.web.work import Search
+
+# Texts with which a model is tried before it is offered.
+_TRIALS = {"translation": "a", "classification": "a", "couplet": "春风"}
+
+# The decimal places of numbers in answers. More digits would differ from batch to batch.
+_DIGITS = 5
+
+
+class Service:
+    """The models that requests use, each with a queue.
+
+    Args:
+        predictors: of each task that is offered.
+        about: what clients are told about each model besides what the predictor knows.
+    """
+
+    def __init__(
+        self,
+        predictors: Mapping[str, Any],
+        config: ServiceConfig,
+        *,
+        about: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.predictors = dict(predictors)
+        self.config = config
+        self.metrics = Metrics()
+        self.about = about or {}
+        self._queues = {
+            task: BatchQueue(task, capacity=config.max_queue, metrics=self.metrics)
+            for task in predictors
+        }
+
+    @classmethod
+    def load(
+        cls, folders: Mapping[str, Path | None], config: ServiceConfig, *, device: str
+    ) -> Service:
+        """Loads the model of each task and tries it on a text; None for the shipped model.
+
+        Raises:
+            UserError: a model cannot be loaded, or its outputs are not numbers.
+        """
+        predictors, about = {}, {}
+        for task, folder in folders.items():
+            predictors[task] = registry.predictor(task, folder, device=device)
+            if task == "classification":
+                predictors[task].classify_scored([_TRIALS[task]])
+            else:
+                predictors[task].generate([_TRIALS[task]])
+            metrics = read_metrics(model_folder(task, folder))
+            about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}
+        return cls(predictors, config, about=about)
+
+    def close(self) -> None:
+        """Fails the requests that wait and ends the threads."""
+        for queue in self._queues.values():
+            queue.close()
+
+    def predictor(self, task: str) -> Any:
+        """Returns the predictor of ``task``.
+
+        Raises:
+            RequestError: the task is not offered (404).
+        """
+        if task not in self.predictors:
+            raise RequestError(404, f"this service has no model of the task {task}", field="task")
+        return self.predictors[task]
+
+    def models(self) -> list[dict[str, Any]]:
+        """Returns what clients may know about each model."""
+        return [self._model(task) for task in self.predictors]
+
+    def languages(self) -> tuple[str, str]:
+        """Returns the codes of the source and the target language of the translation model.
+
+        Raises:
+            RequestError: translation is not offered (404).
+        """
+        data = self.predictor("translation").config.data
+        return data.src, data.tgt
+
+    def search_work(self, task: str, options: Mapping[str, Any]) -> Search:
+        """Returns the work of a search with the options of a request, which are checked.
+
+        Raises:
+            RequestError: an option that cannot be used (400).
+        """
+        predictor = self.predictor(task)
+        try:
+            request = GenerationRequest.of(**options)
+            config = request.resolve(predictor.generation)
+            self._check_limits(config)
+            predictor.generate([], request)  # refuses options that contradict each other
+        except UserError as error:
+            raise request_error(error) from error
+        return Search(predictor, request)
+
+    async def compute(
+        self, task: str, work: Work, items: Sequence[Any], lengths: Sequence[int], receive: Receive
+    ) -> list[Any]:
+        """Returns the result of each item, computed together with other requests.
+
+        Args:
+            lengths: of the items, in characters.
+            receive: waits for the client to leave, which stops the work.
+
+        Raises:
+            RequestError: the queue is full, or the work fails or takes too long.
+            ClientDisconnect: the client has left.
+        """
+        job = Job(work, items, lengths, max_seconds=self.config.max_seconds)
+        if items:
+            self._queues[task].put(job)
+        answer = asyncio.wrap_future(job.future)
+        left = asyncio.ensure_future(_disconnected(receive))
+        try:
+            either: set[asyncio.Future[Any]] = {answer, left}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientDisconnect
+            return answer.result()
+        finally:
+            left.cancel()
+            answer.cancel()
+
+    def _check_limits(self, config: GenerationConfig) -> None:
+        limits = {"beam_size": self.config.max_beam, "n_best": self.config.max_candidates}
+        for name, most in limits.items():
+            if getattr(config, name) > most:
+                field = OPTION_NAMES.get(name, name)
+                raise RequestError(400, f"{field} must be at most {most} here", field=field)
+
+    def _model(self, task: str) -> dict[str, Any]:
+        predictor = self.predictors[task]
+        model: dict[str, Any] = {"task": task, **self.about.get(task, {})}
+        if task == "translation":
+            model["source"], model["target"] = self.languages()
+        if task == "classification":
+            model["classes"] = list(predictor.classes)
+        else:
+            model["ensemble"] = len(predictor.models)
+            options = asdict(predictor.generation)
+            model["defaults"] = {OPTION_NAMES.get(name, name): v for name, v in options.items()}
+        return model
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def plain(value: Any) -> Any:
+    """Returns ``value`` for JSON: floats rounded, and null for what is not a finite number."""
+    match value:
+        case float():
+            return round(value, _DIGITS) if math.isfinite(value) else None
+        case dict():
+            return {name: plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+    return value

@@ -1,0 +1,91 @@
+"""What the service computes: one class for each kind of work, with the options of a request.
+
+Two requests are computed together if their work is equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.tasks.seq2seq.attention_maps import attention
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
+
+MAX_ATTENTION_TOKENS = 128
+"""The most tokens of a source or a target whose attention is shown."""
+
+Check = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of a translator or of a writer of couplets."""
+
+    predictor: Any
+    request: GenerationRequest
+
+    def __call__(self, texts: Sequence[str], numbers: Sequence[int], check: Check) -> Sequence[Any]:
+        request = replace(self.request, numbers=numbers, on_step=check)
+        return list(self.predictor.generate(texts, request))
+
+
+@dataclass(frozen=True)
+class Classify:
+    """The classification of texts."""
+
+    classifier: Any
+
+    def __call__(self, texts: Sequence[str], numbers: Sequence[int], check: Check) -> Sequence[Any]:
+        check()
+        return list(self.classifier.classify_scored(texts, on_batch=lambda count: check()))
+
+
+@dataclass(frozen=True)
+class Score:
+    """The probabilities of targets, given their sources."""
+
+    predictor: Any
+
+    def __call__(
+        self, pairs: Sequence[tuple[str, str]], numbers: Sequence[int], check: Check
+    ) -> Sequence[Any]:
+        check()
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        return list(self.predictor.score(sources, targets, on_batch=lambda count: check()))
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The attention of the decoder to the source, of all heads of one layer.
+
+    Each result has the tokens and the weights ``[H, T, S]``; each row sums to 1.
+    """
+
+    predictor: Any
+    layer: int
+
+    def __call__(
+        self, pairs: Sequence[tuple[str, str]], numbers: Sequence[int], check: Check
+    ) -> Sequence[Any]:
+        return [self._of(*pair, check) for pair in pairs]
+
+    def _of(self, source: str, target: str, check: Check) -> dict[str, Any]:
+        check()
+        codecs = self.predictor.source, self.predictor.target
+        ids = codecs[0].encode(source), codecs[1].encode(target)
+        limit = min(MAX_ATTENTION_TOKENS, self.predictor.max_len) - 1
+        if max(map(len, ids)) > limit:
+            raise ConfigError(f"attention is shown for texts of at most {limit} tokens")
+        vocabularies = codecs[0].vocabulary, codecs[1].vocabulary
+        maps = attention(self.predictor.models[0], *ids, vocabularies, self.predictor.device)
+        layers, heads = maps.cross.shape[:2]
+        return {
+            "source": maps.source,
+            "target": maps.written,
+            "layers": layers,
+            "heads": heads,
+            "layer": self.layer,
+            "weights": maps.cross[self.layer - 1].round(3).tolist(),
+        }
