@@ -157,6 +157,7 @@ def _write_corpora(folder: Path) -> None:
     for path in (folder / "couplets", corpora / "couplet"):
         write_couplet(path)
     (folder / "german.txt").write_text("Ein Hund rennt.\nZwei Kinder lachen.\nGuten Tag.\n")
+    (folder / "captions.en").write_text("A dog runs.\nTwo children laugh.\n")
     (folder / "pairs.tsv").write_text("春风送暖\t瑞气迎新\n", encoding="utf-8")
 
 

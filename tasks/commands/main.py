@@ -35,6 +35,7 @@ COMMANDS = (
     "score",
     "train",
     "evaluate",
+    "synthesize",
     "average",
     "export",
     "plot",

@@ -1,0 +1,95 @@
+"""``synthesize``: text in one language becomes a parallel corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transformer_suite.core.decoding.config import MAX_N_BEST
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.tasks.commands.options import (
+    PATH,
+    ModelOptions,
+    batch_option,
+    length_options,
+    machine_options,
+    models_option,
+    option_names,
+    search_options,
+    take,
+    use_threads,
+)
+from transformer_suite.tasks.commands.output import print_results
+
+
+@click.command()
+@click.option(
+    "--input", "text", type=PATH, required=True, metavar="FILE", help="The text: a line a sentence."
+)
+@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The corpus to make.")
+@click.option(
+    "--length-ratio",
+    type=click.FloatRange(1, 100),
+    default=2.0,
+    show_default=True,
+    help="Leave out pairs where one side has more than this many times the tokens of the other.",
+)
+@click.option(
+    "--n-best",
+    type=click.IntRange(1, MAX_N_BEST),
+    metavar="N",
+    help="Make N pairs of each line: the best translations, or with --sample N random ones.",
+)
+@models_option
+@search_options
+@length_options
+@machine_options
+@batch_option
+def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> None:
+    """Translate a text and make a training corpus of it.
+
+    The folder gets train.SRC with the given text and train.TGT with its translations, where SRC and
+    TGT are the languages of the model. The text may become either side of a later training: data of
+    the model that is trained are found by language. synthesis.json says how the corpus was made and
+    how many lines were left out: empty or too long ones, and pairs of very different length. The
+    same command goes on where a killed one stopped, and the result is the same.
+
+    \b
+        synthesize --model runs/en-de --input captions.en --out corpora/bt --beam 1
+        synthesize --model runs/en-de --input captions.en --out corpora/bt2 --sample --top-k 10
+        synthesize --model runs/a --model runs/b --input captions.de --out corpora/distilled
+        train translation --set 'data.extra=[{path="corpora/bt", weight=0.5, tag="bt"}]'
+    """
+    model_options = take(ModelOptions, options)
+    world = world_from_environment()
+    if world is not None and world.size > 1:
+        raise click.UsageError(
+            "synthesize is one process: split the text, and give each its --out."
+        )
+    use_threads(model_options.threads)
+    from transformer_suite.tasks.runs.checkpoint_folder import model_folders
+    from transformer_suite.tasks.seq2seq.request import GenerationRequest
+    from transformer_suite.tasks.translation.predict import Translator
+    from transformer_suite.tasks.translation.synthesis import Synthesis
+
+    with option_names():
+        request = GenerationRequest.of(**options, batch_tokens=model_options.batch_tokens)
+        made = Synthesis(
+            text=text,
+            out=out,
+            models=model_folders("translation", model_options.model),
+            translator=Translator.load(model_options.model, device=model_options.device),
+            request=request,
+            length_ratio=length_ratio,
+        ).run()
+    counts = made["counts"]
+    others = (f"{counts[name]:,} {name.replace('_', ' ')}" for name in _LEFT_OUT if name in counts)
+    left_out = ", ".join(others) or "none"
+    print_results(
+        f"{out}: {counts['pairs']:,} pairs of {counts['lines']:,} lines; left out: {left_out}\n"
+    )
+
+
+_LEFT_OUT = ("empty", "too_long", "length_ratio")
