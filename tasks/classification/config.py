@@ -8,6 +8,7 @@ from transformer_suite.core.config import check, check_choice, check_range
 from transformer_suite.core.model.config import EncoderConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.data.codec import CodecConfig
+from transformer_suite.tasks.classification.calibration import MAX_TEMPERATURE, MIN_TEMPERATURE
 from transformer_suite.tasks.classification.ngrams import MIN_CHARACTERS
 from transformer_suite.tasks.runs.presets import PAPER_TRAINING, SMALL_TRAINING
 
@@ -95,12 +96,29 @@ class ClassificationData(CodecConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PredictionConfig:
+    """How the scores of a trained model become probabilities.
+
+    Attributes:
+        temperature: the scores are divided by it. A run replaces it, at its end, by the one that
+            suits the validation data (:mod:`.calibration`).
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        name = "prediction.temperature"
+        check_range(name, self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassificationConfig:
     """Everything that decides a classification run."""
 
     model: ClassifierConfig = field(default_factory=ClassifierConfig)
     data: ClassificationData = field(default_factory=ClassificationData)
     train: TrainConfig = field(default_factory=TrainConfig)
+    prediction: PredictionConfig = field(default_factory=PredictionConfig)
 
 
 def tiny() -> ClassificationConfig:

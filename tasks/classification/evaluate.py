@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from transformer_suite.core.progress import log
+from transformer_suite.tasks.classification.calibration import BINS, expected_calibration_error
 from transformer_suite.tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
     class_count,
@@ -26,15 +29,17 @@ def evaluate(
     :meth:`Classifier.probabilities`.
     """
     examples = dataset.encoded(split)
-    predicted = classifier.probabilities([ids for ids, _ in examples], **options).argmax(dim=1)
+    probabilities = classifier.probabilities([ids for ids, _ in examples], **options)
+    predicted, truth = probabilities.argmax(dim=1), [label for _, label in examples]
     names = dataset.classes
-    report = score([names[i] for i in predicted.tolist()], [names[i] for _, i in examples], names)
+    report = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
     missing = [name for name, figures in report["classes"].items() if not figures["texts"]]
     if missing:
         log(f"{split}: no row has {class_count(missing, names)}")
     return {
         "split": split,
         "texts": len(examples),
+        "calibration_error": expected_calibration_error(probabilities, torch.tensor(truth)),
         **report,
         "headline": f"accuracy {100 * report['accuracy']:.2f}% on {split}",
     }
@@ -124,6 +129,7 @@ def as_table(report: Mapping[str, Any]) -> str:
             f"split     {report['split']} ({report['texts']:,} texts)",
             f"accuracy  {100 * report['accuracy']:.2f}%",
             f"macro F1  {100 * report['macro_f1']:.2f}%",
+            f"calibration error ({BINS} bins)  {100 * report['calibration_error']:.2f}%",
             "",
             figures.to_string(float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}),
             "",

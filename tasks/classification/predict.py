@@ -167,7 +167,8 @@ class Classifier:
             numbers, batch = zip(*(segments[i] for i in indices), strict=True)
             with torch.inference_mode():
                 src = pad_sequence(batch).to(self.device)
-                probabilities = self.model(src).float().softmax(dim=-1).cpu()
+                scores = self.model(src).float() / self.config.prediction.temperature
+                probabilities = scores.softmax(dim=-1).cpu()
             weights = torch.tensor([float(len(ids)) for ids in batch])
             total.index_add_(0, torch.tensor(numbers), probabilities * weights.unsqueeze(1))
             on_batch(len(indices))

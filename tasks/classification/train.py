@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
-from transformer_suite.tasks.classification.config import ClassificationConfig
+from transformer_suite.tasks.classification.calibration import fit_temperature
+from transformer_suite.tasks.classification.config import ClassificationConfig, PredictionConfig
 from transformer_suite.tasks.classification.dataset import (
     Example,
     LoadSentenceClassificationDataset,
@@ -62,6 +64,16 @@ def prepare(
     val_examples = dataset.encoded("val")
     batch_tokens = config.train.batch_tokens
 
+    def calibrate(config: ClassificationConfig) -> ClassificationConfig:
+        classifier.config = replace(config, prediction=PredictionConfig())
+        probabilities = classifier.probabilities([ids for ids, _ in val_examples])
+        labels = torch.tensor([label for _, label in val_examples])
+        temperature = fit_temperature(probabilities, labels)
+        log(f"temperature {temperature:.3f}, fitted on the validation data")
+        prediction = replace(config.prediction, temperature=temperature)
+        classifier.config = replace(config, prediction=prediction)
+        return classifier.config
+
     def test(final: ClassificationConfig) -> dict[str, Any]:
         return evaluate(classifier, dataset, "test") if has_test else {}
 
@@ -76,6 +88,7 @@ def prepare(
         validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",
         evaluate=test,
+        calibrate=calibrate,
         files=dataset.files("train", "val", *(["test"] if has_test else ())),
         new_weights=model.last_layer_weights() if has_other_classes else (),
     )

@@ -70,6 +70,9 @@ class Prepared:
     """The files of the corpus that the run reads: a resumed run must find the same contents."""
     choose_search: Callable[[], SearchChoice] | None = None
     """Chooses how to search with the current weights; None: as the configuration says."""
+    calibrate: Callable[[Any], Any] | None = None
+    """Takes the configuration and returns the final one, with what is fitted on the validation data
+    once the weights are final. Called once, before ``evaluate``."""
     new_weights: Sequence[str] = ()
     """The names of the weights that a run does not take from its initial model, because they belong
     to what that model does not know, such as other classes."""
@@ -255,6 +258,9 @@ class _TaskRun:
             chosen = max(choices, key=lambda choice: choice.value)
             log(str(chosen))
             config = replace(config, generation=chosen.generation)
+        if prepared.calibrate is not None:
+            config = prepared.calibrate(config)
+        if config is not self.config:
             self.check_place()
             write_config(self.out, self.task, config)
         metrics = origin | _metrics(prepared, config, state, parameters)

@@ -1,0 +1,98 @@
+"""Temperature and calibration error: equal to other ways to compute them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.tasks.classification import evaluate
+from transformer_suite.tasks.classification.calibration import (
+    MIN_TEMPERATURE,
+    expected_calibration_error,
+    fit_temperature,
+    scaled,
+)
+from transformer_suite.tasks.classification.config import PredictionConfig
+
+
+def texts_of_temperature(temperature: float) -> tuple[Tensor, Tensor]:
+    """Probabilities at temperature 1 of texts whose classes are drawn at another one."""
+    rng = torch.Generator().manual_seed(1)
+    log_probabilities = (2.0 * torch.randn(20_000, 5, generator=rng)).log_softmax(dim=1)
+    labels = torch.multinomial(scaled(log_probabilities, temperature), 1, generator=rng)
+    return log_probabilities.exp(), labels.squeeze(1)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_the_temperature_is_found_and_calibrates(temperature: float) -> None:
+    probabilities, labels = texts_of_temperature(temperature)
+    found = fit_temperature(probabilities, labels)
+    assert found == pytest.approx(temperature, rel=0.05)
+    error = expected_calibration_error(scaled(probabilities.log(), found), labels)
+    assert error < 0.01
+    if temperature != 1.0:
+        assert expected_calibration_error(probabilities, labels) > 10 * error
+
+
+def test_the_temperature_minimizes_the_loss() -> None:
+    probabilities, labels = (x[:50] for x in texts_of_temperature(2.0))
+    truth = torch.full((50, 5), 1 / 52 / 5).scatter(1, labels.unsqueeze(1), 51 / 52 + 1 / 52 / 5)
+
+    def loss(temperature: float) -> float:
+        return -(truth * scaled(probabilities.log(), temperature).log()).sum().item()
+
+    best = minimize_scalar(loss, bounds=(0.05, 20.0), method="bounded")
+    assert fit_temperature(probabilities, labels) == pytest.approx(best.x, rel=1e-2)
+
+
+def test_few_texts_do_not_make_a_model_certain() -> None:
+    probabilities = torch.tensor([[0.8, 0.1, 0.1]] * 5)
+    labels = torch.zeros(5, dtype=torch.long)
+    temperature = fit_temperature(probabilities, labels)
+    assert temperature > MIN_TEMPERATURE
+    assert scaled(probabilities.log(), temperature)[0, 0] < 0.96
+
+
+def test_the_calibration_error_equals_a_loop_over_the_bins() -> None:
+    probabilities, labels = texts_of_temperature(2.0)
+    confidence, predicted = probabilities.double().max(dim=1)
+    expected = 0.0
+    for low, high in zip(np.arange(15) / 15, np.arange(1, 16) / 15, strict=True):
+        is_inside = (confidence > low) & (confidence <= high)
+        if is_inside.any():
+            accuracy = (predicted == labels)[is_inside].double().mean()
+            gap = (accuracy - confidence[is_inside].mean()).abs()
+            expected += (gap * is_inside.double().mean()).item()
+    assert expected_calibration_error(probabilities, labels) == pytest.approx(expected)
+    certain = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert expected_calibration_error(certain, torch.tensor([0, 1])) == 0.0
+    assert expected_calibration_error(certain, torch.tensor([1, 0])) == 1.0
+
+
+def test_a_run_saves_the_temperature_and_prediction_uses_it(
+    tiny_models: Callable[[str], Path], tiny_corpora: dict[str, Path]
+) -> None:
+    from transformer_suite.tasks.classification.predict import Classifier
+
+    folder = tiny_models("classification")
+    temperature = json.loads((folder / "config.json").read_text())["prediction"]["temperature"]
+    assert temperature != 1.0
+    classifier = Classifier.load(folder, device="cpu")
+    src = torch.tensor([[4], [5], [6]])
+    with torch.no_grad():
+        expected = (classifier.model(src) / temperature).softmax(dim=1)
+    torch.testing.assert_close(classifier.probabilities([[4, 5, 6]]), expected)
+    report = evaluate.run(folder, tiny_corpora["classification"], device="cpu")
+    assert 0.0 <= report["calibration_error"] <= 1.0
+    assert f"{100 * report['calibration_error']:.2f}%" in evaluate.as_table(report)
+
+
+def test_only_temperatures_above_zero_are_accepted() -> None:
+    with pytest.raises(ConfigError, match=r"prediction\.temperature must be at least"):
+        PredictionConfig(temperature=0.0)
