@@ -26,7 +26,7 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 BLOCKS = [block for readme in READMES for block in blocks(readme)]
-SHELL = [block for block in BLOCKS if block.language != "python" and not block.examples()]
+SHELL = [block for block in BLOCKS if not block.language and not block.examples()]
 EXAMPLES = [(block, *example) for block in BLOCKS for example in block.examples()]
 
 # Why a command of a README is not executed here.
@@ -65,6 +65,13 @@ def test_python_snippets_run_as_printed(readme: str, in_tmp: Path) -> None:
         # Empty lines before it let a traceback name the line of the README.
         source = "\n" * (block.line - 1) + block.text
         exec(compile(source, str(ROOT / readme), "exec"), names)
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "toml"], ids=str)
+def test_configurations_are_read_as_printed(block: Block, in_tmp: Path) -> None:
+    (in_tmp / "config.toml").write_text(block.text)
+    options = ("--config", "config.toml", "--preset", "tiny", "--show-config")
+    assert run("train", "translation", *options).exit_code == 0
 
 
 @pytest.mark.parametrize("block", [b for b in SHELL if b.document == READMES[0]], ids=str)

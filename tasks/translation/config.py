@@ -60,6 +60,8 @@ class TranslationData(CodecConfig):
         max_tokens: training pairs with a longer side, or one that is too long for the model, are
             left out and counted; longer texts are translated in segments.
         bpe_dropout_side: the side with BPE-dropout: src, tgt or both.
+        augment: the share of the training pairs that are changed, in every epoch anew, as people
+            write and to learn copying (:mod:`tasks.translation.augmentation`).
         extra: further training pairs. The vocabulary is built from theirs, too.
         val_share: the share of the training pairs that is held out for validation if there are no
             ``val`` files; ``train.seed`` selects the pairs.
@@ -71,6 +73,7 @@ class TranslationData(CodecConfig):
     share_vocabulary: bool = True
     max_tokens: int = 250
     bpe_dropout_side: str = "both"
+    augment: float = 0.0
     extra: tuple[ExtraCorpus, ...] = ()
     val_share: float = 0.03
 
@@ -80,6 +83,7 @@ class TranslationData(CodecConfig):
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
         check(self.src != self.tgt, "data.tgt", self.tgt, "another language than data.src")
+        check_range("data.augment", self.augment, 0.0, 1.0)
         check_choice("data.bpe_dropout_side", self.bpe_dropout_side, ("src", "tgt", "both"))
         is_possible = self.tokenizer == SentencePieceBPE.name or not self.tags
         check(is_possible, "data.tokenizer", self.tokenizer, "sentencepiece for a data.extra.tag")

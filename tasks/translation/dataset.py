@@ -102,7 +102,7 @@ class LoadEnglishGermanDataset:
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
         """Returns the training pairs in batches; every epoch draws them anew from extra folders.
 
-        BPE-dropout encodes them anew in every epoch.
+        BPE-dropout and augmentation encode them anew in every epoch.
 
         Pairs of more than ``data.max_tokens``, or too long for ``max_len``, are left out.
         """
@@ -110,11 +110,12 @@ class LoadEnglishGermanDataset:
         dropout, side = self.config.bpe_dropout, self.config.bpe_dropout_side
         on_source, on_target = (dropout if side in (one, "both") else 0.0 for one in ("src", "tgt"))
         mixture = Mixture(
-            [*self._parts(max_tokens, with_texts=dropout > 0.0)],
+            [*self._parts(max_tokens, with_texts=dropout > 0.0 or self.config.augment > 0.0)],
             codecs=(self.source, self.target),
             dropout=(on_source, on_target),
             max_tokens=max_tokens,
             seed=seed,
+            augment=self.config.augment,
         )
         return PairData(mixture, batch_tokens=batch_tokens, seed=seed)
 

@@ -13,6 +13,7 @@ from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.examples import Examples, Pair
 from transformer_suite.data.tokenizers import seed_dropout
 from transformer_suite.tasks.seq2seq.batches import is_short
+from transformer_suite.tasks.translation.augmentation import augmented
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Part:
         pairs: encoded, the ids of the tag included.
         weight: how often a pair is drawn in an epoch, see :class:`ExtraCorpus`.
         tag: the ids that every source begins with.
-        texts: the texts of the same pairs, for BPE-dropout.
+        texts: the texts of the same pairs, for BPE-dropout and augmentation.
     """
 
     pairs: Examples[Pair]
@@ -44,14 +45,15 @@ class Part:
 class Mixture:
     """The pairs of all epochs: the function ``encode`` of :class:`PairData`.
 
-    Which pairs an epoch has, and how BPE-dropout segments them, is decided by ``seed`` and the
+    Which pairs an epoch has, and how they are segmented and changed, is decided by ``seed`` and the
     number of the epoch.
 
     Attributes:
         parts: the folders.
         codecs: those of source and target.
         dropout: the probability of BPE-dropout for either side.
-        max_tokens: pairs that dropout makes longer than this are used without dropout.
+        max_tokens: pairs that become longer than this are used as they were.
+        augment: the share of pairs that :mod:`tasks.translation.augmentation` changes.
     """
 
     parts: Sequence[Part]
@@ -60,17 +62,19 @@ class Mixture:
     dropout: tuple[float, float]
     max_tokens: int
     seed: int
+    augment: float = 0.0
 
     def __call__(self, epoch: int) -> Examples[Pair]:
         """Returns the pairs of ``epoch``."""
         seed = epoch_seed(self.seed, epoch)
         rows = [part.rows(f"{seed}/{number}") for number, part in enumerate(self.parts)]
-        if any(self.dropout):
+        if any(self.dropout) or self.augment:
             seed_dropout(seed)
+            rng = random.Random(f"{seed}/augment")
             return Examples.of_pairs(
                 pair
                 for part, of_part in zip(self.parts, rows, strict=True)
-                for pair in self._encode(part, of_part)
+                for pair in self._encode(part, of_part, rng)
             )
         return Examples.joined(
             [
@@ -79,11 +83,16 @@ class Mixture:
             ]
         )
 
-    def _encode(self, part: Part, rows: Sequence[int]) -> Iterator[Pair]:
+    def _encode(self, part: Part, rows: Sequence[int], rng: random.Random) -> Iterator[Pair]:
         (source, target), (on_source, on_target) = self.codecs, self.dropout
         for row in rows:
-            text, translated = part.texts[row]
+            texts = part.texts[row]
+            is_changed = rng.random() < self.augment
+            if not (is_changed or any(self.dropout)):
+                yield part.pairs[row]
+                continue
+            text, translated = augmented(*texts, rng) if is_changed else texts
             ids = [*part.tag, *source.encode(text, dropout=on_source)]
             pair = ids, target.encode(translated, dropout=on_target)
-            # With dropout a sentence has more tokens, perhaps too many.
+            # A sentence may have more tokens now, perhaps too many.
             yield pair if is_short(pair, self.max_tokens) else part.pairs[row]

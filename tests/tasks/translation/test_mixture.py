@@ -127,6 +127,19 @@ def test_a_tag_counts_for_the_longest_pair(
     assert "long/train: 1 of 2 pairs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_a_share_of_the_pairs_is_changed_anew_in_every_epoch(corpus: Path, dropout: float) -> None:
+    extra = ExtraCorpus(path=str(corpus.parent / "extra"), weight=4.0, tag="bt")
+    dataset = load(corpus, extra, bpe_dropout=dropout, augment=0.4)
+    plain = {*MAIN, *((f"<bt> {source}", target) for source, target in EXTRA)}
+    first, second = (drawn(dataset, epoch) for epoch in (1, 2))
+    assert len(first) == 104
+    assert 25 < len([pair for pair in first if pair not in plain]) < 60
+    assert sorted(first) != sorted(second)
+    assert drawn(load(corpus, extra, bpe_dropout=dropout, augment=0.4), 2) == second
+    assert all(source.count("<bt>") == 1 for source, _ in first if "eins" not in source.lower())
+
+
 @pytest.mark.parametrize(("side", "number"), [("src", 0), ("tgt", 1)])
 def test_only_one_side_may_have_dropout(corpus: Path, side: str, number: int) -> None:
     dataset = load(corpus, bpe_dropout=0.5, bpe_dropout_side=side)
