@@ -78,8 +78,8 @@ class ClassificationModel(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, config.dropout, config.max_len, positions=config.positions
         )
-        if config.concat_type == "attention":
-            self.attention_query = nn.Parameter(torch.zeros(config.d_model))
+        has_query = config.concat_type == "attention"
+        self.attention_query = nn.Parameter(torch.zeros(config.d_model)) if has_query else None
         self.ngrams: HashedNgrams | None = None
         if config.ngrams or config.char_ngrams:
             if config.char_ngrams and len(tokens) != vocab_size:
@@ -99,8 +99,7 @@ class ClassificationModel(nn.Module):
 
         With n-grams, the scores are the mean of the scores of both parts of the model.
         """
-        parts = self.scores_of_parts(src)
-        return parts[0] if len(parts) == 1 else torch.stack(parts).mean(dim=0)
+        return mean_scores(self.scores_of_parts(src))
 
     def scores_of_parts(self, src: Tensor) -> list[Tensor]:
         """As :meth:`forward`: the scores of the encoder and, if there are any, of the n-grams.
@@ -111,14 +110,19 @@ class ClassificationModel(nn.Module):
         is_pad = padding_mask(src, self.pad_id)
         x = self.positional_encoding(self.embedding(src))
         states = self.encoder(x, src_key_padding_mask=is_pad)
-        query = self.attention_query if self.config.concat_type == "attention" else None
-        scores = self.classifier(pool(states, is_pad, self.config.concat_type, query))
+        pooled = pool(states, is_pad, self.config.concat_type, self.attention_query)
+        scores = self.classifier(pooled)
         return [scores] if self.ngrams is None else [scores, self.ngrams(src)]
 
     def last_layer_weights(self) -> list[str]:
         """Returns the names of the weights that depend on the classes."""
         last = (f"classifier.{len(self.classifier) - 1}.", "ngrams.")
         return [name for name, _ in self.named_parameters() if name.startswith(last)]
+
+
+def mean_scores(parts: Sequence[Tensor]) -> Tensor:
+    """Returns the scores ``[B, C]`` of a model, given those of its parts."""
+    return parts[0] if len(parts) == 1 else torch.stack(tuple(parts)).mean(dim=0)
 
 
 def pool(states: Tensor, is_pad: Tensor, concat_type: str, query: Tensor | None = None) -> Tensor:

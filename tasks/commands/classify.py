@@ -12,6 +12,7 @@ from transformer_suite.tasks.commands.answering import opened, text_input
 from transformer_suite.tasks.commands.options import (
     LineOptions,
     given,
+    int8_option,
     model_option,
     take,
     text_options,
@@ -22,8 +23,9 @@ from transformer_suite.tasks.streaming.lines import as_json
 @click.command()
 @text_options
 @model_option
+@int8_option
 @click.option("--top", type=click.IntRange(min=1), help="Show this many classes.")
-def classify(texts: tuple[str, ...], top: int | None, **options: Any) -> None:
+def classify(texts: tuple[str, ...], int8: bool | None, top: int | None, **options: Any) -> None:
     """Classify each TEXT: print its class, a tab, and the probability.
 
     Without TEXT, or with "-", every line of standard input is a text. With --top K, each line has
@@ -40,7 +42,7 @@ def classify(texts: tuple[str, ...], top: int | None, **options: Any) -> None:
     with opened(open_input, line_options, is_file=is_file) as (work, device):
         from transformer_suite.tasks.classification.predict import Classifier
 
-        classifier = Classifier.load(line_options.model, device=device)
+        classifier = Classifier.load(line_options.model, device=device, int8=bool(int8))
         count = len(classifier.classes)
         if top is not None and top > count:
             raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {top}")

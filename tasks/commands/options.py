@@ -178,6 +178,12 @@ json_option = click.option(
     "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."
 )
 
+int8_option = click.option(
+    "--int8/--no-int8",
+    default=None,
+    help="Use int8 weights: faster on a CPU. Outputs may differ, also with the batch.",
+)
+
 # These have the names of core.decoding.config.GenerationConfig.
 search_options = combined(
     click.option(
@@ -221,11 +227,7 @@ search_options = combined(
     click.option(
         "--seed", type=click.IntRange(0, 2**32 - 1), help="With --sample: the random seed; else 0."
     ),
-    click.option(
-        "--int8/--no-int8",
-        default=None,
-        help="Use int8 weights: faster on a CPU. Outputs may differ, also with the batch.",
-    ),
+    int8_option,
 )
 length_options = combined(
     click.option(

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.tasks.tiny_networks import spread
+from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.model.positions import POSITIONS
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import PAD_ID
 from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from transformer_suite.tasks.classification.inference import PackedClassificationModel
 from transformer_suite.tasks.classification.model import ClassificationModel, pool
 
 
@@ -130,3 +132,23 @@ def test_the_names_of_the_weights_stay() -> None:
     names = {name for name, _ in network("avg").named_parameters()}
     assert {name.split(".")[0] for name in names} == {"embedding", "encoder", "classifier"}
     assert {"embedding.embedding.weight", "classifier.0.weight", "classifier.3.bias"} <= names
+
+
+@pytest.mark.parametrize("concat_type", CONCAT_TYPES)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_packed_weights_give_the_same_scores(concat_type: str, positions: str) -> None:
+    model = network(concat_type, positions=positions)
+    src = pad_sequence([[4, 5, 6], [7], [8, 9, 10, 11, 12, 13, 14], [4, 6, 5]])
+    packed = PackedClassificationModel(model)
+    with torch.no_grad():
+        expected = model(src)
+    torch.testing.assert_close(packed(src), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(packed(src[:3, [0, 3]]), expected[[0, 3]], atol=1e-5, rtol=1e-4)
+    rounded = PackedClassificationModel(model, int8=True)(src)
+    assert not torch.equal(rounded, expected)
+    assert (rounded - expected).abs().mean() < 0.1 * expected.abs().mean()
+
+
+def test_int8_is_for_a_cpu() -> None:
+    with pytest.raises(ConfigError, match="int8 is for a CPU, and the model is on meta"):
+        PackedClassificationModel(network("avg").to("meta"), int8=True)

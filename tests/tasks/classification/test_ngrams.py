@@ -10,6 +10,7 @@ from transformer_suite.core.errors import ConfigError
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import SPECIALS
 from transformer_suite.tasks.classification.config import ClassifierConfig
+from transformer_suite.tasks.classification.inference import PackedClassificationModel
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.classification.ngrams import HashedNgrams
 
@@ -110,8 +111,10 @@ def test_a_text_has_the_same_scores_in_every_batch() -> None:
         together = model(pad_sequence(texts))
         alone = torch.cat([model(pad_sequence([text])) for text in texts])
         encoder, ngrams = model.scores_of_parts(pad_sequence(texts))
+        packed = PackedClassificationModel(model)(pad_sequence(texts))
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(together, (encoder + ngrams) / 2)
+    torch.testing.assert_close(together, packed, atol=1e-5, rtol=1e-4)
     assert not torch.allclose(ngrams[0], ngrams[3], atol=1e-3)  # pairs have an order
 
 

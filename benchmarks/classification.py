@@ -1,0 +1,221 @@
+"""The classifier compared with linear models on the same rows, and with a padded encoder in speed.
+
+    python -m benchmarks.classification --data ag_news --split test
+
+The linear models are trained on the rows that the model was trained on: without those that it held
+out. Seconds include everything from texts to labels; those of the model's training are in its
+``metrics.json``, and may be from another machine.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch import Tensor, nn
+
+from transformer_suite.data.batching import pad_sequence
+from transformer_suite.tasks.classification.calibration import expected_calibration_error
+from transformer_suite.tasks.classification.dataset import (
+    LoadSentenceClassificationDataset,
+    encode,
+)
+from transformer_suite.tasks.classification.evaluate import score
+from transformer_suite.tasks.classification.predict import Classifier
+from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_metrics
+
+Corpus = tuple[list[str], list[int]]
+Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]
+"""Maps texts to class numbers and, if the model has them, probabilities ``[N, C]``."""
+
+_TUTORIAL_BATCH = 64
+
+
+def rivals() -> dict[str, Callable[[], Any]]:
+    """Returns functions that make untrained scikit-learn models, by name."""
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, SGDClassifier
+    from sklearn.pipeline import make_pipeline, make_union
+    from sklearn.svm import LinearSVC
+
+    def words() -> Any:
+        return TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+
+    def characters() -> Any:
+        return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), min_df=5, sublinear_tf=True)
+
+    def hashed() -> Any:
+        return HashingVectorizer(ngram_range=(1, 2), n_features=1 << 20, alternate_sign=False)
+
+    return {
+        "TF-IDF of words and pairs, logistic regression": lambda: make_pipeline(
+            words(), LogisticRegression(C=10.0, max_iter=300)
+        ),
+        "TF-IDF of words and pairs, linear SVM": lambda: make_pipeline(words(), LinearSVC(C=0.3)),
+        "TF-IDF of words, pairs and characters, linear SVM": lambda: make_pipeline(
+            make_union(words(), characters()), LinearSVC(C=0.3)
+        ),
+        "hashed words and pairs, SGD (as fastText)": lambda: make_pipeline(
+            hashed(), SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=20, random_state=1)
+        ),
+    }
+
+
+def measure(predict: Predict, split: Corpus) -> dict[str, Any]:
+    """Returns the figures of a classifier on ``split``."""
+    texts, labels = split
+    started = time.perf_counter()
+    predicted, probabilities = predict(texts)
+    seconds = time.perf_counter() - started
+    names = [str(number) for number in range(max(labels) + 1)]
+    figures = score([names[i] for i in predicted], [names[i] for i in labels], names)
+    return {
+        "accuracy": 100 * figures["accuracy"],
+        "macro F1": 100 * figures["macro_f1"],
+        "ECE": None
+        if probabilities is None
+        else 100 * expected_calibration_error(probabilities, torch.tensor(labels)),
+        "rows/s": len(texts) / seconds,
+    }
+
+
+def rows_of_rivals(training: Corpus, split: Corpus) -> Iterator[dict[str, Any]]:
+    """Yields the figures of each rival."""
+    for name, make in rivals().items():
+        model = make()
+        started = time.perf_counter()
+        model.fit(*training)
+        seconds = time.perf_counter() - started
+
+        def predict(texts: list[str], model: Any = model) -> tuple[list[int], Tensor | None]:
+            if not hasattr(model, "predict_proba"):
+                return model.predict(texts).tolist(), None
+            probabilities = torch.from_numpy(model.predict_proba(texts))
+            return probabilities.argmax(dim=1).tolist(), probabilities
+
+        yield {"model": name, "trained in s": seconds, **measure(predict, split)}
+
+
+def rows_of_ours(folder: Path | None, split: Corpus) -> Iterator[dict[str, Any]]:
+    """Yields the figures of the model in ``folder`` (None: the shipped one), also with int8."""
+    for int8 in (False, True):
+        classifier = Classifier.load(folder, device="cpu", int8=int8)
+
+        def predict(
+            texts: list[str], classifier: Classifier = classifier
+        ) -> tuple[list[int], Tensor]:
+            probabilities = classifier.probabilities([encode(classifier.codec, t) for t in texts])
+            return probabilities.argmax(dim=1).tolist(), probabilities
+
+        yield {"model": "ours, int8" if int8 else "ours", **measure(predict, split)}
+
+
+class PaddedEncoder(nn.Module):
+    """The tutorials' classifier: ``torch.nn.TransformerEncoder`` with the weights of ours."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        model, sizes = classifier.model, classifier.model.config
+        layer = nn.TransformerEncoderLayer(
+            sizes.d_model,
+            sizes.nhead,
+            sizes.dim_feedforward,
+            activation=sizes.activation,
+            norm_first=sizes.norm_first,
+        )
+        norm = nn.LayerNorm(sizes.d_model)
+        self.encoder = nn.TransformerEncoder(
+            layer, sizes.num_encoder_layers, norm, enable_nested_tensor=not sizes.norm_first
+        )
+        self.encoder.load_state_dict(model.encoder.state_dict(), strict=False)
+        self.embedding, self.positions = model.embedding, model.positional_encoding
+        self.classifier, self.pad_id = model.classifier, model.pad_id
+
+    def forward(self, src: Tensor) -> Tensor:
+        """Ids ``[S, B]`` -> class scores ``[B, C]``."""
+        is_pad = (src == self.pad_id).t()
+        states = self.encoder(self.positions(self.embedding(src)), src_key_padding_mask=is_pad)
+        is_token = (~is_pad).t().unsqueeze(2)
+        return self.classifier((states * is_token).sum(dim=0) / is_token.sum(dim=0))
+
+
+def compare_speed(folder: Path | None, texts: Sequence[str], count: int) -> dict[str, float]:
+    """Returns the rows a second of ours, ours with int8, and the padded encoder, on ``count`` rows.
+
+    All include the same tokenizer. The padded encoder takes batches of 64 rows in the order of the
+    corpus, padded to the longest.
+    """
+    texts = [texts[i % len(texts)] for i in range(count)]
+    ours, rounded = (Classifier.load(folder, device="cpu", int8=int8) for int8 in (False, True))
+    padded = PaddedEncoder(ours).eval()
+    longest = ours.config.model.max_len
+
+    def tutorial() -> None:
+        for start in range(0, count, _TUTORIAL_BATCH):
+            batch = [
+                encode(ours.codec, t)[:longest] for t in texts[start : start + _TUTORIAL_BATCH]
+            ]
+            with torch.no_grad():
+                padded(pad_sequence(batch)).softmax(dim=1)
+
+    def classify(classifier: Classifier) -> None:
+        classifier.probabilities([encode(classifier.codec, text) for text in texts])
+
+    rates: dict[str, float] = {}
+    contestants = {
+        "padded encoder": tutorial,
+        "ours": lambda: classify(ours),
+        "ours, int8": lambda: classify(rounded),
+    }
+    for name, run in contestants.items():
+        started = time.perf_counter()
+        run()
+        rates[name] = count / (time.perf_counter() - started)
+    return rates
+
+
+@click.command()
+@click.option("--data", "folder", type=click.Path(path_type=Path), required=True)
+@click.option("--model", type=click.Path(path_type=Path), help="Default: the shipped model.")
+@click.option("--split", type=click.Choice(["val", "test"]), default="val", show_default=True)
+@click.option("--speed-rows", default=20_000, show_default=True, help="0: no comparison of speed.")
+@click.option("--rivals/--no-rivals", "has_rivals", default=True, show_default=True)
+def main(folder: Path, model: Path | None, split: str, speed_rows: int, has_rivals: bool) -> None:
+    """Print the tables."""
+    from pandas import DataFrame
+
+    classifier = Classifier.load(model, device="cpu")
+    config = classifier.config
+    dataset = LoadSentenceClassificationDataset(
+        folder,
+        config.data,
+        seed=config.train.seed,
+        codec=classifier.codec,
+        classes=classifier.classes,
+    )
+
+    def corpus(name: str) -> Corpus:
+        rows = dataset.read(name)
+        return [dataset.text_of(row) for row in rows], [row.label for row in rows]
+
+    training, chosen = corpus("train"), corpus(split)
+    rows = list(rows_of_rivals(training, chosen)) if has_rivals else []
+    rows += rows_of_ours(model, chosen)
+    seconds = read_metrics(model_folder("classification", model)).get("training_seconds", math.nan)
+    rows[-2]["trained in s"] = seconds
+    click.echo(f"{split}: {len(chosen[0]):,} rows; {len(training[0]):,} training rows")
+    click.echo(DataFrame(rows).set_index("model").to_string(float_format="{:,.2f}".format))
+    if speed_rows:
+        rates = compare_speed(model, training[0], speed_rows)
+        click.echo(f"\n{speed_rows:,} rows, rows a second ({torch.get_num_threads()} threads):")
+        for name, rate in rates.items():
+            click.echo(f"{name:16} {rate:10,.0f} {rate / rates['padded encoder']:6.2f}x")
+
+
+if __name__ == "__main__":
+    main()
