@@ -91,7 +91,8 @@ def free_cores() -> int:
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Returns the context of a forward pass in ``precision``: "auto", "bf16" or "fp32".
 
-    "auto" is bf16 on a GPU that supports it, and fp32 elsewhere.
+    "auto" is bf16 on a GPU that supports it, and fp32 elsewhere; on a CPU, training decides
+    (``core.training.precision``).
     """
     if precision == "auto":
         is_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()

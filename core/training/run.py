@@ -24,6 +24,7 @@ from .history import History
 from .kept_checkpoints import KeptCheckpoints
 from .microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
 from .optimizer import make_optimizer
+from .precision import choose_precision
 from .state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 from .state_file import StateFile, Trained, save_state
 
@@ -156,8 +157,10 @@ class Run:
         Returns the loss and its number of targets.
         """
 
+        precision = self._precision(batches, loss)
+
         def with_precision(batch: Batch) -> tuple[Tensor, int]:
-            with autocast(self.config.precision, self.device):
+            with autocast(precision, self.device):
                 return loss(batch)
 
         total = torch.zeros((), device=self.device)
@@ -177,6 +180,17 @@ class Run:
         self.state.tokens += tokens
         self.state.positions += positions
         return loss_sum, count
+
+    def _precision(self, batches: Sequence[Batch | None], loss: LossFunction) -> str:
+        """Returns the precision of the run. On a CPU, the first step chooses that of "auto"."""
+        if self.config.precision != "auto":
+            return self.config.precision
+        state = self.state
+        if state.step == 0 and not state.precision and self.device.type == "cpu":
+            state.precision = self.group.broadcast(
+                lambda: choose_precision(loss, self._parameters, batches[0])
+            )
+        return state.precision or "auto"
 
     def _backward_batch(
         self, batch: Batch | None, loss: LossFunction, is_last: bool

@@ -17,7 +17,7 @@ STATE_FOLDER = "training"
 Metrics = dict[str, float]
 
 # Not in the states of older versions.
-_NEWER_NAMES = {"logged", "monitor", "averaged", "conditions", "changes"}
+_NEWER_NAMES = {"logged", "monitor", "averaged", "conditions", "changes", "precision"}
 
 DIGEST = "sha256:"
 """How the conditions begin that are digests of files."""
@@ -83,6 +83,8 @@ class TrainingState:
     """What the run depends on besides its configuration, for example the digests of its corpus."""
     changes: list[str] = field(default_factory=list)
     """How the conditions have changed in the middle of the run, which somebody has accepted."""
+    precision: str = ""
+    """What ``train.precision=auto`` has chosen on a CPU: "bf16" or "fp32"; "": nothing yet."""
 
     @classmethod
     def from_mapping(cls, mapping: dict[str, Any]) -> TrainingState:
@@ -227,6 +229,11 @@ def _text(value: Any) -> str:
     return value
 
 
+def _precision(value: Any) -> str:
+    _require(value in ("", "bf16", "fp32"))
+    return _text(value)
+
+
 def _sums(value: Any) -> Sums:
     values = _list(value) or list(Sums())
     _require(len(values) == len(Sums._fields))
@@ -286,4 +293,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "averaged": lambda value: [_epoch(item) for item in _list(value)],
     "conditions": lambda value: {_text(k): _text(v) for k, v in _mapping(value).items()},
     "changes": lambda value: [_text(item) for item in _list(value)],
+    "precision": _precision,
 }
