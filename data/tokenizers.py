@@ -123,13 +123,14 @@ class JiebaWords:
     separator = ""
 
     def tokenize(self, text: str) -> list[str]:
-        return [word for word in self._words.lcut(text) if not word.isspace()]
+        return [word for word in self.words.lcut(text) if not word.isspace()]
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         return "".join(tokens)
 
     @cached_property
-    def _words(self) -> "jieba.Tokenizer":
+    def words(self) -> "jieba.Tokenizer":
+        """jieba's segmentation, with the dictionary of its package."""
         import jieba
 
         words = jieba.Tokenizer()

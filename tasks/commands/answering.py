@@ -101,7 +101,7 @@ def search_and_answer(task: str, text_of: Callable[[Any], str], options: dict[st
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
     search_options = given(options)
-    numbered = "n_best" in search_options
+    numbered = not search_options.keys().isdisjoint(("n_best", "candidates"))
 
     def lines_of(number: int, line: str, result: Any) -> list[str]:
         if line_options.is_json:

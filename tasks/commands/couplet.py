@@ -21,6 +21,12 @@ from transformer_suite.tasks.commands.options import (
 @models_option
 @output_options
 @search_options
+@click.option(
+    "--candidates",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print the N best of a larger number of answers: number of the text, score, answer.",
+)
 def couplet(**options: Any) -> None:
     """Answer each TEXT, the first line of a Chinese couplet, with a second line.
 
@@ -28,8 +34,13 @@ def couplet(**options: Any) -> None:
     per line, in the order of the input; an empty line stays empty. With --n-best N, each text has
     up to N lines: its number (from 1), the score and the answer, separated by tabs.
 
+    With --candidates N, the N lines differ clearly. They are ranked by more than the probability of
+    the answer: by parts of speech, by how rare their characters are, and by the probability of TEXT
+    if it were the answer. The options of a search do not combine with it.
+
     \b
         couplet 晚风摇树树还挺
+        couplet --candidates 5 晚风摇树树还挺
         couplet --n-best 3 --prefix 秋 晚风摇树树还挺
     """
     search_and_answer("couplet", attrgetter("second"), options)

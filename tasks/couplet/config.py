@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check, complete, to_mapping
+from transformer_suite.core.config import check, check_range, complete, to_mapping
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
@@ -17,6 +17,8 @@ from transformer_suite.tasks.runs.presets import (
     TINY_TRAINING,
     TINY_TRANSFORMER,
 )
+
+MAX_POOL = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,31 @@ class CoupletData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RerankConfig:
+    """How candidates are drawn and ranked (:mod:`tasks.couplet.reranking`).
+
+    Attributes:
+        is_default: rank candidates for every answer, unless a search is asked for; else only where
+            candidates are asked for.
+        pool: the number of candidates for each answer.
+        temperature: of their sampling.
+        backward, rarity, parts_of_speech: the weights of the scores beside the forward one, whose
+            weight is 1.
+    """
+
+    is_default: bool = False
+    pool: int = 32
+    temperature: float = 0.6
+    backward: float = 0.7
+    rarity: float = 0.5
+    parts_of_speech: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_range("rerank.pool", self.pool, 1, MAX_POOL)
+        check(self.temperature > 0.0, "rerank.temperature", self.temperature, "above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoupletConfig:
     """The whole configuration of a couplet run. The lengths in ``generation`` have no effect."""
 
@@ -59,6 +86,7 @@ class CoupletConfig:
     data: CoupletData = field(default_factory=CoupletData)
     train: TrainConfig = field(default_factory=TrainConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
+    rerank: RerankConfig = field(default_factory=RerankConfig)
 
     def __post_init__(self) -> None:
         size = self.generation.no_repeat_ngram

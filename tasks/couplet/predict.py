@@ -8,19 +8,21 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, overload
+from zlib import crc32
 
 import torch
 
-from transformer_suite.core.config import check
+from transformer_suite.core.config import check, check_range
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import ConfigError, TextError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import Vocabulary
-from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.config import MAX_POOL, CoupletConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER
 from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.couplet.reranking import Reranker
 from transformer_suite.tasks.couplet.rules import (
     CharacterTable,
     CoupletConstraint,
@@ -34,8 +36,8 @@ from transformer_suite.tasks.runs.checkpoint_folder import read_config
 from transformer_suite.tasks.seq2seq.generation import EncodedTexts
 from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
 from transformer_suite.tasks.seq2seq.predictor import Predictor
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.texts import check_unicode
+from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from transformer_suite.tasks.texts import as_texts, check_unicode
 
 # The form of a couplet decides how long an answer is and what repeats in it.
 _FORM_OPTIONS = {
@@ -52,8 +54,8 @@ class Couplet(Ranked):
     """A second line, its score, and whether it keeps each rule.
 
     ``score`` is the score of the search: the log-probability, in beam search divided by the length
-    normalizer. ``others`` are the next best second lines if more than one was asked for
-    (``n_best``).
+    normalizer; or that of the candidates' ranking. ``others`` are the next best second lines if
+    more than one was asked for (``n_best`` or ``candidates``).
     """
 
     second: str
@@ -148,6 +150,58 @@ class CoupletWriter(Predictor[Couplet]):
 
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
         return {"vocabulary": self.codec.vocabulary}
+
+    def generate(
+        self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
+    ) -> list[Couplet]:
+        """Returns the answer to each of ``texts``; see :meth:`Predictor.generate`.
+
+        Where ``request.candidates`` are asked for, or the configuration ranks candidates by default
+        and no other search is asked for, they are drawn at random and ranked
+        (:mod:`tasks.couplet.reranking`). A line has the same candidates wherever it stands.
+        """
+        wanted, searched = request.candidates, sorted(request.search_options())
+        if wanted is None and (searched or not self.config.rerank.is_default):
+            return super().generate(texts, request)
+        if searched:
+            raise ConfigError(
+                f"candidates have a search of their own: leave out {', '.join(searched)}"
+            )
+        if wanted is not None:
+            check_range("candidates", wanted, 1, MAX_POOL)
+        texts = as_texts(texts)
+        own = None if request.constraint else [crc32(text.encode()) for text in texts]
+        drawn = super().generate(
+            texts,
+            replace(
+                request,
+                sample=True,
+                n_best=max(self.config.rerank.pool, wanted or 1),
+                temperature=self.config.rerank.temperature,
+                numbers=own or request.numbers,
+                candidates=None,
+            ),
+        )
+        return [
+            self._ranked(text, couplet, wanted or 1)
+            for text, couplet in zip(texts, drawn, strict=True)
+        ]
+
+    def _ranked(self, text: str, drawn: Couplet, count: int) -> Couplet:
+        """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
+        first = "".join(_characters(text))
+        if not 0 < len(first) < self.max_len:  # in segments, which the models cannot score together
+            by_score = sorted(drawn.hypotheses, key=lambda couplet: -couplet.score)[:count]
+            return replace(by_score[0], others=tuple(replace(c, others=()) for c in by_score[1:]))
+        different = {couplet.second: couplet for couplet in drawn.hypotheses}
+        ranked = self._reranker.rank(first, [*different], count)
+        candidates = [*different.values()]
+        best, *others = (replace(candidates[i], score=score, others=()) for i, score in ranked)
+        return replace(best, others=tuple(others))
+
+    @cached_property
+    def _reranker(self) -> Reranker:
+        return Reranker(self.models, self.codec.vocabulary, self.config.rerank)
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
         if refused := sorted(_FORM_OPTIONS & request.search_options().keys()):

@@ -46,6 +46,8 @@ class GenerationRequest:
       forbidden. All segments of a text have its number, and each of them begins anew at t = 0.
     * ``numbers``: the numbers of the texts, for ``constraint`` and for sampling: texts of equal
       number, seed and content draw the same output. Without it they are counted from 0.
+    * ``candidates``: this many answers that differ clearly, the best of a larger number. Only the
+      couplet writer has them (:mod:`tasks.couplet.reranking`).
     * ``batch_tokens``: the most source tokens in a batch.
     * ``on_batch``: gets the number of segments that have just been finished.
     * ``on_step``: is called before every step of the search, in any thread. An exception that it
@@ -71,6 +73,7 @@ class GenerationRequest:
     prefix: str | None = None
     constraint: Constraint | None = field(default=None, repr=False)
     numbers: Sequence[int] | None = field(default=None, repr=False)
+    candidates: int | None = None
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep = field(default=ignore_step, repr=False)

@@ -149,6 +149,9 @@ class Translator(Predictor[Translation]):
         }
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
+        check(
+            request.candidates is None, "candidates", request.candidates, "left out: for couplets"
+        )
         size = self.max_source_tokens
         return EncodedTexts(
             segments=[encoded_segments(text, self.source.encode, size) for text in texts],

@@ -1,0 +1,120 @@
+"""Candidates: drawn within the form, and ranked by more than their probability."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.tasks.tiny_networks import CPU
+from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form, untrained
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.tasks.couplet.config import RerankConfig
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.couplet.reranking import Reranker, is_different
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
+
+WRITER = WRITERS[0]
+FIRST = "天雨，树月"
+SECONDS = ["风地，花水", "花地，云水", "江夜，山日", "花夜，江日"]
+SMALL = RerankConfig(pool=16, temperature=9.0, parts_of_speech=0.0)
+
+
+def writer_of(rerank: RerankConfig, *, number: int = 0) -> CoupletWriter:
+    of = WRITERS[number]
+    return CoupletWriter(of.models, of.codec, replace(of.config, rerank=rerank), CPU)
+
+
+def reranker(**weights: float) -> Reranker:
+    none = {"backward": 0.0, "rarity": 0.0, "parts_of_speech": 0.0}
+    return Reranker(WRITER.models, WRITER.codec.vocabulary, RerankConfig(**none | weights))
+
+
+def test_features_are_the_scores_of_both_directions_per_character() -> None:
+    found = reranker().features(FIRST, SECONDS)
+    for second, of in zip(SECONDS, found, strict=True):
+        assert of.forward == pytest.approx(WRITER.score(FIRST, second).log_prob / 5, abs=1e-4)
+        assert of.backward == pytest.approx(WRITER.score(second, FIRST).log_prob / 5, abs=1e-4)
+
+
+def test_rare_characters_are_those_late_in_the_vocabulary() -> None:
+    """天 is the third, 日 the thirteenth, and the marks are the last of all."""
+    frequent, rare = reranker().features("风风", ["天天", "日日"])
+    assert 0.0 < frequent.rarity < rare.rarity
+    unknown, *_ = reranker().features("风风", ["猫猫"])
+    assert unknown.rarity == 0.0
+
+
+def test_parts_of_speech_are_compared_place_by_place() -> None:
+    """苹果 and 香蕉 are nouns of two characters, 慢慢 is an adverb."""
+    alike, other = reranker(parts_of_speech=1.0).features("吃苹果", ["买香蕉", "慢慢吃"])
+    assert alike.parts_of_speech == 1.0
+    assert other.parts_of_speech < 1.0
+
+
+@pytest.mark.parametrize("name", ["backward", "rarity"])
+def test_a_weight_decides_the_order(name: str) -> None:
+    found = reranker().features(FIRST, SECONDS)
+    ranked = reranker(**{name: 1e6}).rank(FIRST, SECONDS, 4)
+    assert ranked[0][0] == max(range(4), key=lambda i: getattr(found[i], name))
+    forward = reranker().rank(FIRST, SECONDS, 1)
+    assert forward[0][1] == pytest.approx(max(of.forward for of in found))
+
+
+def test_candidates_much_like_a_better_one_come_last() -> None:
+    assert not is_different("风地花水", "风地花日")
+    assert is_different("风地花水", "花夜云水")
+    alike = ["风地花水", "风地花日", "江夜山日"]
+    of = reranker()
+    order = [i for i, _ in of.rank("天雨树月", alike, 3)]
+    worse = max((0, 1), key=order.index)
+    assert order[2] == worse
+    assert len(of.rank("天雨树月", alike, 2)) == 2
+
+
+def test_candidates_keep_the_form_and_differ() -> None:
+    writer = writer_of(SMALL)
+    (couplet,) = writer.generate(FIRST, GenerationRequest(candidates=4))
+    seconds = [one.second for one in couplet.hypotheses]
+    assert len(seconds) == len(set(seconds)) == 4
+    for one in couplet.hypotheses:
+        check_form(writer, FIRST, one.second)
+        assert all(one.rules.values())
+
+
+def test_a_line_has_the_same_candidates_wherever_it_stands() -> None:
+    writer = writer_of(SMALL)
+    options = {"candidates": 3}
+    alone = writer.answer_scored(FIRST, **options)
+    _, empty, *rest = writer.answer_scored(["风雨", "", "山树云夜", FIRST], **options)
+    assert (empty.second, empty.others) == ("", ())
+    assert [one.second for one in rest[-1].hypotheses] == [one.second for one in alone.hypotheses]
+    assert rest[-1].score == pytest.approx(alone.score, abs=1e-4)
+
+
+def test_answers_are_ranked_by_default_where_the_model_says_so() -> None:
+    plain, ranked = writer_of(SMALL), writer_of(replace(SMALL, is_default=True))
+    assert ranked.answer(FIRST) == plain.answer(FIRST, candidates=1)
+    assert ranked.answer(FIRST, beam_size=3) == plain.answer(FIRST, beam_size=3)
+    assert plain.answer(FIRST) == plain.answer(FIRST, beam_size=1)
+
+
+def test_a_prefix_and_a_long_line_have_candidates_too() -> None:
+    writer = writer_of(SMALL)
+    for one in writer.answer_scored(FIRST, candidates=3, prefix="花").hypotheses:
+        assert one.second.startswith("花")
+    short = untrained(LEVELS + OBLIQUES + MARKS, max_len=6)
+    line = "天雨树月，山地风水"
+    found = short.answer_scored(line, candidates=3)
+    assert len(found.hypotheses) == 3
+    assert [one.score for one in found.hypotheses] == sorted(
+        (one.score for one in found.hypotheses), reverse=True
+    )
+
+
+def test_other_searches_and_impossible_numbers_are_refused() -> None:
+    writer = writer_of(SMALL)
+    with pytest.raises(ConfigError, match="a search of their own: leave out beam_size, n_best"):
+        writer.answer(FIRST, candidates=2, beam_size=4, n_best=2)
+    with pytest.raises(ConfigError, match="candidates must be at least 1"):
+        writer.answer(FIRST, candidates=0)
+    with pytest.raises(ConfigError, match=r"rerank\.pool must be at most 200"):
+        RerankConfig(pool=201)
