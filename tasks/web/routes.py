@@ -172,8 +172,15 @@ def _answer(texts: Iterable[str], records: Iterable[dict[str, Any]]) -> Response
 
 
 def _sentences(text: str) -> list[str]:
-    """Returns the sentences of every line, with the white space after them."""
-    return [part for line in text.splitlines(keepends=True) for part in sentences(line)]
+    """Returns the sentences of every line, with the white space after them.
+
+    White space at the beginning of a line is a part of its own.
+    """
+    parts: list[str] = []
+    for line in text.splitlines(keepends=True):
+        indent = len(line) - len(line.lstrip())
+        parts += [part for part in (line[:indent], *sentences(line[indent:])) if part]
+    return parts
 
 
 def _joined(parts: Sequence[str], records: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -114,7 +115,8 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Ends the server at SIGINT and SIGTERM. uvicorn's own method would raise them again."""
-        numbers = (signal.SIGINT, signal.SIGTERM)
+        is_main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
         handlers = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield

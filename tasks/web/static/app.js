@@ -1,49 +1,121 @@
-const tasks = {
-  translation: { path: "translate", name: "Translate", hint: "German sentences, one a line", example: "Ein Hund rennt am Strand.\nZwei Kinder spielen im Schnee.",
-                 show: r => r.translation },
-  classification: { path: "classify", name: "Classify", hint: "News texts, one a line", example: "Oil prices rise as OPEC cuts production",
-                    show: r => Object.entries(r.probabilities).map(([c, p]) => `${c} ${(100 * p).toFixed(1)}%`).join(" · ") },
-  couplet: { path: "couplet", name: "对联", hint: "上联，每行一句", example: "晚风摇树树还挺", show: r => r.second },
+// The page: tabs, languages, colors, and the state in the address.
+
+import * as classify from "./classify.js";
+import { $, ServiceError, request } from "./client.js";
+import * as couplet from "./couplet.js";
+import { LANGUAGES, choose, say } from "./strings.js";
+import * as translate from "./translate.js";
+
+const TABS = { translate, classify, couplet };
+const TASKS = { translate: "translation", classify: "classification", couplet: "couplet" };
+const THEMES = ["auto", "light", "dark"];
+const EXAMPLES = {
+  translate: "Zwei Kinder spielen im Schnee und lachen. Ein Hund rennt am Strand.",
+  classify: "Oil prices rise as OPEC cuts production",
+  couplet: "晚风摇树树还挺",
 };
-const $ = id => document.getElementById(id);
-let current;
-function choose(task) {
-  current = task;
-  $("hint").textContent = tasks[task].hint;
-  $("texts").value = tasks[task].example;
-  $("results").replaceChildren();
-  for (const button of $("tasks").children) button.setAttribute("aria-pressed", button.value === task);
+
+const stored = name => { try { return localStorage.getItem(name); } catch { return null; } };
+const store = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private mode */ } };
+
+let offered; // the answer of /v1/models
+
+function useLanguage(language) {
+  choose(language);
+  document.documentElement.lang = language === "zh" ? "zh-CN" : language;
+  $("language").value = language;
+  for (const element of document.querySelectorAll("[data-text]")) element.textContent = say(element.dataset.text);
+  for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", say(element.dataset.label));
+  useTheme(document.documentElement.dataset.theme ?? "auto");
+  if (offered) offer();
 }
-function line(kind, text) {
-  const span = document.createElement("span");
-  span.className = kind;
-  span.textContent = text;
-  return span;
+
+function useTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  $("theme").textContent = `${say("theme")}: ${say(theme)}`;
 }
-for (const [task, { name }] of Object.entries(tasks)) {
-  const button = Object.assign(document.createElement("button"), { value: task, textContent: name, type: "button" });
-  button.onclick = () => choose(task);
-  $("tasks").append(button);
-}
-$("form").onsubmit = async event => {
-  event.preventDefault();
-  const task = current, texts = $("texts").value.split("\n").filter(text => text.trim());
-  $("go").disabled = true;
-  try {
-    const answer = await fetch(`/v1/${tasks[task].path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ texts }) });
-    const { results, error } = await answer.json();
-    if (error) throw new Error(error);
-    const list = document.createElement("ol");
-    for (const result of results) {
-      const item = document.createElement("li");
-      item.append(line("input", result.input), line("output", tasks[task].show(result)));
-      list.append(item);
-    }
-    $("results").replaceChildren(list);
-  } catch (error) {
-    $("results").replaceChildren(line("error", error.message));
-  } finally {
-    $("go").disabled = false;
+
+function open(name, { focus = false } = {}) {
+  for (const tab of document.querySelectorAll('[role="tab"]')) {
+    const isOpen = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", isOpen);
+    tab.tabIndex = isOpen ? 0 : -1;
+    $(tab.getAttribute("aria-controls")).hidden = !isOpen;
+    if (isOpen && focus) tab.focus();
   }
+  document.title = `${say(name)} – Transformer Suite`;
+  if (!location.hash.startsWith(`#${name}`)) TABS[name].task.remember();
+}
+
+// Shows what the address says: a tab, a text, and its other fields.
+function restore() {
+  const [, name = "translate", query = ""] = location.hash.match(/^#(\w+)(?:\?(.*))?$/) ?? [];
+  const tab = TABS[name] ? name : "translate";
+  const { text, ...fields } = Object.fromEntries(new URLSearchParams(query));
+  const { task } = TABS[tab];
+  if (text !== undefined && text !== task.text) {
+    $(task.field).value = text;
+    task.fields = fields;
+    if (offered) task.start({ quietly: true });
+  }
+  open(tab);
+}
+
+function offer() {
+  for (const model of offered.models) {
+    const name = Object.keys(TASKS).find(key => TASKS[key] === model.task);
+    if (name) TABS[name].offer(model, offered.limits);
+  }
+}
+
+async function begin() {
+  offered = await request("models");
+  $("key-form").hidden = true;
+  offer();
+  const tasks = offered.models.map(model => model.task);
+  for (const [name, { task }] of Object.entries(TABS)) {
+    const isOffered = tasks.includes(TASKS[name]);
+    task.go.disabled = !isOffered;
+    if (!isOffered) task.say(say("noTask"));
+  }
+  const open = Object.values(TABS).find(({ task }) => !task.panel.hidden && !task.go.disabled);
+  await open?.task.start({ quietly: true });
+}
+
+$("language").onchange = () => { store("language", $("language").value); useLanguage($("language").value); };
+$("theme").onclick = () => {
+  const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
+  store("theme", next);
+  useTheme(next);
 };
-choose("translation");
+$("key-form").onsubmit = event => {
+  event.preventDefault();
+  sessionStorage.setItem("key", $("key").value);
+  begin().catch(report);
+};
+document.querySelector('[role="tablist"]').onclick = event => {
+  const name = event.target.getAttribute("aria-controls");
+  if (name) { open(name); TABS[name].task.remember(); }
+};
+document.querySelector('[role="tablist"]').onkeydown = event => {
+  const names = Object.keys(TABS);
+  const now = names.findIndex(name => !$(name).hidden);
+  const next = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: names.length - 1 }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  const name = names.at(next % names.length);
+  open(name, { focus: true });
+  TABS[name].task.remember();
+};
+window.onhashchange = restore;
+
+function report(error) {
+  if (!(error instanceof ServiceError)) throw error;
+}
+
+document.documentElement.dataset.theme = THEMES.includes(stored("theme")) ? stored("theme") : "auto";
+const wanted = [stored("language"), ...navigator.languages.map(tag => tag.slice(0, 2))];
+useLanguage(wanted.find(code => LANGUAGES[code]) ?? "en");
+for (const [name, text] of Object.entries(EXAMPLES)) $(TABS[name].task.field).value = text;
+restore();
+begin().catch(report);

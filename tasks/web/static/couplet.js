@@ -1,0 +1,91 @@
+// Couplets: candidates on red paper, their rules, characters to keep, and a picture.
+
+import { $, Task, make, request } from "./client.js";
+import { say } from "./strings.js";
+
+const CANDIDATES = 5;
+
+let options = {};
+let kept = "";
+let result;
+
+export const task = new Task("couplet", "couplet-text", run);
+
+export function offer(model, limits) {
+  const beam = Math.min(Math.max(model.defaults.beam, CANDIDATES), limits.max_beam);
+  options = { n_best: Math.min(CANDIDATES, beam), beam };
+  if (result) draw();
+}
+
+async function run(text, signal) {
+  const body = { texts: [text], ...options, ...(kept && { prefix: kept }) };
+  ({ results: [result] } = await request("couplet", body, signal));
+  draw();
+}
+
+function draw() {
+  const first = result.input.replace(/\s/g, "");
+  const candidates = result.hypotheses.map((hypothesis, rank) => candidate(first, hypothesis, rank));
+  const hint = make("p", { className: "hint", textContent: kept ? say("kept", kept) : say("keepHint") });
+  if (kept) hint.append(" ", make("button", { type: "button", textContent: say("release"), onclick: () => keep("") }));
+  $("candidates").replaceChildren(hint, make("ol", { className: "papers" }, ...candidates));
+  task.show(`${first}\n${result.second}`);
+}
+
+function candidate(first, { second, rules, score }, rank) {
+  const characters = [...second].map((character, i) => {
+    const button = make("button", { type: "button", textContent: character, onclick: () => keep([...second].slice(0, i + 1).join("")) });
+    button.setAttribute("aria-label", say("keep", character));
+    button.classList.toggle("kept", i < [...kept].length);
+    return button;
+  });
+  const paper = make("div", { className: "paper", lang: "zh-CN" },
+    make("p", { className: "strip" }, ...[...first].map(character => make("span", { textContent: character }))),
+    make("p", { className: "strip" }, ...characters));
+  const checks = Object.entries(rules ?? {}).map(([name, isKept]) => {
+    const state = make("span", { className: "hidden-text", textContent: `: ${say(isKept ? "isKept" : "isBroken")}` });
+    return make("li", { className: isKept ? "kept-rule" : "broken-rule" }, `${isKept ? "✓" : "✗"} ${say(`rule_${name}`)}`, state);
+  });
+  const heading = make("h2", { textContent: say("candidate", rank + 1) });
+  const copy = make("button", { type: "button", textContent: say("copy"), onclick: () => task.write(`${first}\n${second}`) });
+  const save = make("button", { type: "button", textContent: say("picture"), onclick: () => savePicture(first, second) });
+  const small = make("small", { textContent: `${say("score")} ${score.toFixed(2)}` });
+  return make("li", {}, heading, paper, make("ul", { className: "rules" }, ...checks), small, make("div", { className: "actions" }, copy, save));
+}
+
+// Keeps the beginning of a second line and asks for the rest again.
+function keep(beginning) {
+  kept = beginning;
+  task.start();
+}
+
+export function forget() {
+  kept = "";
+}
+
+function savePicture(first, second) {
+  const size = 72, margin = 40;
+  const length = Math.max([...first].length, [...second].length);
+  const canvas = make("canvas", { width: 2 * (size + 2 * margin) + margin, height: length * (size + 12) + 3 * margin });
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = "#f7efe2";
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.font = `${size}px "KaiTi", "STKaiti", "Noto Serif CJK SC", "Songti SC", serif`;
+  // The first line hangs on the right.
+  for (const [line, column] of [[first, 1], [second, 0]]) {
+    const left = margin + column * (size + 2 * margin);
+    pen.fillStyle = "#b3131b";
+    pen.fillRect(left, margin / 2, size + margin, canvas.height - margin);
+    pen.fillStyle = "#1a0d00";
+    [...line].forEach((character, i) => pen.fillText(character, left + (size + margin) / 2, 1.5 * margin + (size + 12) * (i + 0.5)));
+  }
+  canvas.toBlob(blob => {
+    const link = make("a", { href: URL.createObjectURL(blob), download: "couplet.png" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+}
+
+$("couplet-text").oninput = forget;

@@ -1,0 +1,72 @@
+// The words of the page, in English, German and Chinese.
+
+const en = {
+  language: "Language", theme: "Theme", light: "light", dark: "dark", auto: "as the system", tasks: "Tasks",
+  translate: "Translate", classify: "Classify news", couplet: "Couplets", send: "Send", cancel: "Cancel", copy: "Copy",
+  copied: "Copied.", copyLink: "Copy link", progress: "Progress", working: "Working …", done: "Done.", canceled: "Canceled.",
+  translateHint: "The translation appears as you type; Ctrl+Enter asks at once. Choose a sentence of the translation to see others.",
+  alternatives: "Other translations of this sentence", score: "score", confidence: "confidence", attention: "Attention", layer: "Layer",
+  head: "Head", mean: "mean of all",
+  attentionHint: "Point at a word of the translation, or move to it with Tab: the words that the model looked at are colored.",
+  newsText: "A news text in English", best: "most probable", explanation: "Words for and against this class",
+  unfamiliar: "This text is unlike the news that the model was trained on.", empty: "Enter a text first.",
+  firstLine: "The first line of a couplet, in Chinese", answerLine: "Answer", first: "First line", second: "Second line",
+  keepHint: "Choose a character to keep it and those before it, then answer again.", keep: "Keep up to {0}", kept: "Kept: {0}",
+  again: "Answer again", release: "Keep none", picture: "Save picture", candidate: "Candidate {0}", rules: "Rules",
+  rule_length: "equal length", rule_punctuation: "equal punctuation", rule_characters: "no character of the first line",
+  rule_repetition: "equal repetition", rule_tones: "tones of the last characters", isKept: "kept", isBroken: "broken",
+  gone: "The service does not answer. Is it still running? Your text is kept: try again.",
+  busy: "The service is busy. Try again in {0} s.", key: "This service needs an API key", forPrograms: "For programs",
+  noTask: "This service has no model for this task.",
+};
+
+const de = {
+  language: "Sprache", theme: "Farben", light: "hell", dark: "dunkel", auto: "wie das System", tasks: "Aufgaben",
+  translate: "Übersetzen", classify: "Nachrichten einordnen", couplet: "Verspaare", send: "Senden", cancel: "Abbrechen",
+  copy: "Kopieren", copied: "Kopiert.", copyLink: "Link kopieren", progress: "Fortschritt", working: "In Arbeit …", done: "Fertig.",
+  canceled: "Abgebrochen.",
+  translateHint: "Die Übersetzung erscheint beim Tippen; Strg+Enter fragt sofort. Wählen Sie einen Satz der Übersetzung, um andere zu sehen.",
+  alternatives: "Andere Übersetzungen dieses Satzes", score: "Bewertung", confidence: "Sicherheit", attention: "Attention",
+  layer: "Schicht", head: "Kopf", mean: "Mittel aller",
+  attentionHint: "Zeigen Sie auf ein Wort der Übersetzung, oder gehen Sie mit Tab dorthin: Die Wörter, auf die das Modell geachtet hat, werden gefärbt.",
+  newsText: "Ein englischer Nachrichtentext", best: "am wahrscheinlichsten", explanation: "Wörter für und gegen diese Klasse",
+  unfamiliar: "Dieser Text gleicht den Nachrichten nicht, mit denen das Modell trainiert wurde.", empty: "Geben Sie zuerst einen Text ein.",
+  firstLine: "Die erste Zeile eines chinesischen Verspaars", answerLine: "Antworten", first: "Erste Zeile", second: "Zweite Zeile",
+  keepHint: "Wählen Sie ein Zeichen, um es und die davor zu behalten, und lassen Sie dann neu antworten.", keep: "Bis {0} behalten",
+  kept: "Behalten: {0}", again: "Neu antworten", release: "Keine behalten", picture: "Bild speichern", candidate: "Vorschlag {0}",
+  rules: "Regeln", rule_length: "gleiche Länge", rule_punctuation: "gleiche Satzzeichen",
+  rule_characters: "kein Zeichen der ersten Zeile", rule_repetition: "gleiche Wiederholungen", rule_tones: "Töne der letzten Zeichen",
+  isKept: "eingehalten", isBroken: "verletzt",
+  gone: "Der Dienst antwortet nicht. Läuft er noch? Ihr Text bleibt erhalten: Versuchen Sie es noch einmal.",
+  busy: "Der Dienst ist ausgelastet. Versuchen Sie es in {0} s wieder.", key: "Dieser Dienst verlangt einen API-Schlüssel",
+  forPrograms: "Für Programme", noTask: "Dieser Dienst hat kein Modell für diese Aufgabe.",
+};
+
+const zh = {
+  language: "语言", theme: "主题", light: "浅色", dark: "深色", auto: "跟随系统", tasks: "任务",
+  translate: "翻译", classify: "新闻分类", couplet: "对联", send: "发送", cancel: "取消", copy: "复制", copied: "已复制。",
+  copyLink: "复制链接", progress: "进度", working: "正在计算……", done: "完成。", canceled: "已取消。",
+  translateHint: "边输入边翻译；按 Ctrl+Enter 立即翻译。点击译文中的一句，可以看到其他译法。",
+  alternatives: "这一句的其他译法", score: "得分", confidence: "置信度", attention: "注意力", layer: "层", head: "头", mean: "全部平均",
+  attentionHint: "把鼠标移到译文的一个词上，或用 Tab 键移动：模型关注的原文词会着色。",
+  newsText: "一段英文新闻", best: "最可能", explanation: "支持和反对这一类别的词", unfamiliar: "这段文字与训练时的新闻不相似。",
+  empty: "请先输入文字。", firstLine: "上联", answerLine: "对下联", first: "上联", second: "下联",
+  keepHint: "点击一个字，保留它和前面的字，然后重新对。", keep: "保留到“{0}”", kept: "已保留：{0}", again: "重新对", release: "全部不保留",
+  picture: "保存图片", candidate: "候选 {0}", rules: "规则", rule_length: "字数相等", rule_punctuation: "标点相同",
+  rule_characters: "不用上联的字", rule_repetition: "重字相应", rule_tones: "仄起平收", isKept: "符合", isBroken: "不符合",
+  gone: "服务没有响应。它还在运行吗？文字没有丢失，请再试一次。", busy: "服务繁忙，请 {0} 秒后再试。", key: "此服务需要 API 密钥",
+  forPrograms: "程序接口", noTask: "此服务没有这个任务的模型。",
+};
+
+export const LANGUAGES = { en, de, zh };
+
+let chosen = en;
+
+export function choose(language) {
+  chosen = LANGUAGES[language];
+}
+
+// Returns a text in the chosen language; {0} stands for the argument.
+export function say(name, argument = "") {
+  return (chosen[name] ?? name).replace("{0}", argument);
+}

@@ -1,0 +1,252 @@
+"""The page in a real browser, headless Chromium: what a person can do, see, and reach by keyboard.
+
+The tests need playwright and a Chromium (Debian: ``apt install chromium``; elsewhere ``playwright
+install chromium``); without them they are skipped.
+"""
+
+import io
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `web` is not installed")
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+
+from tests.tasks.web.services import service as new_service
+from transformer_suite.tasks.web.server import Server, open_socket
+from transformer_suite.tasks.web.service import Service
+
+SENTENCES = "ein Hund rennt .\nder Hund sieht das Haus ,"
+TIMEOUT = 60_000  # milliseconds; the machine may be busy
+
+
+class Site:
+    """A service in a thread, with models that have learnt nothing."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.server = Server(service, "127.0.0.1")
+        self.socket = open_socket("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/"
+        self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+        self.service.close()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    site = Site(new_service(rate_limit=0))
+    yield site
+    site.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    with sync_playwright() as driver:
+        try:
+            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except Error as error:
+            pytest.skip(f"there is no Chromium: {str(error).splitlines()[0]}")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site) -> Iterator[Page]:
+    """A page of the service; errors and requests to other sites make a test fail."""
+    context = browser.new_context(locale="en-US")
+    context.set_default_timeout(TIMEOUT)
+    expect.set_options(timeout=TIMEOUT)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+
+    def is_outside(address: str) -> bool:
+        return not address.startswith((site.url, "data:", "blob:"))
+
+    page.on("request", lambda r: problems.append(r.url) if is_outside(r.url) else None)
+    page.goto(f"{site.url}#translate?text={quote(SENTENCES)}")
+    yield page
+    context.close()
+    expected = ("net::ERR_CONNECTION_REFUSED", "400 (Bad Request)")
+    assert [line for line in problems if not any(part in line for part in expected)] == []
+
+
+def test_translating(page: Page) -> None:
+    """A link shows its text; sentences have alternatives and attention; picks are in the link."""
+    sentences = page.locator("#translation .sentence")
+    expect(sentences).to_have_count(2)
+    expect(page.locator("#source-language")).to_have_text("German")
+    sentences.nth(1).click()
+    alternatives = page.locator("#alternatives button")
+    expect(alternatives).to_have_count(5)
+    chosen = alternatives.nth(2).inner_text()
+    alternatives.nth(2).click()
+    expect(sentences.nth(1)).to_have_text(chosen)
+    expect(alternatives.nth(2)).to_have_attribute("aria-pressed", "true")
+    source, target = page.locator("#attention .tokens").all()
+    assert source.inner_text().split() == [*SENTENCES.split()[4:], "<eos>"]
+    weights = []
+    for token in target.locator("span").all()[:2]:
+        token.hover()
+        shown = [float(s.get_attribute("title") or "nan") for s in source.locator("span").all()]
+        assert sum(shown) == pytest.approx(1, abs=0.05)
+        weights.append(shown)
+    page.locator("#head").select_option("2")
+    of_head = [float(s.get_attribute("title") or "nan") for s in source.locator("span").all()]
+    assert of_head != weights[1]
+    assert "chosen=0.2" in page.url
+    page.reload()
+    expect(sentences.nth(1)).to_have_text(chosen)
+
+
+def test_translating_while_typing(page: Page) -> None:
+    expect(page.locator("#translation .sentence")).to_have_count(2)
+    text = page.locator("#translate-text")
+    text.fill("")
+    text.press_sequentially("ein Haus rennt . \n\n das Haus rennt .")
+    expect(page.locator("#translation .sentence")).to_have_count(2)
+    expect(page.locator("#translation")).to_have_text(re.compile(r"\S\s*\n\n\s*\S"))
+    expect(page.locator("#translate .status")).to_have_text("Done.")
+    assert "das+Haus+rennt" in page.url
+
+
+def test_classifying(page: Page) -> None:
+    page.locator("#tab-classify").click()
+    page.locator("#classify-text").fill("shares fall")
+    page.locator("#classify-text").press("Control+Enter")
+    rows = page.locator(".bars li")
+    expect(rows).to_have_count(5)
+    shown = [float(percent.rstrip("%")) for percent in page.locator(".percent").all_inner_texts()]
+    assert shown == sorted(shown, reverse=True)
+    expect(rows.nth(0)).to_contain_text("most probable")
+    size = "bars => bars.map(bar => getComputedStyle(bar).backgroundSize)"
+    widths = rows.locator(".bar").evaluate_all(size)
+    assert [float(width.split("%")[0]) for width in widths] == shown
+
+
+def test_answering_a_couplet(page: Page) -> None:
+    page.locator("#tab-couplet").click()
+    page.locator("#couplet-text").fill("风天山")
+    page.locator("#couplet .go").click()
+    papers = page.locator(".papers > li")
+    expect(papers).to_have_count(5)
+    expect(papers.nth(0).locator(".rules li")).to_have_count(5)
+    second = papers.nth(4).locator(".strip").nth(1).locator("button")
+    kept = "".join(second.all_inner_texts()[:2])
+    second.nth(1).click()
+    expect(page.locator("#candidates .hint")).to_contain_text(f"Kept: {kept}")
+    for paper in papers.all():
+        line = paper.locator(".strip").nth(1).locator("button").all_inner_texts()
+        assert "".join(line).startswith(kept)
+    with page.expect_download() as download:
+        papers.nth(0).get_by_text("Save picture").click()
+    image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
+    with open(download.value.path(), "rb") as file:  # noqa: PTH123  # it is a Path or a str
+        pixels = image.imread(io.BytesIO(file.read()))
+    red, green, blue = (pixels[..., channel] for channel in range(3))
+    is_paper = (red > 0.6) & (green < 0.2) & (blue < 0.2)
+    assert 0.2 < is_paper.mean() < 0.9
+
+
+def test_tabs_by_keyboard_keep_their_state(page: Page) -> None:
+    expect(page.locator("#translation .sentence")).to_have_count(2)
+    page.locator("#tab-translate").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tab-classify")).to_be_focused()
+    expect(page.locator("#classify")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.locator("#classify-text")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("End")
+    expect(page.locator("#couplet")).to_be_visible()
+    assert "#couplet" in page.url
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#translation .sentence")).to_have_count(2)
+    assert page.locator("#translate-text").input_value() == SENTENCES
+
+
+def test_no_fault_that_axe_finds(page: Page) -> None:
+    """Contrast, labels, roles: in all languages' markup, and in light and dark colors."""
+    axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
+    for language, title in (("en", "Translate"), ("de", "Übersetzen"), ("zh", "翻译")):
+        page.locator("#language").select_option(language)
+        expect(page.locator("#tab-translate")).to_have_text(title)
+    page.locator("#translation .sentence").nth(0).click()
+    expect(page.locator("#attention .tokens")).to_have_count(2)
+    shown = [("translate", None), ("classify", ".bars"), ("couplet", ".papers")]
+    page.locator("#couplet-text").evaluate("e => { e.value = '风天山' }")
+    for name, result in shown:
+        page.locator(f"#tab-{name}").click()
+        if result:
+            page.locator(f"#{name} .go").click()
+            expect(page.locator(result)).to_be_visible()
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            faults = axe.Axe().run(page)["violations"]
+            assert [(f["id"], f["impact"], f["nodes"][0]["html"]) for f in faults] == []
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.locator("#translation .sentence").nth(0).click()
+    expect(page.locator("#attention .tokens")).to_have_count(2)
+    for name in ("translate", "classify", "couplet"):
+        page.locator(f"#tab-{name}").click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_canceling(page: Page, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search would never end; the service stops it as well."""
+    expect(page.locator("#translation .sentence")).to_have_count(2)
+    translator = site.service.predictors["translation"]
+    stopped = threading.Event()
+
+    def endless(texts: Any, request: Any) -> list[Any]:
+        try:
+            while texts:
+                time.sleep(0.01)
+                request.on_step()
+        finally:
+            if texts:
+                stopped.set()
+        return []
+
+    monkeypatch.setattr(translator, "generate", endless)
+    page.locator("#translate .go").click()
+    expect(page.locator("#translate progress")).to_be_visible()
+    page.locator("#translate .cancel").click()
+    expect(page.locator("#translate .status")).to_have_text("Canceled.")
+    assert stopped.wait(20)
+
+
+def test_errors_are_shown_in_words(page: Page) -> None:
+    page.locator("#tab-couplet").click()
+    page.locator("#couplet-text").fill("abc")
+    page.locator("#couplet .go").click()
+    expect(page.locator("#couplet .status")).to_contain_text("no Chinese character")
+    page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
+    page.locator("#couplet .go").click()
+    expect(page.locator("#gone")).to_contain_text("The service does not answer")
+    page.unroute("**/v1/**")
+    page.locator("#couplet-text").fill("风天山")
+    page.locator("#couplet .go").click()
+    expect(page.locator(".papers > li")).to_have_count(5)
+    expect(page.locator("#gone")).to_be_hidden()
