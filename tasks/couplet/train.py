@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.files import is_file, is_folder
 from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.couplet.config import CoupletConfig
+from transformer_suite.tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
 from transformer_suite.tasks.couplet.evaluate import evaluate
 from transformer_suite.tasks.couplet.model import CoupletModel
@@ -18,6 +20,8 @@ from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, describe
 from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
+
+MakeModel = Callable[[int, CoupletTransformerConfig], SequenceToSequence]
 
 
 def prepare(
@@ -27,13 +31,18 @@ def prepare(
     out: Path,
     device: torch.device,
     vocabulary: Path | None,
+    make_model: MakeModel = CoupletModel,
 ) -> Prepared:
-    """Prepares the training of a couplet model; see :class:`tasks.runs.run.Prepare`."""
+    """Prepares the training of a couplet model; see :class:`tasks.runs.run.Prepare`.
+
+    Args:
+        make_model: makes the model for the size of the vocabulary and the sizes of the Transformer.
+    """
     codec = None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER)
     dataset = LoadCoupletDataset(
         corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )
-    model = CoupletModel(len(dataset.codec.vocabulary), config.model).to(device)
+    model = make_model(len(dataset.codec.vocabulary), config.model).to(device)
     has_test = is_folder(corpus / "test")
     if has_test:
         dataset.read("test")  # an error in it is raised now, not after the training
@@ -68,7 +77,7 @@ def prepare(
     )
 
 
-def _new_weights(model: CoupletModel, initial: Path | None) -> list[str]:
+def _new_weights(model: SequenceToSequence, initial: Path | None) -> list[str]:
     """Returns the names of the weights of the alignment, if the model in ``initial`` has none."""
     if initial is None or not is_file(initial / CONFIG_FILE):
         return []
