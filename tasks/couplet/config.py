@@ -19,6 +19,7 @@ from transformer_suite.tasks.runs.presets import (
 )
 
 MAX_POOL = 200
+MAX_WEIGHT = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +39,25 @@ class CoupletData:
 
     Attributes:
         extra: more training folders beside ``train``.
+        extra_weights: how often a couplet of each of them is drawn in an epoch: 2 draws all of them
+            twice, 0.3 a new random 30% once. Without it, 1 for each.
         min_freq: characters that occur less often than this become ``<unk>``.
         val_share: the share of the training couplets that is held out for validation if there is
             no ``val`` folder; ``train.seed`` selects them.
     """
 
     extra: tuple[str, ...] = ()
+    extra_weights: tuple[float, ...] = ()
     min_freq: int = 1
     val_share: float = 0.01
 
     def __post_init__(self) -> None:
+        count, weights = len(self.extra), self.extra_weights
+        one_each = f"{count} numbers, one for each of data.extra"
+        check(len(weights) in (0, count), "data.extra_weights", list(weights), one_each)
+        for weight in weights:
+            check(weight > 0.0, "data.extra_weights", weight, "above 0")
+            check_range("data.extra_weights", weight, 0.0, MAX_WEIGHT)
         check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")

@@ -9,6 +9,7 @@ from pathlib import Path
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import is_folder
+from transformer_suite.data.batching import epoch_seed
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import CodecConfig, TextCodec
 from transformer_suite.data.encoding import encode_parallel
@@ -17,7 +18,7 @@ from transformer_suite.data.readers import iter_parallel
 from transformer_suite.tasks.couplet.config import CoupletData
 from transformer_suite.tasks.runs import hold_out
 from transformer_suite.tasks.runs.hold_out import HoldOut
-from transformer_suite.tasks.seq2seq.batches import PairData, short_pairs
+from transformer_suite.tasks.seq2seq.batches import PairData, drawn_rows, short_pairs
 
 TOKENIZER = "characters"
 
@@ -75,14 +76,29 @@ class LoadCoupletDataset:
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
         """Returns the couplets of a split as ids, without those too long for ``max_len``."""
-        own, *extra = map(self._encode_folder, self._folders(split))
-        pairs = Examples.joined([own.select(self._hold_out.rows(split, len(own))), *extra])
-        return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
+        return Examples.joined(self._encoded_folders(split, max_len))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """Returns the training couplets in batches, without those too long for ``max_len``."""
-        pairs = self.encoded("train", max_len=max_len)
-        return PairData(lambda epoch: pairs, batch_tokens=batch_tokens, seed=seed)
+        """Returns the training couplets in batches, without those too long for ``max_len``.
+
+        With ``config.extra_weights`` every epoch draws those of the extra folders anew.
+        """
+        parts = self._encoded_folders("train", max_len)
+        weights = (1.0, *self.config.extra_weights)
+        pairs = Examples.joined(parts)
+
+        def encode(epoch: int) -> Examples[Pair]:
+            if len(weights) == 1:
+                return pairs
+            of_epoch = epoch_seed(seed, epoch)
+            return Examples.joined(
+                [
+                    part.select(drawn_rows(len(part), weight, f"{of_epoch}/{number}"))
+                    for number, (part, weight) in enumerate(zip(parts, weights, strict=True))
+                ]
+            )
+
+        return PairData(encode, batch_tokens=batch_tokens, seed=seed)
 
     def files(self, *splits: str) -> list[Path]:
         """Returns the files that contain these splits."""
@@ -126,6 +142,16 @@ class LoadCoupletDataset:
         pairs = encode_parallel(*self._files(name), (self.codec, self.codec))
         # Each character is one id, so the lengths in ids are those in characters.
         return pairs.select(self._even_pairs(pairs.lengths.tolist(), name))
+
+    def _encoded_folders(self, split: str, max_len: int) -> list[Examples[Pair]]:
+        """Returns the couplets of each folder of a split, without those too long."""
+        own, *extra = map(self._encode_folder, self._folders(split))
+        parts = [own.select(self._hold_out.rows(split, len(own))), *extra]
+        names = [split, *self._folders(split)[1:]]
+        return [
+            part.select(short_pairs(part, max_len - 1, self.folder / name))
+            for part, name in zip(parts, names, strict=True)
+        ]
 
     def _even_pairs(self, lengths: Sequence[Sequence[int]], name: str) -> list[int]:
         """Returns which couplets of a folder have two lines of the same length.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -43,6 +44,16 @@ class PairData:
     def batch(self, item: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         """Returns ``src`` ``[S, B]`` and ``tgt`` ``[T+1, B]``."""
         return as_tensors(item)
+
+
+def drawn_rows(count: int, weight: float, seed: str) -> list[int]:
+    """Returns the indices of the pairs, of ``count``, that an epoch draws.
+
+    With a ``weight`` of 2 every pair is drawn twice, with 0.3 a random 30% of the pairs once.
+    """
+    copies, share = divmod(weight, 1.0)
+    drawn = random.Random(seed).sample(range(count), round(share * count))
+    return [*range(count)] * int(copies) + sorted(drawn)
 
 
 def is_short(pair: Pair, max_tokens: int) -> bool:

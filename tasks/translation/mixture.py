@@ -12,7 +12,7 @@ from transformer_suite.data.batching import epoch_seed
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.examples import Examples, Pair
 from transformer_suite.data.tokenizers import seed_dropout
-from transformer_suite.tasks.seq2seq.batches import is_short
+from transformer_suite.tasks.seq2seq.batches import drawn_rows, is_short
 from transformer_suite.tasks.translation.augmentation import augmented
 
 
@@ -35,10 +35,7 @@ class Part:
 
     def rows(self, seed: str) -> list[int]:
         """Returns the indices of the pairs that ``seed`` draws."""
-        count = len(self.pairs)
-        copies, share = divmod(self.weight, 1.0)
-        drawn = random.Random(seed).sample(range(count), round(share * count))
-        return [*range(count)] * int(copies) + sorted(drawn)
+        return drawn_rows(len(self.pairs), self.weight, seed)
 
 
 @dataclass(frozen=True)

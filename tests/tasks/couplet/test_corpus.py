@@ -60,6 +60,44 @@ def test_more_folders_can_be_trained_on(folder: Path) -> None:
         load(folder, extra=("poems",))
 
 
+def test_every_epoch_draws_its_share_of_an_extra_folder(folder: Path) -> None:
+    extra = [(a, b) for a in "天地山水花" for b in "月风云春秋"]
+    write(folder / "verse", extra)
+    write(folder / "more", [("鹤", "龙")])
+    dataset = load(folder, extra=("verse", "more"), extra_weights=(0.4, 2.0))
+    data = dataset.training_data(batch_tokens=30, seed=3, max_len=10)
+    decode = dataset.codec.decode
+
+    def drawn(epoch: int) -> list[tuple[str, str]]:
+        pairs = [pair for batch in data.plan(epoch) for pair in batch]
+        return sorted((decode(first), decode(second)) for first, second in pairs)
+
+    for epoch in (1, 2):
+        chosen = [pair for pair in drawn(epoch) if pair in extra]
+        assert len(chosen) == len(set(chosen)) == 10
+        assert drawn(epoch) == sorted([*PAIRS, *chosen, ("鹤", "龙"), ("鹤", "龙")])
+    assert drawn(1) != drawn(2)
+    again = load(folder, extra=("verse", "more"), extra_weights=(0.4, 2.0))
+    assert drawn(2) == sorted(
+        (decode(first), decode(second))
+        for batch in again.training_data(batch_tokens=30, seed=3, max_len=10).plan(2)
+        for first, second in batch
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ((1.0, 2.0), "1 numbers, one for each of data.extra"),
+        ((0.0,), "above 0"),
+        ((1001.0,), "at most 1,000"),
+    ],
+)
+def test_weights_that_do_not_suit_are_refused(weights: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.extra_weights must be {message}"):
+        CoupletData(extra=("verse",), extra_weights=weights)
+
+
 def test_without_validation_couplets_some_are_held_out(folder: Path) -> None:
     for path in (folder / "val").iterdir():
         path.unlink()
