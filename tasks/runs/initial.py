@@ -30,7 +30,7 @@ INITIAL_FILE = "initial.safetensors"
 
 # Options that may differ from those of the initial model, because they change none of its weights.
 # (An alignment adds some, which begin as those of a new model.)
-_FREE_MODEL_OPTIONS = ("dropout", "max_len", "aligned")
+_FREE_MODEL_OPTIONS = ("dropout", "ngram_dropout", "max_len", "aligned")
 # Options that belong to the vocabulary, and the languages that it is for.
 _VOCABULARY_OPTIONS = (
     "src",
@@ -40,6 +40,7 @@ _VOCABULARY_OPTIONS = (
     "vocab_size",
     "min_freq",
     "byte_fallback",
+    "lowercase",
 )
 
 

@@ -132,8 +132,9 @@ def train(
             version of torch, too. ``metrics.json`` then lists the changes.
         init: the folder of a model to start from: its weights and its vocabulary. ``config`` must
             have the same languages, the same options of the vocabulary, and the same model section,
-            where only ``dropout``, ``max_len`` and ``aligned`` may differ. A classifier for other
-            classes gets a new last layer. Such a run is resumed without ``init``.
+            where only ``dropout``, ``ngram_dropout``, ``max_len`` and ``aligned`` may differ. A
+            classifier for other classes gets a new last layer. Such a run is resumed without
+            ``init``.
         group: the processes that train together; None: this process alone.
         prepare: None: the task's own.
 

@@ -18,7 +18,14 @@ OWN_SETTINGS = {
     # All random choices but the masks of dropout are the same for all processes: the
     # segmentation of words, and the held-out examples.
     "translation": ("data.vocab_size=400", "data.bpe_dropout=0.2"),
-    "classification": ("data.vocab_size=100", "data.max_sen_len=same"),
+    "classification": (
+        "data.vocab_size=100",
+        "data.max_sen_len=same",
+        "data.ppmi_window=2",
+        "model.ngrams=2",
+        "model.char_ngrams=4",
+        "model.ngram_dropout=0",
+    ),
     "couplet": (),
 }
 

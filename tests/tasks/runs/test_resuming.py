@@ -15,7 +15,13 @@ from transformer_suite.tasks.runs import run
 
 SETTINGS = {
     "translation": ("data.vocab_size=400", "data.bpe_dropout=0.1"),
-    "classification": ("data.vocab_size=100", "data.token_dropout=0.2"),
+    "classification": (
+        "data.vocab_size=100",
+        "data.token_dropout=0.2",
+        "data.ppmi_window=2",
+        "model.ngrams=2",
+        "model.char_ngrams=4",
+    ),
     "couplet": (),
 }
 ADDED = {
@@ -70,7 +76,7 @@ def test_r_drop_takes_part_in_every_tasks_loss(
     and with dropout, everything."""
     still = ["model.dropout=0"]
     if task == "classification":
-        still.append("data.token_dropout=0")
+        still += ["data.token_dropout=0", "model.ngram_dropout=0"]
 
     def first_loss(*options: str) -> float:
         out = tmp_path / "-".join(options)
