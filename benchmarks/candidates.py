@@ -10,7 +10,6 @@ then with beam search. The speed is the median over the rounds, from text to tex
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -27,45 +26,38 @@ from transformer_suite.tasks.translation.predict import Translator
 BEAMS = (1, 5)
 
 
-@dataclass
 class Candidate:
-    """A model in ``folder``, and the seconds and the translations of its rounds by beam size."""
+    """The model in ``folder``, and the split of the corpus ``data`` that it translates."""
 
-    folder: Path
-    translator: Translator
-    seconds: dict[int, list[float]] = field(default_factory=lambda: {beam: [] for beam in BEAMS})
-    outputs: dict[int, list[str]] = field(default_factory=dict)
-
-    def take_turn(self, sources: list[str]) -> None:
-        for beam in BEAMS:
-            started = time.perf_counter()
-            self.outputs[beam] = self.translator.translate(sources, beam_size=beam)
-            self.seconds[beam].append(time.perf_counter() - started)
-
-    def row(self, data: Path, split: str) -> list[str]:
-        """Returns the cells of the table."""
+    def __init__(self, folder: Path, data: Path, split: str) -> None:
+        self.folder = folder
+        self.translator = Translator.load(folder, device="cpu")
         config = self.translator.config
         given = {"source": self.translator.source, "target": self.translator.target}
         dataset = LoadEnglishGermanDataset(data, config.data, seed=config.train.seed, **given)
-        loss = measure_pairs(
-            self.translator.models,
-            dataset.encoded(split, max_len=self.translator.max_len),
-            batch_tokens=config.train.batch_tokens,
-            device=self.translator.device,
-        )["loss"]
-        sources, references = dataset.read(split)
-        scores = [f"{bleu(self.outputs[beam], references)[0]:.2f}" for beam in BEAMS]
-        speeds = [f"{len(sources) / median(self.seconds[beam]):.0f}" for beam in BEAMS]
-        size = (self.folder / WEIGHTS_FILE).stat().st_size / 1e6
+        self.sources, self.references = dataset.read(split)
+        self.pairs = dataset.encoded(split, max_len=self.translator.max_len)
+        self.seconds: dict[int, list[float]] = {beam: [] for beam in BEAMS}
+        self.outputs: dict[int, list[str]] = {}
+        self.translator.translate(self.sources[:50])  # warms it up
+
+    def take_turn(self) -> None:
+        for beam in BEAMS:
+            started = time.perf_counter()
+            self.outputs[beam] = self.translator.translate(self.sources, beam_size=beam)
+            self.seconds[beam].append(time.perf_counter() - started)
+
+    def row(self) -> list[str]:
+        """Returns the cells of the table."""
+        batch_tokens = self.translator.config.train.batch_tokens
+        options = {"batch_tokens": batch_tokens, "device": self.translator.device}
+        loss = measure_pairs(self.translator.models, self.pairs, **options)["loss"]
+        scores = [f"{bleu(self.outputs[beam], self.references)[0]:.2f}" for beam in BEAMS]
+        speeds = [f"{len(self.sources) / median(self.seconds[beam]):.0f}" for beam in BEAMS]
         parameters = sum(p.numel() for p in self.translator.models[0].parameters()) / 1e6
-        return [
-            str(self.folder),
-            f"{loss:.3f}",
-            *scores,
-            *speeds,
-            f"{parameters:.2f}",
-            f"{size:.1f}",
-        ]
+        size = (self.folder / WEIGHTS_FILE).stat().st_size / 1e6
+        sizes = [f"{parameters:.2f}", f"{size:.1f}"]
+        return [str(self.folder), f"{loss:.3f}", *scores, *speeds, *sizes]
 
 
 @click.command()
@@ -76,16 +68,10 @@ class Candidate:
 @click.option("--rounds", default=3, show_default=True)
 def main(folders: tuple[Path, ...], data: Path, split: str, threads: int, rounds: int) -> None:
     torch.set_num_threads(threads)
-    candidates = [Candidate(folder, Translator.load(folder, device="cpu")) for folder in folders]
-    texts = {}
-    for candidate in candidates:
-        languages = candidate.translator.config.data
-        path = data / f"{split}.{languages.src}"
-        texts[candidate.folder] = path.read_text("utf-8").splitlines()
-        candidate.translator.translate(texts[candidate.folder][:50])  # warms it up
+    candidates = [Candidate(folder, data, split) for folder in folders]
     for _ in range(rounds):
         for candidate in candidates:
-            candidate.take_turn(texts[candidate.folder])
+            candidate.take_turn()
     print(f"{split}, {threads} threads, torch {torch.__version__}\n")
     print(
         "| model | loss | BLEU, greedy | BLEU, beam 5 | sentences/s, greedy | sentences/s, beam 5 ",
@@ -93,7 +79,7 @@ def main(folders: tuple[Path, ...], data: Path, split: str, threads: int, rounds
     )
     print("| million parameters | megabytes |\n|---|---|---|---|---|---|---|---|")
     for candidate in candidates:
-        print(f"| {' | '.join(candidate.row(data, split))} |", flush=True)
+        print(f"| {' | '.join(candidate.row())} |", flush=True)
 
 
 if __name__ == "__main__":
