@@ -41,6 +41,7 @@ class CoupletData:
         extra: more training folders beside ``train``.
         extra_weights: how often a couplet of each of them is drawn in an epoch: 2 draws all of them
             twice, 0.3 a new random 30% once. Without it, 1 for each.
+        swapped: exchange the lines: the model answers second lines with first ones.
         min_freq: characters that occur less often than this become ``<unk>``.
         val_share: the share of the training couplets that is held out for validation if there is
             no ``val`` folder; ``train.seed`` selects them.
@@ -48,6 +49,7 @@ class CoupletData:
 
     extra: tuple[str, ...] = ()
     extra_weights: tuple[float, ...] = ()
+    swapped: bool = False
     min_freq: int = 1
     val_share: float = 0.01
 

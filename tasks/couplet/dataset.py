@@ -128,7 +128,9 @@ class LoadCoupletDataset:
         return [self._hold_out.source(split), *(self.config.extra if split == "train" else ())]
 
     def _files(self, name: str) -> tuple[Path, Path]:
-        return self.folder / name / "in.txt", self.folder / name / "out.txt"
+        """Returns the files of the lines that are given, and of those that answer them."""
+        paths = self.folder / name / "in.txt", self.folder / name / "out.txt"
+        return paths[::-1] if self.config.swapped else paths
 
     def _read_folder(self, name: str) -> list[tuple[str, str]]:
         pairs = [

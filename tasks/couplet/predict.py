@@ -17,6 +17,7 @@ from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import ConfigError, TextError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
+from transformer_suite.core.storage.files import is_folder
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import Vocabulary
 from transformer_suite.tasks.couplet.config import MAX_POOL, CoupletConfig
@@ -49,6 +50,9 @@ _FORM_OPTIONS = {
 }
 
 
+BACKWARD_FOLDER = "backward"
+
+
 @dataclass(frozen=True)
 class Couplet(Ranked):
     """A second line, its score, and whether it keeps each rule.
@@ -76,6 +80,9 @@ class CoupletWriter(Predictor[Couplet]):
     (:mod:`tasks.seq2seq.n_best`). Scores are those of the model alone: :meth:`score` does not ask
     whether a pair keeps the rules.
 
+    A model of first lines for second ones (``data.swapped``) in the subfolder ``backward`` of a
+    checkpoint folder takes part in the ranking of candidates; without it, the model itself does.
+
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
     """
@@ -92,6 +99,7 @@ class CoupletWriter(Predictor[Couplet]):
         super().__init__(models, codec, codec, config.generation, device)
         self.codec = codec
         self.config = config
+        self.backward: CoupletWriter | None = None
 
     @overload
     def answer(self, lines: str, **options: Any) -> str: ...
@@ -140,13 +148,18 @@ class CoupletWriter(Predictor[Couplet]):
             path / WEIGHTS_FILE, lambda: CoupletModel(len(codec.vocabulary), config.model)
         )
         model = model.to(device).eval().requires_grad_(False)
-        return cls([model], codec, config, device)
+        writer = cls([model], codec, config, device)
+        if is_folder(path / BACKWARD_FOLDER):
+            writer.backward = cls._load_one(path / BACKWARD_FOLDER, device)
+        return writer
 
     @classmethod
     def _join(cls, members: Sequence[CoupletWriter]) -> CoupletWriter:
         first = members[0]
         models = [model for member in members for model in member.models]
-        return cls(models, first.codec, first.config, first.device)
+        writer = cls(models, first.codec, first.config, first.device)
+        writer.backward = first.backward
+        return writer
 
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
         return {"vocabulary": self.codec.vocabulary}
@@ -190,7 +203,8 @@ class CoupletWriter(Predictor[Couplet]):
     def _ranked(self, text: str, drawn: Couplet, count: int) -> Couplet:
         """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
         first = "".join(_characters(text))
-        if not 0 < len(first) < self.max_len:  # in segments, which the models cannot score together
+        longest = min(writer.max_len for writer in (self, self.backward) if writer is not None)
+        if not 0 < len(first) < longest:  # in segments, which the models cannot score together
             by_score = sorted(drawn.hypotheses, key=lambda couplet: -couplet.score)[:count]
             return replace(by_score[0], others=tuple(replace(c, others=()) for c in by_score[1:]))
         different = {couplet.second: couplet for couplet in drawn.hypotheses}
@@ -201,7 +215,8 @@ class CoupletWriter(Predictor[Couplet]):
 
     @cached_property
     def _reranker(self) -> Reranker:
-        return Reranker(self.models, self.codec.vocabulary, self.config.rerank)
+        backward = self.backward or self
+        return Reranker(self, backward, self.codec.vocabulary, self.config.rerank)
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
         if refused := sorted(_FORM_OPTIONS & request.search_options().keys()):

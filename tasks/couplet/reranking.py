@@ -5,8 +5,8 @@ everywhere. So candidates are drawn at random, and ranked by the sum of several 
 character and with a weight (:class:`RerankConfig`):
 
     forward          log P(second line | first line), of the model
-    backward         log P(first line | second line), of the same model: a couplet is parallel both
-                     ways (the maximum mutual information of Li et al. 2016, section 4.2)
+    backward         log P(first line | second line): would the answer call for this first line?
+                     (the maximum mutual information of Li et al. 2016, section 4.2)
     rarity           log(1 + rank / 8) of each character, its rank among all characters by frequency
                      (ibid., section 4.3, with a rank for a probability); ranks end at 2,000
     parts_of_speech  the share of characters in a word of the same part of speech as the character
@@ -20,14 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import eq
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from transformer_suite.core.inference.scoring import score
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.data.tokenizers import JiebaWords
 from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
 from transformer_suite.tasks.couplet.config import RerankConfig
-from transformer_suite.tasks.seq2seq.batches import source_tensor
+from transformer_suite.tasks.seq2seq.scoring import PairScore
 
 if TYPE_CHECKING:
     from jieba.posseg import POSTokenizer
@@ -46,16 +44,25 @@ class Features(NamedTuple):
     parts_of_speech: float
 
 
+class Scorer(Protocol):
+    """What the ranking needs of a predictor."""
+
+    def score(self, sources: list[str], targets: list[str]) -> list[PairScore]: ...
+
+
 @dataclass(frozen=True)
 class Reranker:
     """Ranks candidates.
 
     Args:
-        models: the models that have made them, one or an ensemble.
-        vocabulary: that of the models.
+        forward: the predictor that has made them.
+        backward: one that answers second lines with first lines; or ``forward`` again, because a
+            couplet is parallel both ways.
+        vocabulary: that of ``forward``.
     """
 
-    models: Sequence[SequenceToSequence]
+    forward: Scorer
+    backward: Scorer
     vocabulary: Vocabulary
     weights: RerankConfig
 
@@ -82,13 +89,9 @@ class Reranker:
 
     def features(self, first: str, seconds: Sequence[str]) -> list[Features]:
         """Returns the features of all candidates, which have the length of ``first``."""
-        encode = self.vocabulary.encode
-        given = source_tensor([encode([*first])] * len(seconds))
-        ids = [encode([*second]) for second in seconds]
-        answers = source_tensor(ids)
-        device = next(self.models[0].parameters()).device
-        forward = score(self.models, given.to(device), answers.to(device)).sentences.tolist()
-        backward = score(self.models, answers.to(device), given.to(device)).sentences.tolist()
+        seconds, firsts = list(seconds), [first] * len(seconds)
+        forward = [of.log_prob for of in self.forward.score(firsts, seconds)]
+        backward = [of.log_prob for of in self.backward.score(seconds, firsts)]
         # The dictionary takes two seconds to load.
         parts_of_speech = _parts_of_speech if self.weights.parts_of_speech else lambda line: []
         parts = parts_of_speech(first)
@@ -97,7 +100,7 @@ class Reranker:
             Features(
                 forward[i] / size,
                 backward[i] / size,
-                sum(map(_rarity, ids[i])) / size,
+                sum(map(_rarity, self.vocabulary.encode([*second]))) / size,
                 sum(map(eq, parts, parts_of_speech(second))) / size,
             )
             for i, second in enumerate(seconds)

@@ -60,6 +60,14 @@ def test_more_folders_can_be_trained_on(folder: Path) -> None:
         load(folder, extra=("poems",))
 
 
+def test_swapped_couplets_have_the_second_line_first_and_the_same_vocabulary(folder: Path) -> None:
+    dataset = load(folder, swapped=True)
+    assert dataset.read("train") == [(second, first) for first, second in PAIRS]
+    (second, first), *_ = dataset.encoded("train", max_len=20)
+    assert (dataset.codec.decode(first), dataset.codec.decode(second)) == PAIRS[0]
+    assert dataset.codec.vocabulary == load(folder).codec.vocabulary
+
+
 def test_every_epoch_draws_its_share_of_an_extra_folder(folder: Path) -> None:
     extra = [(a, b) for a in "天地山水花" for b in "月风云春秋"]
     write(folder / "verse", extra)
