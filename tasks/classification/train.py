@@ -68,8 +68,8 @@ def prepare(
         classifier.config = replace(config, prediction=PredictionConfig())
         probabilities = classifier.probabilities([ids for ids, _ in val_examples])
         labels = torch.tensor([label for _, label in val_examples])
-        temperature = fit_temperature(probabilities, labels)
-        log(f"temperature {temperature:.3f}, fitted on the validation data")
+        temperature = round(fit_temperature(probabilities, labels), 3)
+        log(f"temperature {temperature}, fitted on the validation data")
         prediction = replace(config.prediction, temperature=temperature)
         classifier.config = replace(config, prediction=prediction)
         return classifier.config
