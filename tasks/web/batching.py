@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any, Protocol
 
+import torch
+
 from transformer_suite.core.errors import UserError
 from transformer_suite.tasks.web.errors import RequestError, internal_error, request_error
 from transformer_suite.tasks.web.metrics import Metrics
@@ -148,6 +150,9 @@ class BatchQueue:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
+        # A thread takes its number of cores from the setting at its first use of torch, which other
+        # models' threads lower for moments while they compute.
+        torch.get_num_threads()
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._waiting or self._is_closed)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transformer_suite.core.errors import UserError
 from transformer_suite.tasks.texts import check_unicode
@@ -51,8 +51,8 @@ def v1_routes(service: Service) -> APIRouter:
         responses = {200: {"model": model}, **_ERRORS}
         return router.post(path, summary=summary, response_model=None, responses=responses)
 
-    def get(path: str, summary: str) -> Decorator:
-        return router.get(path, summary=summary, response_model=None)
+    def get(path: str, summary: str, kind: type[Response] = JSONResponse) -> Decorator:
+        return router.get(path, summary=summary, response_model=None, response_class=kind)
 
     @post("/translate", "Translate texts")
     async def translate(body: TranslateBody, request: Request) -> Response:
@@ -127,7 +127,7 @@ def v1_routes(service: Service) -> APIRouter:
     async def health() -> Response:
         return JSONResponse({"status": "ok", "tasks": [*service.predictors]})
 
-    @get("/metrics", "Metrics in the text format of Prometheus")
+    @get("/metrics", "Metrics in the text format of Prometheus", PlainTextResponse)
     async def prometheus() -> Response:
         return Response(service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 

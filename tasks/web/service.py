@@ -135,6 +135,8 @@ class Service:
         if items:
             self._queues[task].put(job)
         answer = asyncio.wrap_future(job.future)
+        # An error that comes when the client has left is nobody's.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         left = asyncio.ensure_future(_disconnected(receive))
         try:
             either: set[asyncio.Future[Any]] = {answer, left}
