@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
 import torch
 
 from transformer_suite.core.config import check
+from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
@@ -24,7 +26,7 @@ from transformer_suite.tasks.texts import check_unicode
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import load_codecs
 from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.segments import encoded_segments
+from transformer_suite.tasks.translation.segments import encoded_segments, line_segments, lines
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,10 @@ class Translation(Ranked):
 class Translator(Predictor[Translation]):
     """A trained translation model: ``Translator.load().translate("Ein Hund rennt.")``.
 
-    A text is translated sentence by sentence, and a sentence that is too long for the model in
-    several segments (:mod:`tasks.translation.segments`). The alternatives to a text of several
-    segments combine those to its segments (:mod:`tasks.seq2seq.n_best`).
+    A text is translated line by line and sentence by sentence. Its line breaks, indentation and the
+    marks of lists, quotes and dialogue at the beginning of lines stay as they are. A sentence that
+    is too long for the model is split (:mod:`tasks.translation.segments`). The alternatives to a
+    text of several segments combine those to its segments (:mod:`tasks.seq2seq.n_best`).
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
@@ -162,20 +165,32 @@ class Translator(Predictor[Translation]):
         self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]
     ) -> Translation:
         best, *others = (
-            Translation(self._text_of(segments, output), output.score, len(segments))
+            Translation(self._text_of(text, segments, output), output.score, len(segments))
             for output in outputs
         )
         return replace(best, others=tuple(others))
 
-    def _text_of(self, segments: Sequence[Sequence[int]], output: Output) -> str:
-        """Returns one text. No separator comes where a long word of the source was cut."""
-        text = ""
-        for ids, hypothesis in zip(segments, output.hypotheses, strict=True):
-            translated = self.target.decode(hypothesis.tokens)
-            if text and translated and not self.source.is_inside_word(ids):
-                text += self.target.tokenizer.separator
-            text += translated
-        return text
+    def _text_of(self, text: str, segments: Sequence[Sequence[int]], output: Output) -> str:
+        """Returns one text, whose lines begin as those of the source ``text`` do."""
+        translated = zip(segments, output.hypotheses, strict=True)
+        of_lines = lines(text)
+        if len(of_lines) == 1:
+            return of_lines[0][0] + self._line_of(translated)
+        encode, size = self.source.encode, self.max_source_tokens
+        return "".join(
+            start + self._line_of(islice(translated, len(line_segments(line, encode, size))))
+            for start, line in of_lines
+        )
+
+    def _line_of(self, translated: Iterable[tuple[Sequence[int], Hypothesis]]) -> str:
+        """Returns one line. No separator comes where a long word of the source was cut."""
+        line = ""
+        for ids, hypothesis in translated:
+            part = self.target.decode(hypothesis.tokens)
+            if line and part and not self.source.is_inside_word(ids):
+                line += self.target.tokenizer.separator
+            line += part
+        return line
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:

@@ -3,7 +3,8 @@
 A model that was trained on sentences and gets a paragraph translates one or two sentences of it
 and drops the others. So each sentence becomes a segment. A sentence that is too long for the model
 is split further: after clauses, or else between words, or else anywhere. The segments together are
-the whole text.
+the whole text, apart from line breaks, indentation and the marks of lists and quotes, which stay as
+they are in the translation.
 """
 
 from __future__ import annotations
@@ -29,8 +30,32 @@ _LONGEST_ABBREVIATION = 5
 # Where a sentence that is too long is split, the best places first: after a clause, between words.
 _BREAKS = (re.compile(r"[.!?…,;:\u2013\u2014]\s+|[，；：、]\s*"), re.compile(r"\s+"))
 
+# What begins a line and is no part of its text: marks of lists, of quotes and of dialogue. A number
+# is one only where there are several lines: "3. Mai" is a date.
+_MARKS = r"(?:[-*+•·‣>–—]++[^\S\r\n]++)*+"
+_NUMBER = r"(?:\(?(?:\d{1,3}+[.)]|[a-z]\))[^\S\r\n]++)?"
+_LINE_START = re.compile(rf"(?:\A|[\r\n]++)\s*+{_MARKS}{_NUMBER}")
+_LINE_BREAK = re.compile(r"[\r\n]")
+_ONLY_LINE_START = re.compile(_MARKS)
+
 Encode = Callable[[str], list[int]]
 """From a text to its ids."""
+
+
+def lines(text: str) -> list[tuple[str, str]]:
+    """Splits ``text`` into lines, each as what comes before its first word, and the rest.
+
+    The former begins with the breaks and empty lines before it. A single line has neither these nor
+    indentation.
+    """
+    stripped = text.strip()
+    if not _LINE_BREAK.search(stripped):
+        start = _ONLY_LINE_START.match(stripped)
+        assert start is not None, "it may be empty"
+        return [(start[0], stripped[start.end() :])]
+    starts = [*_LINE_START.finditer(text)]
+    ends = [*(start.start() for start in starts[1:]), len(text)]
+    return [(start[0], text[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def sentences(text: str) -> list[str]:
@@ -44,8 +69,13 @@ def encoded_segments(text: str, encode: Encode, size: int) -> list[list[int]]:
 
     An empty text has no segments.
     """
+    return [ids for _, line in lines(text) for ids in line_segments(line, encode, size)]
+
+
+def line_segments(line: str, encode: Encode, size: int) -> list[list[int]]:
+    """Returns the ids of each segment of one line of a text."""
     return [
-        ids for sentence in sentences(text) for ids in _segments(sentence, encode, size, _BREAKS)
+        ids for sentence in sentences(line) for ids in _segments(sentence, encode, size, _BREAKS)
     ]
 
 

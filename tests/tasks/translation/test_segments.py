@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.tasks.translation.segments import encoded_segments, sentences
+from transformer_suite.tasks.translation.segments import encoded_segments, lines, sentences
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,16 @@ def characters(text: str) -> list[int]:
 def test_the_segments_are_the_whole_text(text: str, size: int) -> None:
     assert "".join(sentences(text)) == text
     segments = encoded_segments(text, characters, size)
-    assert [i for segment in segments for i in segment] == characters(text)
+    of_lines = "".join(line for _, line in lines(text))
+    assert [i for segment in segments for i in segment] == characters(of_lines)
     assert all(0 < len(segment) <= size for segment in segments)
 
 
 @given(text=anything)
 def test_a_sentence_that_fits_is_one_segment(text: str) -> None:
     segments = encoded_segments(text, characters, 60)
-    assert segments == [ids for sentence in sentences(text) if (ids := characters(sentence))]
+    expected = [sentence for _, line in lines(text) for sentence in sentences(line)]
+    assert segments == [ids for ids in map(characters, expected) if ids]
 
 
 @pytest.mark.parametrize(
@@ -75,3 +77,33 @@ def test_endless_texts_are_split_in_no_time(text: str) -> None:
     started = time.process_time()
     assert "".join(sentences(text)) == text
     assert time.process_time() - started < 5.0
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        [("", "Ein Hund rennt.")],
+        [("- ", "Ein Hund rennt.")],
+        [("", "3. Mai: ein Hund")],
+        [("– ", "Wer ist da?"), ("\n– ", "Ich.")],
+        [("", "Zutaten:"), ("\n  * ", "Mehl"), ("\n  * ", "Zucker"), ("\n\n", "Fertig.")],
+        [("1. ", "Hunde"), ("\n2) ", "Katzen"), ("\n(a) ", "weiße"), ("\nb) ", "graue")],
+        [("> > ", "Er kam."), ("\n> ", "Wann?"), ("\r\n\r\n\t", "Gestern."), ("\n", "")],
+        [("", "z. B. ein Hund"), ("\n", "-5 Grad und 3.5 Meter"), ("\n", "**fett**")],
+    ],
+)
+def test_lines_begin_with_what_is_no_text(expected: list[tuple[str, str]]) -> None:
+    assert lines("".join(start + line for start, line in expected)) == expected
+
+
+@given(st.text("a-*>1.) \n\r\t", max_size=30))
+def test_lines_are_the_whole_text(text: str) -> None:
+    joined = "".join(start + line for start, line in lines(text))
+    assert joined == (text if {*"\r\n"} & {*text.strip()} else text.strip())
+
+
+@pytest.mark.parametrize("unit", ["- ", "\n", "> ", "1. ", "\r\n - ", "a\n", "(a) "])
+def test_hostile_lines_take_linear_time(unit: str) -> None:
+    start = time.process_time()
+    lines(unit * 100_000)
+    assert time.process_time() - start < 5.0

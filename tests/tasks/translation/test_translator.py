@@ -139,6 +139,15 @@ def test_each_sentence_is_translated_by_itself(folder: Path, echo: list[list[int
     assert [len(ids) for ids in echo] == [2, 3, 4]
 
 
+def test_a_document_keeps_its_lines(folder: Path, echo: list[list[int]]) -> None:
+    translator = untrained(folder)
+    text = "Hund rennt\n\n  - Haus rennt . Haus sieht\n  - er sieht\r\n> Hund\n"
+    assert translator.translate(text) == text
+    assert [len(ids) for ids in echo] == [2, 3, 2, 2, 1]
+    assert translator.translate(" \n ") == ""
+    assert translator.translate(["- Hund ", " Hund"]) == ["- Hund", "Hund"]
+
+
 @pytest.fixture(scope="module")
 def codec_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("more_codecs")
