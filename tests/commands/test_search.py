@@ -334,7 +334,6 @@ def test_out_of_memory_is_one_line(
 
 def test_an_impossible_prefix_is_refused_with_the_reason(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "Hund", "--prefix")
-    assert error_of(2, *command, "A 猫").endswith("does not know '猫' in the prefix 'A 猫'")
     assert "prefix must be a text of at least one word" in error_of(2, *command, "")
     assert "not valid in this locale's encoding" in error_of(2, *command, "A \udcff")
     command = ("couplet", "--model", tiny_models("couplet"), "天地", "--prefix")

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from transformer_suite.core.decoding.constraints import ForbiddenTokens
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.translation.predict import Translation, Translator
+from transformer_suite.data.codec import CodecConfig, TextCodec
+from transformer_suite.tasks.translation.predict import Translation, Translator, known_ids
 
 SENTENCES = ["Ein Hund sieht das Boot.", "Eine Frau malt das Meer.", "Ein Kind hört die Straße."]
 TEXTS = [SENTENCES[0], "", " ".join(SENTENCES), SENTENCES[1]]
@@ -87,12 +88,16 @@ def test_a_prefix_of_nothing_is_refused(translator: Translator, prefix: str) -> 
         translator.translate(SENTENCES, prefix=prefix)
 
 
-def test_a_prefix_that_the_model_cannot_write_is_refused_by_its_word(
-    translator: Translator,
-) -> None:
-    for texts in (SENTENCES, []):
-        with pytest.raises(ConfigError, match="does not know '猫' in the prefix 'A 猫 sees'"):
-            translator.translate(texts, prefix="A 猫 sees")
+def test_a_prefix_may_have_characters_outside_the_vocabulary(translator: Translator) -> None:
+    """They are bytes for a model with byte fallback."""
+    found = translator.translate(SENTENCES, prefix="A 猫 🐕 sees")
+    assert all(text.startswith("A 猫 🐕 sees") for text in found)
+
+
+def test_a_prefix_that_a_model_cannot_write_is_refused_by_its_word(tmp_path: Path) -> None:
+    codec = TextCodec.build(["a cat sees"] * 9, tmp_path, CodecConfig(vocab_size=20))
+    with pytest.raises(ConfigError, match="does not know '猫' in the prefix 'a 猫 sees'"):
+        known_ids("a 猫 sees", codec)
 
 
 def test_options_that_cannot_be_are_refused_before_there_is_a_text(translator: Translator) -> None:
