@@ -51,8 +51,11 @@ def request_error(error: UserError) -> RequestError:
         return RequestError(400, message, field="texts")
     if isinstance(error, ConfigError):
         named = re.search(r"\bgeneration\.(\w+)", str(error))
-        name = OPTION_NAMES.get(named[1], named[1]) if named else "prefix"
-        return RequestError(400, message, field=name)
+        if named is not None:
+            return RequestError(400, message, field=OPTION_NAMES.get(named[1], named[1]))
+        # These two are no options of a search's configuration.
+        field = "candidates" if message.startswith("candidates") else "prefix"
+        return RequestError(400, message, field=field)
     return RequestError(500, message)
 
 

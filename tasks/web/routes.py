@@ -135,11 +135,12 @@ def v1_routes(service: Service) -> APIRouter:
         task: str, body: SearchBody, texts: Sequence[str], request: Request
     ) -> list[dict[str, Any]]:
         check_texts(config, body.texts)
-        work = service.search_work(task, body.options("texts", "sentences"))
+        options = body.options("texts", "sentences")
+        work = service.search_work(task, options)
         lengths = [*map(len, texts)]
         results = await service.compute(task, work, texts, lengths, request.receive)
         records = [result.record() for result in results]
-        if body.n_best is not None:
+        if options.keys() & {"n_best", "candidates"}:
             for record, result in zip(records, results, strict=True):
                 record["hypotheses"] = [other.record() for other in result.hypotheses]
         return records

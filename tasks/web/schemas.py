@@ -84,6 +84,11 @@ class TranslateBody(SearchBody):
 class CoupletBody(SearchBody):
     """First lines of couplets."""
 
+    candidates: Annotated[int, Field(ge=1, le=MAX_N_BEST)] | None = Field(
+        None,
+        description="This many answers that differ clearly, ranked by more than their probability.",
+    )
+
 
 class ClassifyBody(Body):
     """Texts to classify."""

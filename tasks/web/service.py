@@ -112,7 +112,7 @@ class Service:
         try:
             request = GenerationRequest.of(**options)
             config = request.resolve(predictor.generation)
-            self._check_limits(config)
+            self._check_limits(config, request.candidates or 0)
             predictor.generate([], request)  # refuses options that contradict each other
         except UserError as error:
             raise request_error(error) from error
@@ -148,11 +148,13 @@ class Service:
             left.cancel()
             answer.cancel()
 
-    def _check_limits(self, config: GenerationConfig) -> None:
-        limits = {"beam_size": self.config.max_beam, "n_best": self.config.max_candidates}
-        for name, most in limits.items():
-            if getattr(config, name) > most:
-                field = OPTION_NAMES.get(name, name)
+    def _check_limits(self, config: GenerationConfig, candidates: int) -> None:
+        for field, value, most in (
+            ("beam", config.beam_size, self.config.max_beam),
+            ("n_best", config.n_best, self.config.max_candidates),
+            ("candidates", candidates, self.config.max_candidates),
+        ):
+            if value > most:
                 raise RequestError(400, f"{field} must be at most {most} here", field=field)
 
     def _model(self, task: str) -> dict[str, Any]:

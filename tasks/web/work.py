@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer_suite.core.errors import ConfigError
 from transformer_suite.tasks.seq2seq.attention_maps import attention
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from transformer_suite.tasks.web.errors import RequestError
 
 MAX_ATTENTION_TOKENS = 128
 """The most tokens of a source or a target whose attention is shown."""
@@ -76,8 +76,10 @@ class AttentionMaps:
         codecs = self.predictor.source, self.predictor.target
         ids = codecs[0].encode(source), codecs[1].encode(target)
         limit = min(MAX_ATTENTION_TOKENS, self.predictor.max_len) - 1
-        if max(map(len, ids)) > limit:
-            raise ConfigError(f"attention is shown for texts of at most {limit} tokens")
+        for field, tokens in zip(("source", "target"), ids, strict=True):
+            if len(tokens) > limit:
+                message = f"attention is shown for at most {limit} tokens, not {len(tokens)}"
+                raise RequestError(400, message, field=field)
         vocabularies = codecs[0].vocabulary, codecs[1].vocabulary
         maps = attention(self.predictor.models[0], *ids, vocabularies, self.predictor.device)
         layers, heads = maps.cross.shape[:2]

@@ -5,20 +5,17 @@ import { say } from "./strings.js";
 
 const CANDIDATES = 5;
 
-let options = {};
 let kept = "";
 let result;
 
 export const task = new Task("couplet", "couplet-text", run);
 
-export function offer(model, limits) {
-  const beam = Math.min(Math.max(model.defaults.beam, CANDIDATES), limits.max_beam);
-  options = { n_best: Math.min(CANDIDATES, beam), beam };
+export function offer() {
   if (result) draw();
 }
 
 async function run(text, signal) {
-  const body = { texts: [text], ...options, ...(kept && { prefix: kept }) };
+  const body = { texts: [text], candidates: CANDIDATES, ...(kept && { prefix: kept }) };
   ({ results: [result] } = await request("couplet", body, signal));
   draw();
 }

@@ -24,7 +24,7 @@ from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.segments import sentences
 from transformer_suite.tasks.web.app import create_app
 from transformer_suite.tasks.web.errors import OPTION_NAMES
-from transformer_suite.tasks.web.schemas import TranslateBody
+from transformer_suite.tasks.web.schemas import CoupletBody, TranslateBody
 from transformer_suite.tasks.web.service import plain
 
 TEXTS = ["ein Hund rennt .", "", "das Haus sieht er nicht .", "der Hund rennt , und rennt ."]
@@ -44,7 +44,8 @@ def without_input(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_every_option_of_a_search_is_an_option_of_a_request() -> None:
     options = {item.name for item in fields(GenerationRequest)} - NOT_OF_A_CLIENT
     names = {OPTION_NAMES.get(name, name) for name in options}
-    assert TranslateBody.model_fields.keys() == names | {"texts", "sentences"}
+    known = TranslateBody.model_fields.keys() | CoupletBody.model_fields.keys()
+    assert known == names | {"texts", "sentences"}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,19 @@ def test_couplets_are_the_writers(web: Any) -> None:
     assert one["hypotheses"][0]["rules"]
 
 
+def test_candidates_are_the_writers(web: Any) -> None:
+    lines = ["风天山", "雨地水树"]
+    results = post(web, "/v1/couplet", {"texts": lines, "candidates": 3})["results"]
+    expected = predictors()["couplet"].generate(lines, GenerationRequest(candidates=3))
+    for result, own in zip(results, expected, strict=True):
+        seconds = [hypothesis["second"] for hypothesis in result["hypotheses"]]
+        assert seconds == [other.second for other in own.hypotheses]
+    body = {"texts": lines, "candidates": 51}
+    assert refusal(web, "/v1/couplet", body)["field"] == "candidates"
+    body = {"texts": lines, "candidates": 3, "beam": 2}
+    assert refusal(web, "/v1/couplet", body)["field"] == "candidates"
+
+
 def test_scores_are_the_translators(web: Any) -> None:
     body = {"task": "translation", "sources": TEXTS, "targets": TEXTS[::-1]}
     results = post(web, "/v1/score", body)["results"]
@@ -128,7 +142,8 @@ def test_attention_is_the_translators(web: Any) -> None:
         for row, expected in zip(found["weights"][head], own.cross[0][head], strict=True):
             assert row == pytest.approx(expected.tolist(), abs=1e-3)
     assert refusal(web, "/v1/attention", {**body, "layer": 2})["field"] == "layer"
-    refusal(web, "/v1/attention", {**body, "source": "ein " * 200})
+    long = {**body, "source": "ein " * 200}
+    assert refusal(web, "/v1/attention", long)["field"] == "source"
 
 
 def test_models_and_health(web: Any) -> None:
