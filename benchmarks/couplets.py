@@ -75,16 +75,10 @@ def load_plain(folder: Path) -> CoupletWriter:
 
 def greedy_without_rules(writer: CoupletWriter, firsts: Sequence[str]) -> list[str]:
     """Returns the greedy answers, whose form nothing but their length is forced into."""
-    encode, decode = writer.codec.vocabulary.encode, writer.codec.decode
-    answers = []
-    for first in firsts:
-        (ids,) = greedy_decode(
-            writer.models[0],
-            source_tensor([encode([*first])]),
-            max_lengths=torch.tensor([len(first)]),
-        )
-        answers.append(decode(ids))
-    return answers
+    codec = writer.codec
+    src = source_tensor([codec.vocabulary.encode([*first]) for first in firsts])
+    limits = torch.tensor([len(first) for first in firsts])
+    return [codec.decode(ids) for ids in greedy_decode(writer.models[0], src, max_lengths=limits)]
 
 
 def row(name: str, pairs: Sequence[tuple[str, str]], answers: Sequence[str], seconds: float) -> str:
