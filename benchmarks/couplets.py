@@ -35,7 +35,8 @@ from transformer_suite.tasks.couplet.config import (
 from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
 from transformer_suite.tasks.couplet.evaluate import shares
 from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import check, is_punctuation
+from transformer_suite.tasks.couplet.rules import check
+from transformer_suite.tasks.couplet.tones import is_punctuation
 from transformer_suite.tasks.couplet.train import prepare
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 from transformer_suite.tasks.runs.run import train

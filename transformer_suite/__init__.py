@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from transformer_suite.core.training.schedule import CustomSchedule
     from transformer_suite.tasks.classification.model import ClassificationModel
     from transformer_suite.tasks.classification.predict import Classification, Classifier
+    from transformer_suite.tasks.couplet.answer import Couplet
     from transformer_suite.tasks.couplet.model import CoupletModel
-    from transformer_suite.tasks.couplet.predict import Couplet, CoupletWriter
+    from transformer_suite.tasks.couplet.predict import CoupletWriter
     from transformer_suite.tasks.seq2seq.attention_maps import Attention
     from transformer_suite.tasks.seq2seq.request import GenerationRequest
     from transformer_suite.tasks.seq2seq.scoring import PairScore
@@ -64,7 +65,7 @@ _MODULES = {
     "Classifier": "tasks.classification.predict",
     "ConfigError": "core.errors",
     "CorpusError": "core.errors",
-    "Couplet": "tasks.couplet.predict",
+    "Couplet": "tasks.couplet.answer",
     "CoupletModel": "tasks.couplet.model",
     "CoupletWriter": "tasks.couplet.predict",
     "CustomSchedule": "core.training.schedule",

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check, check_range, complete, to_mapping
+from transformer_suite.core.config import (
+    check,
+    check_choice,
+    check_range,
+    complete,
+    to_mapping,
+)
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
+from transformer_suite.tasks.couplet.tones import SYSTEMS
 from transformer_suite.tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
@@ -19,6 +26,8 @@ from transformer_suite.tasks.runs.presets import (
 )
 
 MAX_POOL = 200
+
+TONES = ("off", "ending", "strict")
 MAX_WEIGHT = 1000.0
 
 
@@ -66,6 +75,24 @@ class CoupletData:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FormConfig:
+    """Which tones an answer must have (:mod:`tasks.couplet.rules`).
+
+    Attributes:
+        tones: ``ending`` opposes the last words of the lines; ``strict`` also the words at places
+            2, 4 and 6 of each clause, wherever the vocabulary can; ``off`` neither.
+        rhyme: where tones are looked up: ``modern`` readings, or ``pingshui``, the classical table.
+    """
+
+    tones: str = "ending"
+    rhyme: str = "modern"
+
+    def __post_init__(self) -> None:
+        check_choice("form.tones", self.tones, TONES)
+        check_choice("form.rhyme", self.rhyme, SYSTEMS)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RerankConfig:
     """How candidates are drawn and ranked (:mod:`tasks.couplet.reranking`).
 
@@ -99,11 +126,15 @@ class CoupletConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     rerank: RerankConfig = field(default_factory=RerankConfig)
+    form: FormConfig = field(default_factory=FormConfig)
 
     def __post_init__(self) -> None:
         size = self.generation.no_repeat_ngram
         allowed = "0: an answer repeats characters where its first line does"
         check(size == 0, "generation.no_repeat_ngram", size, allowed)
+
+
+STRICT = FormConfig(tones="strict")
 
 
 def _aligned(model: TransformerConfig, **sizes: int) -> CoupletTransformerConfig:
@@ -115,6 +146,7 @@ def _aligned(model: TransformerConfig, **sizes: int) -> CoupletTransformerConfig
 def tiny() -> CoupletConfig:
     """Returns a configuration for tests and first steps: seconds on any machine."""
     return CoupletConfig(
+        form=STRICT,
         model=_aligned(TINY_TRANSFORMER, max_len=64),
         train=TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
@@ -127,6 +159,7 @@ def small() -> CoupletConfig:
     That holds for 70,000 couplets; ten times as many take ten times as long.
     """
     return CoupletConfig(
+        form=STRICT,
         model=_aligned(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128),
         data=CoupletData(min_freq=3),
         train=replace(SMALL_TRAINING, epochs=2),
@@ -139,6 +172,7 @@ def laptop() -> CoupletConfig:
     A third of a million couplets take three quarters of an hour of one core in bf16.
     """
     return CoupletConfig(
+        form=STRICT,
         model=CoupletTransformerConfig(
             aligned=True,
             d_model=256,
@@ -159,7 +193,9 @@ def laptop() -> CoupletConfig:
 def paper() -> CoupletConfig:
     """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
     model = complete(CoupletTransformerConfig, None, to_mapping(PAPER_TRANSFORMER))
-    return CoupletConfig(model=model, train=PAPER_TRAINING, generation=PAPER_GENERATION)
+    return CoupletConfig(
+        form=STRICT, model=model, train=PAPER_TRAINING, generation=PAPER_GENERATION
+    )
 
 
 PRESETS = {"tiny": tiny, "small": small, "default": laptop, "paper": paper}

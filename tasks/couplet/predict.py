@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -12,33 +12,36 @@ from zlib import crc32
 
 import torch
 
-from transformer_suite.core.config import check, check_range
+from transformer_suite.core.config import check_range
 from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.errors import ConfigError, TextError
+from transformer_suite.core.errors import ConfigError, TextError, shown
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.core.storage.files import is_folder
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import Vocabulary
-from transformer_suite.tasks.couplet.config import MAX_POOL, CoupletConfig
+from transformer_suite.tasks.couplet.answer import Couplet, faults, in_traditional, joined
+from transformer_suite.tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
+from transformer_suite.tasks.couplet.constraint import CharacterTable, CoupletConstraint
 from transformer_suite.tasks.couplet.dataset import TOKENIZER
+from transformer_suite.tasks.couplet.given import given_ids
 from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.couplet.request import CoupletRequest
 from transformer_suite.tasks.couplet.reranking import Reranker
 from transformer_suite.tasks.couplet.rules import (
-    CharacterTable,
-    CoupletConstraint,
-    broken_rule,
-    is_chinese,
-    is_punctuation,
+    broken,
+    find_avoided,
+    refused_words,
     split_line,
 )
-from transformer_suite.tasks.couplet.rules import check as check_rules
+from transformer_suite.tasks.couplet.script import is_traditional, simplified
+from transformer_suite.tasks.couplet.tones import is_chinese, is_punctuation
 from transformer_suite.tasks.runs.checkpoint_folder import read_config
 from transformer_suite.tasks.seq2seq.generation import EncodedTexts
-from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
+from transformer_suite.tasks.seq2seq.n_best import Output
 from transformer_suite.tasks.seq2seq.predictor import Predictor
 from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
-from transformer_suite.tasks.texts import as_texts, check_unicode
+from transformer_suite.tasks.texts import as_texts
 
 # The form of a couplet decides how long an answer is and what repeats in it.
 _FORM_OPTIONS = {
@@ -52,24 +55,8 @@ _FORM_OPTIONS = {
 
 BACKWARD_FOLDER = "backward"
 
-
-@dataclass(frozen=True)
-class Couplet(Ranked):
-    """A second line, its score, and whether it keeps each rule.
-
-    ``score`` is the score of the search: the log-probability, in beam search divided by the length
-    normalizer; or that of the candidates' ranking. ``others`` are the next best second lines if
-    more than one was asked for (``n_best`` or ``candidates``).
-    """
-
-    second: str
-    score: float
-    rules: dict[str, bool]
-    others: tuple[Couplet, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """Returns the fields of the JSON output."""
-        return {"second": self.second, "score": self.score, "rules": self.rules}
+# Tables of characters for as many forms are kept; a service may be asked for any.
+_MOST_TABLES = 8
 
 
 class CoupletWriter(Predictor[Couplet]):
@@ -88,6 +75,7 @@ class CoupletWriter(Predictor[Couplet]):
     """
 
     task = "couplet"
+    request_type = CoupletRequest
 
     def __init__(
         self,
@@ -100,6 +88,7 @@ class CoupletWriter(Predictor[Couplet]):
         self.codec = codec
         self.config = config
         self.backward: CoupletWriter | None = None
+        self._tables: dict[tuple[FormConfig, frozenset[str]], CharacterTable] = {}
 
     @overload
     def answer(self, lines: str, **options: Any) -> str: ...
@@ -111,9 +100,9 @@ class CoupletWriter(Predictor[Couplet]):
         """Returns the second line for each first line, in order; an empty line stays empty.
 
         A single string is one line and gives one string. ``options`` are those of
-        :class:`GenerationRequest`: ``beam_size=1`` for greedy search, ``n_best=5``,
-        ``sample=True``, ``prefix="秋"``... The form decides the lengths and what repeats: their
-        options are refused.
+        :class:`CoupletRequest`: ``beam_size=1`` for greedy search, ``n_best=5``, ``sample=True``,
+        ``prefix="秋"``, ``keep="春？？？？"``, ``tones="strict"``... The form decides the
+        lengths and what repeats: their options are refused.
 
         Raises:
             ConfigError: an unknown option, an option out of range, options that contradict each
@@ -122,7 +111,7 @@ class CoupletWriter(Predictor[Couplet]):
             TextError: a line without any Chinese character, or not valid Unicode.
         """
         answers = [
-            couplet.second for couplet in self.generate(lines, GenerationRequest.of(**options))
+            couplet.second for couplet in self.generate(lines, self.request_type.of(**options))
         ]
         return answers[0] if isinstance(lines, str) else answers
 
@@ -137,7 +126,7 @@ class CoupletWriter(Predictor[Couplet]):
 
         Arguments and errors are those of :meth:`answer`.
         """
-        couplets = self.generate(lines, GenerationRequest.of(**options))
+        couplets = self.generate(lines, self.request_type.of(**options))
         return couplets[0] if isinstance(lines, str) else couplets
 
     @classmethod
@@ -172,20 +161,50 @@ class CoupletWriter(Predictor[Couplet]):
         Where ``request.candidates`` are asked for, or the configuration ranks candidates by default
         and no other search is asked for, they are drawn at random and ranked
         (:mod:`tasks.couplet.reranking`). A line has the same candidates wherever it stands.
+        Of several outputs, those that break the fewest rules of tones come first.
         """
+        request = CoupletRequest.extended(request)
+        texts = as_texts(texts)
+        lines = [simplified(text) for text in texts]
         wanted, searched = request.candidates, sorted(request.search_options())
         if wanted is None and (searched or not self.config.rerank.is_default):
-            return super().generate(texts, request)
-        if searched:
-            raise ConfigError(
-                f"candidates have a search of their own: leave out {', '.join(searched)}"
-            )
+            answers = self._searched(lines, request)
+        else:
+            if searched:
+                raise ConfigError(
+                    f"candidates have a search of their own: leave out {', '.join(searched)}"
+                )
+            answers = self._candidates(lines, request, wanted)
+        is_traditional_asked = [
+            request.script == "traditional" or (request.script == "auto" and is_traditional(text))
+            for text in texts
+        ]
+        return [
+            in_traditional(answer) if is_asked else answer
+            for answer, is_asked in zip(answers, is_traditional_asked, strict=True)
+        ]
+
+    def _searched(self, lines: Sequence[str], request: CoupletRequest) -> list[Couplet]:
+        """Returns the answers of an ordinary search."""
+        config = request.resolve(self.generation)
+        if not config.sample:  # all hypotheses of a beam, which are there anyway
+            request = replace(request, n_best=config.beam_size)
+        found = super().generate(lines, request)
+        count = min(config.n_best, config.beam_size) if not config.sample else config.n_best
+        return [
+            joined(self._judged(line, answer, request)[:count])
+            for line, answer in zip(lines, found, strict=True)
+        ]
+
+    def _candidates(
+        self, lines: Sequence[str], request: CoupletRequest, wanted: int | None
+    ) -> list[Couplet]:
+        """Returns the best of many answers that are drawn at random."""
         if wanted is not None:
             check_range("candidates", wanted, 1, MAX_POOL)
-        texts = as_texts(texts)
-        own = None if request.constraint else [crc32(text.encode()) for text in texts]
+        own = None if request.constraint else [crc32(line.encode()) for line in lines]
         drawn = super().generate(
-            texts,
+            lines,
             replace(
                 request,
                 sample=True,
@@ -195,28 +214,55 @@ class CoupletWriter(Predictor[Couplet]):
                 candidates=None,
             ),
         )
+        count = wanted or 1
         return [
-            self._ranked(text, couplet, wanted or 1)
-            for text, couplet in zip(texts, drawn, strict=True)
+            joined(self._ranked(line, self._judged(line, of_line, request), count, request))
+            for line, of_line in zip(lines, drawn, strict=True)
         ]
 
-    def _ranked(self, text: str, drawn: Couplet, count: int) -> Couplet:
-        """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
-        first = "".join(_characters(text))
+    def _judged(self, line: str, answer: Couplet, request: CoupletRequest) -> list[Couplet]:
+        """Returns the hypotheses with the rules that they break, those with the fewest first."""
+        form = request.form(self.config.form)
+        first = _characters(line)
+        judged = [
+            replace(one, broken=broken(first, one.second, form.rhyme), others=())
+            for one in answer.hypotheses
+        ]
+        return sorted(judged, key=lambda one: faults(one, form.tones))
+
+    def _ranked(
+        self, line: str, drawn: Sequence[Couplet], count: int, request: CoupletRequest
+    ) -> list[Couplet]:
+        """Returns the best ``count`` of the candidates ``drawn``, with their scores.
+
+        Candidates that break more rules of tones than ``count`` others do not take part.
+        """
+        first = "".join(_characters(line))
+        different = [*{couplet.second: couplet for couplet in drawn}.values()]
+        tones = request.form(self.config.form).tones
+        fewest = [faults(one, tones) for one in different]
+        different = [
+            one
+            for one, count_of_one in zip(different, fewest, strict=True)
+            if count_of_one <= fewest[min(count, len(fewest)) - 1]
+        ]
         longest = min(writer.max_len for writer in (self, self.backward) if writer is not None)
         if not 0 < len(first) < longest:  # in segments, which the models cannot score together
-            by_score = sorted(drawn.hypotheses, key=lambda couplet: -couplet.score)[:count]
-            return replace(by_score[0], others=tuple(replace(c, others=()) for c in by_score[1:]))
-        different = {couplet.second: couplet for couplet in drawn.hypotheses}
-        ranked = self._reranker.rank(first, [*different], count)
-        candidates = [*different.values()]
-        best, *others = (replace(candidates[i], score=score, others=()) for i, score in ranked)
-        return replace(best, others=tuple(others))
+            return sorted(different, key=lambda couplet: -couplet.score)[:count]
+        ranked = self._reranker.rank(first, [one.second for one in different], count)
+        return [replace(different[i], score=score) for i, score in ranked]
 
     @cached_property
     def _reranker(self) -> Reranker:
         backward = self.backward or self
         return Reranker(self, backward, self.codec.vocabulary, self.config.rerank)
+
+    def refusal(self, text: str) -> str | None:
+        if text.strip() and not any(map(is_chinese, text)):
+            return f"{shown(text)} has no Chinese character: it cannot begin a couplet"
+        if word := find_avoided(_characters(text), refused_words()):
+            return f"{shown(text)} has the word {word!r}, which no couplet is written for"
+        return None
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
         if refused := sorted(_FORM_OPTIONS & request.search_options().keys()):
@@ -224,18 +270,18 @@ class CoupletWriter(Predictor[Couplet]):
                 f"the form of a couplet decides its length and what repeats: "
                 f"leave out {', '.join(f'generation.{name}' for name in refused)}"
             )
-        firsts = [_characters(text) for text in texts]
-        for text, first in zip(texts, firsts, strict=True):
-            if first and not any(map(is_chinese, first)):
-                raise TextError(f"{text!r} has no Chinese character: it cannot begin a couplet")
-        lines = [split_line(first, self.max_len - 1) for first in firsts]
+        for text in texts:
+            if reason := self.refusal(text):
+                raise TextError(reason)
+        request = CoupletRequest.extended(request)
+        table = self._table(request)
+        lines = [split_line(_characters(text), self.max_len - 1) for text in texts]
         segments = [*chain.from_iterable(lines)]
-        prefix = [] if request.prefix is None else self._prefix_ids(request.prefix, lines)
-        prefixes = [[] if position else prefix for line in lines for position in range(len(line))]
+        given = given_ids(request, lines, table)
 
         def form(indices: Sequence[int]) -> Constraint:
             return CoupletConstraint(
-                [segments[i] for i in indices], self._table, [prefixes[i] for i in indices]
+                [segments[i] for i in indices], table, [given[i] for i in indices]
             )
 
         encode = self.codec.vocabulary.encode
@@ -261,31 +307,17 @@ class CoupletWriter(Predictor[Couplet]):
             )
         second = [self.codec.vocabulary.itos[index] for index in ids]
         second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
-        return Couplet("".join(second), output.score, check_rules(first, second))
+        return Couplet("".join(second), output.score)
 
-    def _prefix_ids(self, prefix: str, lines: Sequence[Sequence[list[str]]]) -> list[int]:
-        """Returns the ids that the answers to ``lines``, which are in segments, begin with."""
-        check_unicode(prefix, "the prefix")
-        characters = _characters(prefix)
-        check(bool(characters), "the prefix", prefix, "a text of at least one character")
-        ids = []
-        for character in characters:
-            known = self._table.id_of(character)
-            index = self._table.mark_id(character) if is_punctuation(character) else known
-            if index is None:
-                raise ConfigError(f"the model does not know {character!r} in the prefix {prefix!r}")
-            ids.append(index)
-        for first in (line[0] for line in lines if line):
-            if rule := broken_rule(first, characters):
-                raise ConfigError(
-                    f"no answer to {''.join(first)!r} begins with {prefix!r}: "
-                    f"it breaks the rule of {rule}"
-                )
-        return ids
-
-    @cached_property
-    def _table(self) -> CharacterTable:
-        return CharacterTable(self.codec.vocabulary, self.device)
+    def _table(self, request: CoupletRequest) -> CharacterTable:
+        """Returns the properties of the characters for the form that ``request`` asks for."""
+        key = request.form(self.config.form), frozenset(map(simplified, request.avoid))
+        with self._lock:
+            if key not in self._tables:
+                if len(self._tables) >= _MOST_TABLES:
+                    self._tables.clear()
+                self._tables[key] = CharacterTable(self.codec.vocabulary, self.device, *key)
+            return self._tables[key]
 
 
 def _characters(text: str) -> list[str]:

@@ -1,83 +1,260 @@
-"""The rules of the couplet (对联), as checks of a finished pair and as a constraint on the search.
+"""The rules of the couplet (对联): checks of a pair of lines, whoever wrote it.
 
-    length       both lines have the same number of characters
-    punctuation  both lines have the same marks in the same positions
-    characters   no character of the first line is in the second
-    repetition   the second line repeats a character exactly where the first line does
-    tones        仄起平收: if the first line ends in an oblique tone, the second ends in a level one
+A rule is a function from a :class:`Pair` to what breaks it, "" if nothing does. ``RULES`` has all
+of them by name. :mod:`tasks.couplet.constraint` makes a search keep them.
 
-Tones are those of modern Mandarin: the first and second are level (平), the third and fourth are
-oblique (仄). A character with several readings may have any of their tones.
-:class:`CoupletConstraint` makes a search keep the rules.
+The sources are the 联律通则 of the Couplet Society of China (中国楹联学会, 2008), cited by article,
+and Wang Li, 汉语诗律学 (1958), chapter 1, on parallel lines (对仗).
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 
-import torch
-from torch import Tensor
+from transformer_suite.tasks.couplet.tones import (
+    LEVEL,
+    OBLIQUE,
+    Tones,
+    is_punctuation,
+    line_tones,
+    read_words,
+    rhymes,
+)
 
-from transformer_suite.data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
-
-RULES = ("length", "punctuation", "characters", "repetition", "tones")
-LEVEL, OBLIQUE = "level", "oblique"
-
-
-def is_punctuation(character: str) -> bool:
-    """Returns whether ``character`` is a punctuation mark or a symbol."""
-    return unicodedata.category(character)[0] in "PS"
-
-
-def is_chinese(character: str) -> bool:
-    """Returns whether ``character`` is a Chinese character; ``々`` and ``〇`` are."""
-    name = unicodedata.name(character, "")
-    return character in "々〇" or name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH"))
+# Marks between clauses. Others, such as quotes, are inside a clause.
+_CLAUSE_ENDS = frozenset("，。；：！？、…—,.;:!?")
+# A word in the middle of a clause whose two sides answer each other: 襟三江而带五湖.
+_HINGES = frozenset("而以且兮")
+_TONE_PLACES = (2, 4, 6)
 
 
-@cache
-def tones(character: str) -> frozenset[str]:
-    """Returns the tones that ``character`` can have: level, oblique, both, or none if unknown."""
-    from pypinyin import Style, pinyin
+@dataclass(frozen=True)
+class Pair:
+    """Two lines without white space, as sequences of characters.
 
-    readings = pinyin(character, style=Style.TONE3, heteronym=True, errors="ignore")
-    kinds = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
-    return frozenset(kinds[r[-1]] for rs in readings for r in rs if r[-1] in kinds)
+    ``rhyme`` is the system of tones and rhymes (:mod:`tasks.couplet.tones`).
+    """
 
+    first: Sequence[str]
+    second: Sequence[str]
+    rhyme: str = "modern"
 
-def check(first: Sequence[str], second: Sequence[str]) -> dict[str, bool]:
-    """Returns for each rule whether ``second`` keeps it; both lines are sequences of characters."""
-    first_words, second_words = _words(first), _words(second)
-    return {
-        "length": len(first) == len(second),
-        "punctuation": _marks(first) == _marks(second),
-        "characters": not set(first_words) & set(second_words),
-        "repetition": first_positions(first_words) == first_positions(second_words),
-        "tones": not wants_level_end(first)
-        or bool(second_words and LEVEL in tones(second_words[-1])),
-    }
+    @cached_property
+    def words(self) -> tuple[list[str], list[str]]:
+        """The characters of both lines without punctuation marks."""
+        return words_of(self.first), words_of(self.second)
 
+    @cached_property
+    def tones(self) -> tuple[list[Tones], list[Tones]]:
+        """The tones of every character of both lines."""
+        return line_tones(self.first, self.rhyme), line_tones(self.second, self.rhyme)
 
-def broken_rule(first: Sequence[str], prefix: Sequence[str]) -> str | None:
-    """Returns the first rule that no second line with this ``prefix`` can keep, or None."""
-    first_words, words = _words(first), _words(prefix)
-    position = _level_position(first)
-    is_kept = {
-        "length": len(prefix) <= len(first),
-        "punctuation": _marks(prefix) == _marks(first[: len(prefix)]),
-        "characters": not set(first_words) & set(words),
-        "repetition": first_positions(words) == first_positions(first_words[: len(words)]),
-        "tones": not 0 <= position < len(prefix) or LEVEL in tones(prefix[position]),
-    }
-    return next((rule for rule in RULES if not is_kept[rule]), None)
+    def last(self) -> tuple[int, int] | None:
+        """Returns the positions of the last words of both lines; None if a line has no word."""
+        places = last_word(self.first), last_word(self.second)
+        return None if -1 in places else places
 
 
-def wants_level_end(first: Sequence[str]) -> bool:
-    """Returns whether the last word of ``first`` can be oblique: then the answer ends level."""
-    words = _words(first)
-    return bool(words) and OBLIQUE in tones(words[-1])
+def length(pair: Pair) -> str:
+    """Both lines have the same number of characters (字句对等, article 1)."""
+    counts = len(pair.first), len(pair.second)
+    return "" if counts[0] == counts[1] else f"{counts[0]} and {counts[1]} characters"
+
+
+def punctuation(pair: Pair) -> str:
+    """Both lines have the same marks at the same places (节律对拍, article 4)."""
+    marks = [[(i, c) for i, c in enumerate(line) if is_punctuation(c)] for line in _lines(pair)]
+    different = sorted(set(marks[0]) ^ set(marks[1]))
+    return f"place {different[0][0] + 1}: {different[0][1]}" if different else ""
+
+
+def characters(pair: Pair) -> str:
+    """No character of the first line is in the second (不重字)."""
+    second = set(pair.words[1])
+    return "".join(dict.fromkeys(c for c in pair.words[0] if c in second))
+
+
+def repetition(pair: Pair) -> str:
+    """The second line repeats a character exactly where the first does (重字相应)."""
+    patterns = [first_positions(words) for words in pair.words]
+    if patterns[0] == patterns[1]:
+        return ""
+    place = next((i for i, (f, s) in enumerate(zip(*patterns, strict=False)) if f != s), None)
+    return "the lines differ in length" if place is None else f"word {place + 1}"
+
+
+def ending(pair: Pair) -> str:
+    """The last words have opposed tones, level in the second line (仄起平收, article 5).
+
+    A first line that ends level is answered with an oblique end. Characters of unknown tone, and
+    those with readings of both tones, are opposed to all.
+    """
+    places = pair.last()
+    if places is None:
+        return ""
+    first, second = pair.tones[0][places[0]], pair.tones[1][places[1]]
+    return f"{pair.first[places[0]]}{pair.second[places[1]]}" if _are_alike(first, second) else ""
+
+
+def tones(pair: Pair) -> str:
+    """The tones at places 2, 4 and 6 of each clause are opposed (平仄对立, article 5).
+
+    "Opposed" has the meaning of :func:`ending`.
+    """
+    return " ".join(
+        f"{pair.first[i]}{pair.second[i]}"
+        for i in tone_places(pair.first)
+        if i < len(pair.second) and _are_alike(pair.tones[0][i], pair.tones[1][i])
+    )
+
+
+def rhyme(pair: Pair) -> str:
+    """The last words do not rhyme (忌同韵), as they would in verse."""
+    places = pair.last()
+    if places is None:
+        return ""
+    ends = pair.first[places[0]], pair.second[places[1]]
+    shared = [rhymes(end, pair.rhyme) for end in ends]
+    is_sure = all(len(of_one) == 1 for of_one in shared)
+    return "".join(ends) if is_sure and shared[0] == shared[1] else ""
+
+
+def palindrome(pair: Pair) -> str:
+    """A first line that reads the same backwards (回文) has an answer that does so as well."""
+    first, second = pair.words
+    is_broken = is_palindrome(first) and second != second[::-1]
+    return "the first line is one, the second is not" if is_broken else ""
+
+
+def parallels(pair: Pair) -> str:
+    """Where halves of a clause answer each other (句中自对), they do in both lines."""
+    second = pair.second
+    return " ".join(
+        f"{second[i]}{second[j]}"
+        for i, j in parallel_places(pair.first)
+        if j < len(second) and second[j] not in partners(second[i])
+    )
+
+
+def avoided(pair: Pair) -> str:
+    """The second line has no word that nobody wants to read (``words/avoided.txt``)."""
+    return find_avoided(pair.second, avoided_words()) or ""
+
+
+RULES: dict[str, Callable[[Pair], str]] = {
+    rule.__name__: rule
+    for rule in (
+        *(length, punctuation, characters, repetition, ending, tones, rhyme, palindrome),
+        *(parallels, avoided),
+    )
+}
+
+
+def broken(first: Sequence[str], second: Sequence[str], rhyme: str = "modern") -> dict[str, str]:
+    """Returns the rules that the pair breaks, each with what breaks it."""
+    pair = Pair(first, second, rhyme)
+    found = {name: rule(pair) for name, rule in RULES.items()}
+    return {name: what for name, what in found.items() if what}
+
+
+def check(first: Sequence[str], second: Sequence[str], rhyme: str = "modern") -> dict[str, bool]:
+    """Returns for each rule whether the pair keeps it; both lines are without white space."""
+    rules = broken(first, second, rhyme)
+    return {name: name not in rules for name in RULES}
+
+
+def broken_rule(
+    first: Sequence[str], given: Sequence[str | None], rhyme: str = "modern", tones: str = "ending"
+) -> str | None:
+    """Returns a rule that no second line with the characters ``given`` can keep, or None.
+
+    ``given`` has None for a character that is still free. Characters inside the line may break the
+    rules of tones: whoever gives them wants them.
+    """
+    if len(given) > len(first):
+        return "length"
+    pairs = [(f, g) for f, g in zip(first, given, strict=False) if g is not None]
+    if any((is_punctuation(f) or is_punctuation(g)) and f != g for f, g in pairs):
+        return "punctuation"
+    pairs = [(f, g) for f, g in pairs if not is_punctuation(f)]
+    if {g for _, g in pairs} & set(first):
+        return "characters"
+    if first_positions([f for f, _ in pairs]) != first_positions([g for _, g in pairs]):
+        return "repetition"
+    end = last_word(first)
+    if end >= 0 and tones != "off":
+        of_first = line_tones(first, rhyme)[end]
+        answers = {g for f, g in pairs if f == first[end]}
+        if any(_are_alike(of_first, line_tones([g], rhyme)[0]) for g in answers):
+            return "ending"
+    return None
+
+
+def ending_tone(of_first: Tones) -> str | None:
+    """Returns the tone of a last word that answers a word with the tones ``of_first``.
+
+    If it may have both, the answer is level: 仄起平收 is the rule, and the reverse an exception.
+    """
+    if not of_first:
+        return None
+    return LEVEL if OBLIQUE in of_first else OBLIQUE
+
+
+def tone_places(line: Sequence[str]) -> list[int]:
+    """Returns the positions of the second, fourth and sixth word of each clause."""
+    return [clause[n - 1] for clause in clauses(line) for n in _TONE_PLACES if len(clause) >= n]
+
+
+def parallel_places(line: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns the positions of words that answer each other in halves of one clause.
+
+    The halves of a clause of 4, 6, 8... words, or of 7, 9... around a word such as 而, are parallel
+    if at least half of their words are pairs of the primers (:func:`partners`).
+    """
+    places: list[tuple[int, int]] = []
+    for clause in clauses(line):
+        middle, is_odd = divmod(len(clause), 2)
+        if middle < 2 or (is_odd and (middle < 3 or line[clause[middle]] not in _HINGES)):
+            continue
+        halves = [*zip(clause[:middle], clause[middle + is_odd :], strict=True)]
+        answered = [(i, j) for i, j in halves if line[j] in partners(line[i])]
+        if 2 * len(answered) >= middle:
+            places += answered
+    return places
+
+
+def clauses(line: Sequence[str]) -> list[list[int]]:
+    """Returns the positions of the words of each clause."""
+    found: list[list[int]] = [[]]
+    for i, character in enumerate(line):
+        if character in _CLAUSE_ENDS:
+            found.append([])
+        elif not is_punctuation(character):
+            found[-1].append(i)
+    return [clause for clause in found if clause]
+
+
+def is_palindrome(words: Sequence[str]) -> bool:
+    """Returns whether at least three words, not all the same, read the same backwards."""
+    return len(words) >= 3 and [*words] == [*words[::-1]] and len(set(words)) > 1
+
+
+def last_word(line: Sequence[str]) -> int:
+    """Returns the position of the last character that is no mark; -1 if there is none."""
+    return next((i for i in reversed(range(len(line))) if not is_punctuation(line[i])), -1)
+
+
+def first_positions(characters: Sequence[str]) -> list[int]:
+    """Returns for each character the position where it first occurs: the repetition pattern."""
+    seen: dict[str, int] = {}
+    return [seen.setdefault(character, i) for i, character in enumerate(characters)]
+
+
+def words_of(line: Sequence[str]) -> list[str]:
+    """Returns the characters of ``line`` that are not punctuation marks."""
+    return [character for character in line if not is_punctuation(character)]
 
 
 def split_line(line: Sequence[str], size: int) -> list[list[str]]:
@@ -94,145 +271,42 @@ def split_line(line: Sequence[str], size: int) -> list[list[str]]:
     return segments
 
 
-def first_positions(characters: Sequence[str]) -> list[int]:
-    """Returns for each character the position where it first occurs: the repetition pattern."""
-    seen: dict[str, int] = {}
-    return [seen.setdefault(character, i) for i, character in enumerate(characters)]
+def find_avoided(line: Sequence[str], words: frozenset[str]) -> str | None:
+    """Returns the first of ``words`` in ``line``, or None."""
+    text = "".join(line)
+    ends = range(1, max(map(len, words), default=0) + 1)
+    slices = (text[i : i + n] for i in range(len(text)) for n in ends)
+    return next((word for word in slices if word in words), None)
 
 
-def _words(line: Sequence[str]) -> list[str]:
-    return [character for character in line if not is_punctuation(character)]
+@cache
+def avoided_words() -> frozenset[str]:
+    """Returns the words of ``words/avoided.txt``."""
+    return frozenset(read_words("avoided.txt"))
 
 
-def _marks(characters: Sequence[str]) -> list[tuple[int, str]]:
-    return [(i, c) for i, c in enumerate(characters) if is_punctuation(c)]
+@cache
+def refused_words() -> frozenset[str]:
+    """Returns the words of ``words/avoided.txt`` that no first line may have either.
 
-
-class CoupletConstraint:
-    """Forbids every next character that would break a rule (a ``Constraint`` of a search).
-
-    At least one character always stays allowed. If the vocabulary is too small to keep all rules,
-    the rule of tones is dropped first, then ``characters``, then ``repetition``. Length and
-    punctuation are always kept.
-
-    Args:
-        lines: the first lines of the batch, as characters.
-        table: properties of the characters in the vocabulary.
-        prefixes: the ids that each answer begins with, even against the rules; none by default.
+    A single character may stand in a harmless word.
     """
-
-    def __init__(
-        self,
-        lines: Sequence[Sequence[str]],
-        table: CharacterTable,
-        prefixes: Sequence[Sequence[int]] = (),
-    ) -> None:
-        self._table = table
-        device = table.is_word.device
-        longest = max(map(len, lines))
-
-        def tensor(rows: Sequence[Sequence[int]]) -> Tensor:
-            filled = [[*row, *[-1] * (longest - len(row))] for row in rows]
-            return torch.tensor(filled, dtype=torch.long, device=device)
-
-        self._lengths = torch.tensor([len(line) for line in lines], device=device)
-        # [B, L] each: where a character first occurs, the ids of marks and of prefixes.
-        self._first_positions = tensor([first_positions(line) for line in lines])
-        self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
-        self._prefixes = tensor(prefixes or [()] * len(lines))
-        self._level_positions = torch.tensor(
-            [_level_position(line) for line in lines], device=device
-        )
-        # [B, V]: all words except those of the first line.
-        self._words = table.is_word.repeat(len(lines), 1)
-        for row, line in enumerate(lines):
-            self._words[row, [i for c in set(line) if (i := table.id_of(c)) is not None]] = False
-        self._level_counts = (self._words & table.is_level).sum(dim=1)
-
-    def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns ``[R, V]``, True where a character may not come next.
-
-        ``outputs`` ``[t, R]`` are the tokens so far, ``sentences`` ``[R]`` the rows of the batch.
-        """
-        allowed = self._choices(outputs, sentences)
-        forced = self._forced(outputs, sentences)
-        rows = (forced >= 0).nonzero().flatten()
-        allowed[rows] = False
-        allowed[rows, forced[rows]] = True
-        return ~allowed
-
-    def _forced(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns ``[R]``: the only possible token where the rules leave no choice, else -1."""
-        position = len(outputs)
-        column = min(position, self._marks.shape[1] - 1)
-        forced = self._marks[sentences, column]
-        if position > 0:
-            first = self._first_positions[sentences, column]
-            rows = torch.arange(len(sentences), device=sentences.device)
-            repeated = outputs[first.clamp(0, position - 1), rows]
-            # A row of a beam that holds no output may have a special token there. It is not forced.
-            is_repeated = (forced < 0) & (first < position) & (repeated >= len(SPECIALS))
-            forced = torch.where(is_repeated, repeated, forced)
-        given = self._prefixes[sentences, column]
-        forced = torch.where(given >= 0, given, forced)
-        return forced.masked_fill(position >= self._lengths[sentences], EOS_ID)
-
-    def _choices(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns ``[R, V]``: the words that keep the rules at a position that repeats nothing.
-
-        Where no word keeps all rules, the words that keep most of them.
-        """
-        position, is_level = len(outputs), self._table.is_level
-        marks = self._marks[sentences, :position]
-        # A word may stand for a mark that the vocabulary lacks. It does not count as used.
-        used = outputs[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
-        words = self._words[sentences].scatter_(1, used, False)
-        allowed, level_position = words.clone(), self._level_positions[sentences]
-        allowed[level_position == position] &= is_level
-        # The last level word must not be used before the position that needs it.
-        is_short = (level_position > position) & (self._level_counts[sentences] <= position + 1)
-        level = words[is_short] & is_level
-        allowed[is_short] &= ~(level & (level.sum(dim=1, keepdim=True) == 1))
-        if allowed.any(dim=1).all():
-            return allowed
-        every = self._table.is_word.expand_as(words)
-        for more in (words, every.clone().scatter_(1, used, False), every):
-            allowed = torch.where(allowed.any(dim=1, keepdim=True), allowed, more)
-        return allowed
+    return frozenset(word for word in avoided_words() if len(word) > 1)
 
 
-class CharacterTable:
-    """Properties of the tokens of a vocabulary, as tensors ``[V]`` on ``device``."""
-
-    def __init__(self, vocabulary: Vocabulary, device: torch.device) -> None:
-        self._vocabulary = vocabulary
-        characters = vocabulary.itos[len(SPECIALS) :]
-        marks = [is_punctuation(c) for c in characters]
-        # If the vocabulary has nothing but marks, they have to serve as words.
-        words = [*[False] * len(SPECIALS), *[all(marks) or not mark for mark in marks]]
-        level = [*[False] * len(SPECIALS), *[LEVEL in tones(c) for c in characters]]
-        self.is_word = torch.tensor(words, device=device)
-        self.is_level = torch.tensor(level, device=device)
-        # Any token can stand for a mark that is not in the vocabulary: the predictor copies the
-        # marks from the first line.
-        self._any_mark = len(SPECIALS) + (marks.index(True) if any(marks) else 0)
-
-    def id_of(self, character: str) -> int | None:
-        """Returns the id of a character, None if it is not in the vocabulary."""
-        return self._vocabulary.stoi.get(character)
-
-    def mark_id(self, character: str) -> int:
-        """Returns the id that stands for a mark of the first line, -1 for any other character."""
-        if not is_punctuation(character):
-            return -1
-        known = self.id_of(character)
-        return self._any_mark if known is None else known
+def partners(character: str) -> str:
+    """Returns the characters that answer ``character`` in the primers of parallel phrases."""
+    return _partners().get(character, "")
 
 
-def _level_position(first: Sequence[str]) -> int:
-    """Returns the position of the answer where its last word, which must be level, is chosen.
+@cache
+def _partners() -> dict[str, str]:
+    return dict(line.split(" ") for line in read_words("pairs.txt"))
 
-    If the last word of the first line occurs earlier in it, this is the earlier position. It is -1
-    if the answer need not end in a level tone.
-    """
-    return first.index(_words(first)[-1]) if wants_level_end(first) else -1
+
+def _are_alike(first: Tones, second: Tones) -> bool:
+    return len(first) == 1 and first == second
+
+
+def _lines(pair: Pair) -> tuple[Sequence[str], Sequence[str]]:
+    return pair.first, pair.second

@@ -63,7 +63,7 @@ def test_couplets_have_n_best_lists_too(tiny_models: Models) -> None:
     ]
     (first, *_) = map(json.loads, lines_of(*command, "--json", *FIRSTS))
     assert [one["second"] for one in first["hypotheses"]] == [c.second for c in found[0].hypotheses]
-    assert list(first["hypotheses"][0]) == ["second", "score", "rules"]
+    assert list(first["hypotheses"][0]) == ["second", "score", "rules", "broken"]
 
 
 def test_options_have_the_names_of_the_configuration_as_well(tiny_models: Models) -> None:

@@ -8,10 +8,11 @@ from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.tokenizers import Characters
 from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
-from transformer_suite.tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
+from transformer_suite.tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig
 from transformer_suite.tasks.couplet.model import CoupletModel
 from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import LEVEL, is_punctuation, tones, wants_level_end
+from transformer_suite.tasks.couplet.rules import ending_tone, last_word
+from transformer_suite.tasks.couplet.tones import is_punctuation, line_tones, tones
 
 LEVELS, OBLIQUES, MARKS = "风天山花云江", "雨地水树月夜日", "，。"
 UNKNOWN = "猫狗鹤a1々！《》🙂"
@@ -22,7 +23,9 @@ def untrained(words: str, *, max_len: int = 64, seed: int = 1) -> CoupletWriter:
     model_config = complete(
         CoupletTransformerConfig, None, to_mapping(sizes(max_len)) | {"aligned": True}
     )
-    config = CoupletConfig(model=model_config, generation=GenerationConfig(beam_size=1))
+    config = CoupletConfig(
+        model=model_config, generation=GenerationConfig(beam_size=1), form=STRICT
+    )
     torch.manual_seed(seed)
     model = CoupletModel(len(codec.vocabulary), config.model)
     spread(model)
@@ -59,5 +62,6 @@ def check_form(writer: CoupletWriter, first: str, second: str) -> None:
         assert has_same_repetitions(first, second)
     if needed <= len(fresh):
         assert not set(answer) & set(words)
-        if wants_level_end(first) and any(LEVEL in tones(c) for c in fresh):
-            assert LEVEL in tones(answer[-1])
+        wanted = ending_tone(line_tones(first)[last_word(first)])
+        if any(wanted in tones(c) for c in fresh):
+            assert wanted in tones(answer[-1])

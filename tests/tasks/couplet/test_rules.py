@@ -1,63 +1,41 @@
-"""The rules of the couplet: checks of finished pairs, and the constraint on what comes next."""
+"""The rules of the couplet, as checks of finished pairs."""
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.growth import growth
-from transformer_suite.data.vocabulary import EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 from transformer_suite.tasks.couplet.rules import (
-    LEVEL,
-    OBLIQUE,
     RULES,
-    CharacterTable,
-    CoupletConstraint,
+    broken,
     check,
+    find_avoided,
     first_positions,
-    is_punctuation,
+    parallel_places,
     split_line,
-    tones,
-    wants_level_end,
+    tone_places,
 )
-
-WORDS = Vocabulary([*SPECIALS, *"，。风天山雨地水树"])
-LEVELS, OBLIQUES = "风天山", "雨地水树"
-CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("characters", "expected"),
-    [
-        ("风天山花云江红", {LEVEL}),  # first and second tone
-        ("树雨地水月夜日", {OBLIQUE}),  # third and fourth tone
-        ("中长看重", {LEVEL, OBLIQUE}),  # 中 zhong1, zhong4; 长 chang2, zhang3; ...
-        ("，a1 の", set()),  # no Chinese word
-    ],
-)
-def test_tones_are_those_of_all_readings(characters: str, expected: set[str]) -> None:
-    assert {c: set(tones(c)) for c in characters} == dict.fromkeys(characters, expected)
-
-
-def test_words_and_marks() -> None:
-    assert all(map(is_punctuation, "，。！？；：、“”《》（）—…·-+<~$"))
-    assert not any(map(is_punctuation, "风々〇aЖ1½"))
+from transformer_suite.tasks.couplet.tones import is_punctuation
 
 
 def kept(first: str, second: str) -> set[str]:
     found = check(first, second)
-    assert tuple(found) == RULES
+    assert list(found) == list(RULES)
     return {rule for rule, is_kept in found.items() if is_kept}
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "broken"),
+    ("first", "second", "expected"),
     [
         ("晚风摇树树还挺", "晨露润花花更红", set()),  # 挺 is oblique, 红 is level
         ("风，雨", "天，山", set()),
         ("风雨", "天山", set()),
-        ("雨风", "山地", set()),  # the first line ends level: the second may end as it likes
-        ("风雨", "天地", {"tones"}),
+        ("雨风", "山地", set()),
+        ("雨风", "山天", {"ending", "tones"}),  # 风 is level, and so is 天
+        ("风雨", "天地", {"ending", "tones"}),
+        ("雨天风", "水地山", {"ending"}),
+        ("雨天地", "水云山", {"tones"}),
+        ("雨中地", "水云山", set()),  # 中 has readings of both tones
         ("风雨", "天", {"length", "repetition"}),
         ("风，雨", "天山，", {"punctuation"}),
         ("风，雨", "天。山", {"punctuation"}),
@@ -65,132 +43,75 @@ def kept(first: str, second: str) -> set[str]:
         ("风雨", "雨山", {"characters"}),
         ("风雨雨", "天山花", {"repetition"}),
         ("风雨水", "天天山", {"repetition"}),
-        ("风雨，", "天地，", {"tones"}),  # the last word counts, not the mark behind it
+        ("风雨，", "天地，", {"ending", "tones"}),  # the last word counts, not the mark behind it
         ("，。", "，。", set()),
         ("", "", set()),
     ],
 )
-def test_each_rule_is_seen_broken(first: str, second: str, broken: set[str]) -> None:
-    assert set(RULES) - kept(first, second) == broken
+def test_each_rule_is_seen_broken(first: str, second: str, expected: set[str]) -> None:
+    assert set(RULES) - kept(first, second) == expected
 
 
-def test_a_line_of_several_readings_asks_for_a_level_end() -> None:
-    assert wants_level_end("月中")
-    assert wants_level_end("风雨。")
-    assert not wants_level_end("雨风")
-    assert not wants_level_end("，。")
-    assert not wants_level_end("")
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("天增岁月人增寿", "春满乾坤福满门", {}),
+        ("两个黄鹂鸣翠柳", "一行白鹭上青天", {}),
+        ("书山有路勤为径", "学海无涯苦作舟", {}),
+        ("风声雨声读书声声声入耳", "家事国事天下事事事关心", {}),
+        ("日月如梭", "光阴似箭", {}),
+        ("上海自来水来自海上", "山东落花生花落东山", {"tones": "来花 来花"}),
+        ("客上天然居居然天上客", "人过大佛寺寺佛大过人", {"tones": "上过 然佛"}),
+        ("烟锁池塘柳", "炮镇海城楼", {"tones": "锁镇 塘城", "rhyme": "柳楼"}),
+        ("墙上芦苇，头重脚轻根底浅", "山间竹笋，嘴尖皮厚腹中空", {"tones": "苇笋"}),
+        ("山清水秀", "鸟语花香", {}),
+        ("山清水秀", "人寿年丰", {"parallels": "人年"}),
+        ("天连水尾水连天", "雾锁山头山锁路", {"palindrome", "repetition"}),
+        ("春风送暖", "他妈的天", {"tones", "rhyme", "avoided"}),
+    ],
+)
+def test_well_known_couplets(first: str, second: str, expected: dict[str, str] | set[str]) -> None:
+    found = broken(first, second)
+    assert found == expected or set(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "modern", "pingshui"),
+    [
+        ("物华天宝", "人杰地灵", {"tones"}, set()),  # 杰 has the entering tone
+        ("感时花溅泪", "恨别鸟惊心", set(), set()),
+        ("国破山河在", "城春草木深", set(), set()),
+        ("烟锁池塘柳", "炮镇海城楼", {"tones", "rhyme"}, {"tones"}),  # 有 and 尤 are two rhymes
+    ],
+)
+def test_couplets_by_both_systems(
+    first: str, second: str, modern: set[str], pingshui: set[str]
+) -> None:
+    assert set(broken(first, second)) == modern
+    assert set(broken(first, second, "pingshui")) == pingshui
+
+
+def test_places_of_tones_are_counted_in_each_clause_without_marks() -> None:
+    assert tone_places("墙上芦苇，头重脚轻根底浅") == [1, 3, 6, 8, 10]
+    assert tone_places("“春”风，《送》") == [3]
+    assert tone_places("春") == tone_places("，") == []
+
+
+def test_halves_of_a_clause_answer_each_other() -> None:
+    assert parallel_places("山清水秀") == [(0, 2)]
+    assert parallel_places("春来，龙飞凤舞") == [(3, 5), (4, 6)]
+    assert parallel_places("春风送暖") == parallel_places("山水") == []
+
+
+def test_the_first_avoided_word_is_found_wherever_it_is() -> None:
+    words = frozenset(["春风", "雨"])
+    assert find_avoided("山春风雨", words) == "春风"
+    assert find_avoided("春，风", words) is None
+    assert find_avoided("", words) is None
 
 
 def test_repetitions_are_told_by_first_positions() -> None:
     assert first_positions("树树还树挺还") == [0, 0, 2, 0, 4, 2]
-
-
-# the constraint
-
-
-def allowed(first: str, prefix: str, vocabulary: Vocabulary = WORDS) -> str:
-    """What may come after ``prefix``; "$" is the end."""
-    constraint = CoupletConstraint([list(first)], CharacterTable(vocabulary, CPU))
-    ids = torch.tensor([[vocabulary.stoi[c]] for c in prefix]).reshape(len(prefix), 1)
-    (forbidden,) = constraint(ids, torch.tensor([0]))
-    names = ["?", "?", "?", "$", *vocabulary.itos[4:]]
-    return "".join(names[i] for i in (~forbidden).nonzero().flatten().tolist())
-
-
-@pytest.mark.parametrize(
-    ("first", "prefix", "expected"),
-    [
-        ("风雨地", "", "天山水树"),  # no mark, nothing of the first line
-        ("风雨地", "水", "天山树"),  # nothing that was said already
-        ("风雨地", "天", "水树"),  # and 山, the last level word, is for the end
-        ("风雨地", "天水", "山"),  # a level word at the end
-        ("风雨地", "天水山", "$"),  # and no more
-        ("风，地", "天", "，"),
-        ("风，地", "天，", "山"),
-        ("雨，风", "天，", "山地水树"),  # no tone is asked for; 地 is not in the first line
-        ("雨雨风", "天", "天"),  # where the first line repeats, so does the answer
-        ("雨风雨", "", "天山"),  # the word that will come back at the end must be level
-        ("雨风雨", "天", "山地水树"),
-        ("雨风雨", "天地", "天"),
-        ("雨，雨。", "", "风天山"),
-        ("雨", "", "风天山"),
-        ("，。", "", "，"),
-        ("，。", "，", "。"),
-        ("，。", "，。", "$"),
-        ("！雨", "", "，"),  # a mark that is not known is held by one that is
-        ("猫狗", "", "风天山雨地水树"),  # unknown words ask for as many words
-        ("猫猫", "风", "风"),
-        ("猫狗", "风", "天山"),  # 狗 is oblique though the vocabulary does not know it
-    ],
-)
-def test_what_may_come_next(first: str, prefix: str, expected: str) -> None:
-    assert allowed(first, prefix) == expected
-
-
-def test_the_last_level_word_is_kept_for_the_end() -> None:
-    """Greedily spent at the start, it left the line to end in an oblique tone."""
-    vocabulary = Vocabulary([*SPECIALS, *"风雨地水树"])
-    assert allowed("天夜月", "", vocabulary) == "雨地水树"
-    assert allowed("天夜月", "雨", vocabulary) == "地水树"
-    assert allowed("天夜月", "雨地", vocabulary) == "风"
-    assert allowed("月夜月", "", vocabulary) == "风"
-    assert allowed("月夜月", "风", vocabulary) == "雨地水树"
-
-
-@pytest.mark.parametrize(
-    ("words", "first", "prefix", "expected"),
-    [
-        ("雨地", "月", "", "雨地"),  # no level word: the tones go
-        ("雨地", "雨月", "地", "雨"),  # nothing new: what the first line has
-        ("雨", "雨月", "雨", "雨"),  # nothing but this
-        ("风", "月夜", "", "风"),  # reserved for the end, and all there is
-        ("，。", "月夜", "", "，。"),  # no word at all
-        ("雨", "，月", "", "雨"),  # no mark at all
-    ],
-)
-def test_a_vocabulary_that_is_too_small_gives_what_it_has(
-    words: str, first: str, prefix: str, expected: str
-) -> None:
-    """With every next token forbidden greedy search wrote <unk>, and beam search NaN."""
-    assert allowed(first, prefix, Vocabulary([*SPECIALS, *words])) == expected
-
-
-characters = st.text(st.sampled_from("，。！风天山雨地水树猫狗a"), min_size=1, max_size=8)
-
-
-@given(
-    lines=st.lists(characters, min_size=1, max_size=3),
-    words=st.text(st.sampled_from("，。风天山雨地"), min_size=1).map(lambda t: "".join(set(t))),
-    data=st.data(),
-)
-def test_there_is_always_a_way_on(lines: list[str], words: str, data: st.DataObject) -> None:
-    """Even after nonsense, which beams that fell out of the running are full of."""
-    vocabulary = Vocabulary([*SPECIALS, *words])
-    constraint = CoupletConstraint([list(x) for x in lines], CharacterTable(vocabulary, CPU))
-    rows = data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=1, max_size=5))
-    length = data.draw(st.integers(0, 9))
-    ids = st.integers(0, len(vocabulary) - 1)
-    prefix = data.draw(st.lists(st.lists(ids, min_size=len(rows), max_size=len(rows))))
-    prefix = (prefix * 9)[:length]
-    forbidden = constraint(
-        torch.tensor(prefix, dtype=torch.long).reshape(len(prefix), len(rows)), torch.tensor(rows)
-    )
-    assert forbidden.shape == (len(rows), len(vocabulary))
-    assert not forbidden.all(dim=1).any()
-    assert forbidden[:, [UNK_ID, PAD_ID, 2]].all()
-    is_over = [len(prefix) >= len(lines[row]) for row in rows]
-    assert (~forbidden[:, EOS_ID]).tolist() == is_over
-
-
-def test_rows_of_a_batch_have_rules_of_their_own() -> None:
-    table = CharacterTable(WORDS, CPU)
-    constraint = CoupletConstraint([list("雨，"), list("风"), list("地水雨地")], table)
-    sentences = torch.tensor([2, 0, 2, 1])
-    prefix = torch.tensor([[WORDS.stoi[c] for c in "天山树水"]])
-    forbidden = constraint(prefix, sentences)
-    words = ["".join(WORDS.itos[i] for i in (~row).nonzero().flatten()) for row in forbidden]
-    assert words == ["风山树", "，", "风天山", "<eos>"]
 
 
 @given(line=st.text("春风，。", max_size=30), size=st.integers(1, 9))

@@ -24,7 +24,8 @@ from tests.tasks.tiny_writers import (
 from transformer_suite.core.errors import TextError
 from transformer_suite.tasks.couplet import evaluate
 from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import is_chinese
+from transformer_suite.tasks.couplet.rules import RULES
+from transformer_suite.tasks.couplet.tones import is_chinese
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 
 SMALL = [
@@ -106,18 +107,17 @@ def test_lines_longer_than_the_model_are_answered_in_pieces(beam_size: int) -> N
 
 def test_the_rules_are_told_as_they_came_out() -> None:
     (good,) = WRITERS[0].answer_scored(["天雨，风月"])
-    assert good.rules == dict.fromkeys(
-        ("length", "punctuation", "characters", "repetition", "tones"), True
-    )
+    assert good.rules == dict.fromkeys(RULES, True)
     (poor,) = untrained("雨").answer_scored(["月雨"])
     assert poor.second == "雨雨"
-    assert poor.rules == {
-        "length": True,
-        "punctuation": True,
-        "characters": False,
-        "repetition": False,
-        "tones": False,
+    assert poor.broken == {
+        "characters": "雨",
+        "repetition": "word 2",
+        "ending": "雨雨",
+        "tones": "雨雨",
+        "rhyme": "雨雨",
     }
+    assert {rule for rule, is_kept in poor.rules.items() if not is_kept} == set(poor.broken)
 
 
 def test_a_wider_beam_finds_no_worse_answer() -> None:
@@ -162,15 +162,15 @@ def test_the_report_is_about_what_the_writer_says(
     assert report["rules"] == {
         rule: sum(c.rules[rule] for c in couplets) / 16 for rule in couplets[0].rules
     }
-    for rule in ("length", "punctuation", "characters", "repetition", "tones"):
+    for rule in ("length", "punctuation", "characters", "repetition", "ending", "tones"):
         assert report["rules"][rule] == 1.0
     assert report["rules_of_references"]["length"] == 1.0
-    assert report["rules_of_references"]["tones"] < 1.0
+    assert report["rules_of_references"]["ending"] < 1.0
     assert report["headline"].startswith("form 100.0%, perplexity ")
     assert json.loads((model / "metrics.json").read_text())["test"] == report
     table = evaluate.as_table(report)
     assert "16 couplets" in table
-    assert len([line for line in table.splitlines() if "100.0%" in line]) == 5
+    assert all(any(line.startswith(rule) for line in table.splitlines()) for rule in RULES)
     wide = evaluate.run(
         model, corpus, split="val", device="cpu", request=GenerationRequest(beam_size=3)
     )

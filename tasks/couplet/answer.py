@@ -1,0 +1,61 @@
+"""The answer to a first line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from transformer_suite.tasks.couplet.rules import RULES
+from transformer_suite.tasks.couplet.script import traditional
+from transformer_suite.tasks.seq2seq.n_best import Ranked
+
+
+@dataclass(frozen=True)
+class Couplet(Ranked):
+    """A second line, its score, and the rules that it breaks.
+
+    ``score`` is the score of the search: the log-probability, in beam search divided by the length
+    normalizer; or that of the candidates' ranking. ``broken`` names what breaks each broken rule.
+    ``others`` are the next best second lines if more than one was asked for (``n_best`` or
+    ``candidates``).
+    """
+
+    second: str
+    score: float
+    broken: dict[str, str] = field(default_factory=dict)
+    others: tuple[Couplet, ...] = ()
+
+    @property
+    def rules(self) -> dict[str, bool]:
+        """Whether the couplet keeps each rule (:mod:`tasks.couplet.rules`)."""
+        return {rule: rule not in self.broken for rule in RULES}
+
+    def record(self) -> dict[str, Any]:
+        """Returns the fields of the JSON output."""
+        return {
+            "second": self.second,
+            "score": self.score,
+            "rules": self.rules,
+            "broken": self.broken,
+        }
+
+
+def joined(couplets: Sequence[Couplet]) -> Couplet:
+    """Returns the first of ``couplets`` with the others as its alternatives."""
+    best, *others = couplets
+    return replace(best, others=tuple(others))
+
+
+def in_traditional(couplet: Couplet) -> Couplet:
+    """Returns ``couplet`` with its second lines in traditional characters."""
+    others = tuple(map(in_traditional, couplet.others))
+    return replace(couplet, second=traditional(couplet.second), others=others)
+
+
+def faults(couplet: Couplet, tones: str) -> int:
+    """Returns how many words have a wrong tone, as far as the form asks for tones."""
+    rules = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[tones]
+    return sum(
+        len(couplet.broken.get(rule, "").split(" ")) for rule in rules if rule in couplet.broken
+    )

@@ -1,0 +1,83 @@
+"""What a user asks of a couplet writer: the options of a search, and those of the form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Self
+
+from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.errors import ConfigError, CorpusError
+from transformer_suite.data.readers import read_lines
+from transformer_suite.tasks.couplet.config import FormConfig
+from transformer_suite.tasks.couplet.tones import is_punctuation
+from transformer_suite.tasks.seq2seq.request import GenerationRequest
+
+WILDCARDS = "？?＊*"
+"""The characters of ``keep`` that stand for a free place."""
+
+SCRIPTS = ("auto", "simplified", "traditional")
+MAX_AVOIDED = 10_000
+MAX_AVOIDED_LENGTH = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoupletRequest(GenerationRequest):
+    """A request whose form may differ from that of the model's configuration.
+
+    * ``tones``, ``rhyme``: see :class:`FormConfig`.
+    * ``keep``: the second line with a wildcard (``？``) for each free place: ``春？？？？``.
+    * ``avoid``: words that no answer may have, beside those of ``words/avoided.txt``.
+    * ``script``: that of the answers; ``auto`` is that of the first line.
+
+    Raises:
+        ConfigError: a value outside its range, or ``keep`` beside ``prefix``.
+    """
+
+    tones: str | None = None
+    rhyme: str | None = None
+    keep: str | None = None
+    avoid: Sequence[str] = ()
+    script: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("script", self.script, SCRIPTS)
+        self.form(FormConfig())
+        if self.keep is not None and self.prefix is not None:
+            raise ConfigError("keep and prefix cannot stand together: keep has both")
+        check(len(self.avoid) <= MAX_AVOIDED, "the words to avoid", len(self.avoid), "10,000")
+        for word in self.avoid:
+            is_short = 1 <= len(word) <= MAX_AVOIDED_LENGTH
+            check(is_short, "a word to avoid", word, f"of 1 to {MAX_AVOIDED_LENGTH} characters")
+
+    @classmethod
+    def extended(cls, request: GenerationRequest) -> Self:
+        """Returns ``request`` itself, or with the options of the form at their defaults."""
+        if isinstance(request, cls):
+            return request
+        return cls(**{item.name: getattr(request, item.name) for item in fields(request)})
+
+    def form(self, config: FormConfig) -> FormConfig:
+        """Returns the model's ``config`` with the options of this request in place of its own."""
+        return replace(config, tones=self.tones or config.tones, rhyme=self.rhyme or config.rhyme)
+
+
+def read_avoided(path: Path) -> tuple[str, ...]:
+    """Returns the words of a file, one a line; empty lines are skipped.
+
+    Raises:
+        CorpusError: the file cannot be read, is too long, or has a line that is too long.
+    """
+    words = []
+    for number, line in enumerate(read_lines(path), start=1):
+        word = "".join(line.split())
+        if len(word) > MAX_AVOIDED_LENGTH:
+            reason = f"{len(word)} characters; a word to avoid has at most {MAX_AVOIDED_LENGTH}"
+            raise CorpusError(path, reason, number)
+        if word and all(map(is_punctuation, word)):
+            raise CorpusError(path, "no word, only punctuation marks", number)
+        words += [word] if word else []
+    if len(words) > MAX_AVOIDED:
+        raise CorpusError(path, f"{len(words):,} words to avoid; at most {MAX_AVOIDED:,} are read")
+    return tuple(words)

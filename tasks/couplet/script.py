@@ -1,0 +1,43 @@
+"""Simplified and traditional characters (OpenCC). Models read and write simplified ones."""
+
+from __future__ import annotations
+
+from functools import cache
+from operator import ne
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opencc import OpenCC
+
+
+def simplified(text: str) -> str:
+    """Returns ``text``, of as many characters, in simplified ones."""
+    return _converted(text, "t2s")
+
+
+def traditional(text: str) -> str:
+    """Returns ``text``, of as many characters, in traditional ones; phrases decide between two."""
+    return _converted(text, "s2t")
+
+
+def is_traditional(text: str) -> bool:
+    """Returns whether more characters of ``text`` are only traditional than only simplified."""
+    changed = _count_changed(text, simplified(text))
+    return changed > 0 and changed > _count_changed(text, traditional(text))
+
+
+def _converted(text: str, direction: str) -> str:
+    convert = _converter(direction).convert
+    whole: str = convert(text)
+    return whole if len(whole) == len(text) else "".join(convert(c)[:1] or c for c in text)
+
+
+def _count_changed(text: str, other: str) -> int:
+    return sum(map(ne, text, other))
+
+
+@cache
+def _converter(direction: str) -> OpenCC:
+    from opencc import OpenCC
+
+    return OpenCC(direction)

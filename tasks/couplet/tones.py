@@ -1,0 +1,127 @@
+"""Tones and rhymes of characters, by modern readings or by the classical table of Pingshui.
+
+Modern Mandarin: the first and second tone are level (平), the third and fourth oblique (仄). A
+character with several readings has those of the phrase that it is in; outside a phrase that the
+dictionary of pypinyin knows, it may have any of them.
+
+Pingshui (平水韵, Liu Yuan 1252): the 106 rhymes of classical verse. Entering tones (入声) are
+oblique. Characters that the table lacks have their modern tones.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from importlib import resources
+from itertools import groupby
+
+from transformer_suite.core.config import check_choice
+
+LEVEL, OBLIQUE = "level", "oblique"
+SYSTEMS = ("modern", "pingshui")
+"""The values of ``rhyme``, the system that tones and rhymes are looked up in."""
+
+Tones = frozenset[str]
+_UNKNOWN: Tones = frozenset()
+
+_TONES = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
+# The eighteen rhymes of 中华新韵 (1941), each with its finals in pypinyin's spelling. It does not
+# tell 支 from 齐.
+_FINALS = (
+    *("a ia ua", "o uo", "e", "ie ve", "er", "i", "ei uei", "ai uai", "u", "v", "ou iou", "ao iao"),
+    *("an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),
+)
+# A longer line is no couplet, and looking for phrases takes a fifth of a millisecond a character.
+_LONGEST = 1000
+_RHYME_OF_FINAL = {final: name for name in _FINALS for final in name.split()}
+
+
+def is_punctuation(character: str) -> bool:
+    """Returns whether ``character`` is a punctuation mark or a symbol."""
+    return unicodedata.category(character)[0] in "PS"
+
+
+def is_chinese(character: str) -> bool:
+    """Returns whether ``character`` is a Chinese character; ``々`` and ``〇`` are."""
+    name = unicodedata.name(character, "")
+    return character in "々〇" or name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH"))
+
+
+def read_words(name: str) -> list[str]:
+    """Returns the lines of a word list of this package; ``words/NOTICE`` says where it is from."""
+    return (resources.files(__package__) / "words" / name).read_text("utf-8").splitlines()
+
+
+@cache
+def tones(character: str, rhyme: str = "modern") -> Tones:
+    """Returns the tones that ``character`` can have: level, oblique, both, or none if unknown.
+
+    Raises:
+        ConfigError: ``rhyme`` is not in :data:`SYSTEMS`.
+    """
+    check_choice("form.rhyme", rhyme, SYSTEMS)
+    if rhyme == "pingshui" and character in _pingshui():
+        return frozenset(tone for tone, _ in _pingshui()[character])
+    return _of_readings(_readings(character)[0]) if is_chinese(character) else _UNKNOWN
+
+
+def line_tones(line: Sequence[str], rhyme: str = "modern") -> list[Tones]:
+    """Returns the tones of each character of ``line``; in modern readings, phrases decide."""
+    return list(_line_tones("".join(line), rhyme))
+
+
+@lru_cache(maxsize=4096)
+def _line_tones(line: str, rhyme: str) -> tuple[Tones, ...]:
+    alone = [tones(character, rhyme) for character in line]
+    is_clear = len(line) > _LONGEST or all(len(of_one) < 2 for of_one in alone)
+    if rhyme != "modern" or is_clear:
+        return tuple(alone)
+    found: list[Tones] = []
+    for is_text, group in groupby(line, is_chinese):
+        run = "".join(group)
+        readings = _readings(run) if is_text else [[] for _ in run]
+        found += [_of_readings(of_one) for of_one in readings]
+    # A phrase may give the neutral tone, which decides nothing.
+    return tuple(one or other for one, other in zip(found, alone, strict=True))
+
+
+@cache
+def rhymes(character: str, rhyme: str = "modern") -> frozenset[str]:
+    """Returns the names of the rhymes that ``character`` can belong to; none if it is unknown.
+
+    Modern rhymes are those of 中华新韵, whatever the tone. A rhyme of Pingshui has one tone.
+    """
+    if rhyme == "pingshui" and character in _pingshui():
+        return frozenset(name for _, name in _pingshui()[character])
+    if not is_chinese(character):
+        return frozenset()
+    from pypinyin import Style, pinyin
+
+    readings = pinyin(character, style=Style.FINALS, heteronym=True, errors="ignore")
+    finals = {final for of_one in readings for final in of_one}
+    return frozenset(_RHYME_OF_FINAL[final] for final in finals & _RHYME_OF_FINAL.keys())
+
+
+def _readings(run: str) -> list[list[str]]:
+    """Returns the possible readings of each of the Chinese characters ``run``, with tone digits."""
+    from pypinyin import Style, pinyin
+
+    readings: list[list[str]] = pinyin(run, style=Style.TONE3, heteronym=True)
+    # Several unknown characters are returned as one.
+    return readings if len(readings) == len(run) else [[] for _ in run]
+
+
+def _of_readings(readings: Sequence[str]) -> Tones:
+    return frozenset(_TONES[reading[-1]] for reading in readings if reading[-1:] in _TONES)
+
+
+@cache
+def _pingshui() -> dict[str, list[tuple[str, str]]]:
+    """Returns for each character of the table its tones, each with the name of a rhyme."""
+    table: dict[str, list[tuple[str, str]]] = {}
+    for row in read_words("pingshui.txt"):
+        tone, name, characters = row.split()
+        for character in characters:
+            table.setdefault(character, []).append((LEVEL if tone == "平" else OBLIQUE, name))
+    return table
