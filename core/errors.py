@@ -57,15 +57,21 @@ class Interrupted(Exception):
 
 
 def shorten(text: str, length: int = MAX_SHOWN) -> str:
-    """Returns ``text`` for a message: at most ``length`` characters, control characters escaped.
+    """Returns ``text`` for a message: its middle cut out beyond ``length``, and then escaped.
 
     A name from a file may be a megabyte long, or contain sequences that command a terminal.
     """
     if len(text) > length:
-        text = f"{text[: length - 3]}..."
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-    )
+        half = (length - 3) // 2
+        text = f"{text[:half]}...{text[-half:]}"
+    return escape(text)
+
+
+def escape(text: str) -> str:
+    """Returns ``text`` with an escape for every character that is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: object) -> str:

@@ -10,20 +10,22 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from .errors import escape
+
 LOG_INTERVAL_SECONDS = 30.0
 
 _is_silent = False
 
 
 def log(line: str) -> None:
-    """Writes one line to stderr, above any progress bar.
+    """Writes one line to stderr, above any progress bar; control characters in it are escaped.
 
     A line that cannot be written (a full disk, a closed pipe) is dropped: the work continues.
     """
     if _is_silent:
         return
     with suppress(OSError):
-        tqdm.write(line, file=sys.stderr)
+        tqdm.write(escape(line), file=sys.stderr)
         sys.stderr.flush()
 
 

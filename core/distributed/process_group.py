@@ -22,10 +22,10 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ..errors import Interrupted, UserError
 from ..progress import silence
-from .world import TIMEOUT, World, process_group, stdout_to_stderr
+from .world import World, process_group, stdout_to_stderr
 
-# Without a time limit, processes wait this long: the main process may validate for hours. A process
-# that dies is noticed at once, because its connections close.
+# Without a limit, processes wait this long. A process that dies is noticed at once, because its
+# connections close.
 _TIMEOUT = timedelta(days=30)
 
 # After a failure, processes wait this long for the others to report. torchrun waits 30 seconds.
@@ -41,8 +41,8 @@ class Disconnected(Exception):
 class ProcessGroup:
     """The processes that train together, seen from one of them.
 
-    Every method waits until all processes have called it, except :meth:`shard` and
-    :meth:`set_time_limit`.
+    Every method waits until all processes have called it, except :meth:`shard` and those that set
+    limits.
 
     Args:
         world: None: a group of this process alone.
@@ -51,7 +51,7 @@ class ProcessGroup:
     def __init__(self, world: World | None = None) -> None:
         self.rank = world.rank if world else 0
         self.size = world.size if world else 1
-        self._limit: float | None = None
+        self._limit = self._main_process_limit = _TIMEOUT
         self._group: dist.ProcessGroup | None = None
         if self.size > 1:
             with stdout_to_stderr():
@@ -63,24 +63,30 @@ class ProcessGroup:
         """Whether this is the main process, which logs and writes files for all."""
         return self.rank == 0
 
-    def set_time_limit(self, seconds: float | None) -> None:
-        """Sets how long this process waits for the others in each operation; None: for 30 days.
+    def set_time_limit(self, seconds: float) -> None:
+        """Sets how long this process waits for the others in each operation."""
+        self._set_limit(timedelta(seconds=seconds))
 
-        The limit does not hold while the others wait for work of the main process alone.
+    def set_main_process_limit(self, seconds: float) -> None:
+        """Sets how long this process waits while the main process works and the others wait for it.
+
+        This is also the limit until :meth:`set_time_limit` sets another one.
         """
-        if self._group is not None and seconds != self._limit:
-            timeout = _TIMEOUT if seconds is None else timedelta(seconds=seconds)
-            _set_pg_timeout(timeout, self._group)
-            # The gradients have the default group, whose limit without another one is TIMEOUT.
-            _set_pg_timeout(TIMEOUT if seconds is None else timeout, dist.group.WORLD)
-        self._limit = seconds
+        self._main_process_limit = timedelta(seconds=seconds)
+        self._set_limit(self._main_process_limit)
+
+    def _set_limit(self, limit: timedelta) -> None:
+        if self._group is not None and limit != self._limit:
+            _set_pg_timeout(limit, self._group)
+            _set_pg_timeout(limit, dist.group.WORLD)  # which the gradients have
+        self._limit = limit
 
     @contextmanager
-    def _without_limit(self) -> Iterator[None]:
+    def _waiting_for_main(self) -> Iterator[None]:
         limit = self._limit
-        self.set_time_limit(None)
+        self._set_limit(self._main_process_limit)
         yield
-        self.set_time_limit(limit)
+        self._set_limit(limit)
 
     def shard(self, examples: Sequence[T]) -> Sequence[T]:
         """Returns this process's shard of ``examples``, which may be empty.
@@ -115,7 +121,7 @@ class ProcessGroup:
         if self._group is None:
             return compute()
         text = json.dumps(compute()).encode() if self.is_main else b""
-        with nullcontext() if self.is_main else self._without_limit():
+        with nullcontext() if self.is_main else self._waiting_for_main():
             (length,) = self.sum([len(text)])
         message = torch.zeros(int(length), dtype=torch.uint8)
         if self.is_main:
@@ -132,7 +138,7 @@ class ProcessGroup:
     def main_process_first(self) -> Iterator[None]:
         """Runs the body in the main process, and then in the others, which find its files."""
         if not self.is_main:
-            with self._without_limit():
+            with self._waiting_for_main():
                 self.barrier()
         yield
         if self.is_main:

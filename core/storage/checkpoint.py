@@ -29,6 +29,7 @@ _MAX_SIZE = 1 << 48
 _TYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U16", "U8", "BOOL"}
 
 M = TypeVar("M", bound=nn.Module)
+Shapes = Mapping[str, Sequence[int]]
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -90,7 +91,7 @@ def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
     Raises:
         CheckpointError: they belong to another architecture, or one is NaN or infinite; names it.
     """
-    _check_shapes(model, {name: list(t.shape) for name, t in tensors.items()}, source)
+    _check_shapes(_shapes(model_tensors(model)), _shapes(tensors), source)
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise CheckpointError(f"{source}: {name} has values that are NaN or infinite")
@@ -111,10 +112,19 @@ def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> 
 
 
 def save_weights(path: Path, model: nn.Module, *, dtype: torch.dtype | None = None) -> None:
-    """Saves the weights of ``model``; floating-point ones as ``dtype``, if it is given."""
+    """Saves the weights of ``model``; floating-point ones as ``dtype``, if it is given.
+
+    A weight with a value beyond the range of ``dtype`` keeps its own type.
+    """
     tensors = model_tensors(model)
     if dtype is not None:
-        tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
+        limit = torch.finfo(dtype).max
+        tensors = {
+            name: tensor.to(dtype)
+            if tensor.is_floating_point() and not (tensor.abs() > limit).any()
+            else tensor
+            for name, tensor in tensors.items()
+        }
     save_tensors(path, tensors)
 
 
@@ -137,7 +147,7 @@ def load_model(path: Path, build: Callable[[], M]) -> M:
         CheckpointError: the file is damaged, or belongs to another architecture.
     """
     with torch.device("meta"), _NoRandomNumbers():
-        _check_shapes(build(), _read_shapes(path), path)
+        _check_shapes(_shapes(model_tensors(build())), _read_shapes(path), path)
     model = build()
     load_weights(path, model)
     return model
@@ -166,16 +176,14 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for path in paths:
         tensors = load_tensors(path)
-        if total and (difference := _difference(total, tensors)):
-            raise CheckpointError(
-                f"{path}: not the weights of the same model as {paths[0]}: {difference}"
-            )
+        if path != paths[0]:
+            _check_shapes(_shapes(total), _shapes(tensors), path, f"the same model as {paths[0]}")
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
-def _read_shapes(path: Path) -> dict[str, list[int]]:
+def _read_shapes(path: Path) -> Shapes:
     """Returns the shapes of the tensors in the file ``path``, from its header alone.
 
     Raises:
@@ -201,35 +209,25 @@ def _not_readable(path: Path, error: Exception) -> CheckpointError:
     return CheckpointError(f"{path}: damaged or not a safetensors file ({reason})")
 
 
-def _check_shapes(model: nn.Module, shapes: Mapping[str, list[int]], source: Path) -> None:
-    """Checks the names and ``shapes`` of the weights in ``source``; see :func:`check_fits`."""
-    wanted = {name: list(tensor.shape) for name, tensor in model_tensors(model).items()}
-    missing = sorted(wanted.keys() - shapes.keys())[:3]
+def _check_shapes(wanted: Shapes, shapes: Shapes, source: Path, model: str = "this model") -> None:
+    """Checks the names and ``shapes`` of the weights in ``source``, which belong to ``model``."""
+    missing = [shorten(name) for name in sorted(wanted.keys() - shapes.keys())[:3]]
     unknown = [shorten(name) for name in sorted(shapes.keys() - wanted.keys())[:3]]
     if missing or unknown:
         raise CheckpointError(
-            f"{source}: not the weights of this model: "
+            f"{source}: not the weights of {model}: "
             f"missing {missing or 'none'}, unknown {unknown or 'none'}"
         )
     for name, shape in wanted.items():
         if shapes[name] != shape:
             raise CheckpointError(
-                f"{source}: {name} has shape {shorten(str(shapes[name]))}, "
-                f"the configuration asks for {shape}"
+                f"{source}: not the weights of {model}: {shorten(name)} has shape "
+                f"{shown(shapes[name])}, not {shown(shape)}"
             )
 
 
-def _difference(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str:
-    """Returns a description of the first difference in names and shapes; "" without any."""
-    for name in sorted(ours.keys() | theirs.keys()):
-        if name not in theirs:
-            return f"it has no {shorten(name)}"
-        if name not in ours:
-            return f"it alone has {shorten(name)}"
-        if ours[name].shape != theirs[name].shape:
-            shapes = shorten(str(list(theirs[name].shape))), shorten(str(list(ours[name].shape)))
-            return f"{shorten(name)} is {shapes[0]}, not {shapes[1]}"
-    return ""
+def _shapes(tensors: Mapping[str, Tensor]) -> Shapes:
+    return {name: list(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -16,6 +16,9 @@ from ..errors import UserError
 # The errors of a full or failing disk. In the middle of a write, they name no file.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 
+# The most characters of a name that its unfinished files have in their names.
+_MAX_STEM, _MAX_SUFFIX = 40, 20
+
 # The names of unfinished files: by ``_name_beside``, and by safetensors, which writes to a
 # temporary file of its own.
 _PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?|\.tmp[0-9A-Za-z]{6}")
@@ -121,6 +124,18 @@ def remove_partial_files(folder: str | Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def remove_partial_versions(target: str | Path) -> None:
+    """Removes the unfinished files of killed writers of ``target``; nobody may be writing it."""
+    target = Path(target)
+    if len(target.stem) > _MAX_STEM or len(target.suffix) > _MAX_SUFFIX:
+        return  # unfinished files of another target may have the same names
+    stem, suffix = re.escape(target.stem), re.escape(target.suffix)
+    with suppress(OSError):
+        for path in target.parent.iterdir():
+            if re.fullmatch(rf"\.{stem}\.[0-9a-f]{{12}}\.partial{suffix}", path.name):
+                path.unlink(missing_ok=True)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Writes ``text`` as UTF-8, atomically, and leaves its line ends as they are."""
     with atomic_write(path) as temporary:
@@ -207,8 +222,8 @@ def _empty_file_beside(target: Path) -> Path:
 
 def _name_beside(target: Path) -> Path:
     """Returns a unique name for ``target`` while it is unfinished."""
-    name = f".{target.stem[:40]}.{secrets.token_hex(6)}.partial{target.suffix[:20]}"
-    return target.with_name(name)
+    stem, suffix = target.stem[:_MAX_STEM], target.suffix[:_MAX_SUFFIX]
+    return target.with_name(f".{stem}.{secrets.token_hex(6)}.partial{suffix}")
 
 
 def _sync(path: Path) -> None:

@@ -53,6 +53,8 @@ class TrainConfig:
             the first step of an epoch, which may compile the model or encode the corpus anew. The
             run then stops and names the process that does not answer.
         step_timeout: the same in every other step. A save belongs to the step before it.
+        main_process_timeout: the same while only the main process works: it prepares the data,
+            validates, or measures the final model.
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
         tensorboard: write the curve to event files in ``tensorboard/``, too.
         choose_search: a task that searches for its outputs chooses the beam size and the length
@@ -83,6 +85,7 @@ class TrainConfig:
     save_every: int = 500
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
+    main_process_timeout: float = 86_400.0
     log_every: int = 100
     tensorboard: bool = False
     choose_search: bool = True
@@ -93,7 +96,7 @@ class TrainConfig:
             check_range(f"train.{name}", getattr(self, name), 1, MAX_COUNT)
         for name in ("patience", "average", "log_every", "r_drop", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
-        for name in ("first_step_timeout", "step_timeout"):
+        for name in ("first_step_timeout", "step_timeout", "main_process_timeout"):
             value = getattr(self, name)
             check(0 < value <= 2_592_000, f"train.{name}", value, "above 0, at most 30 days")
         factor = self.explosion

@@ -116,7 +116,7 @@ def fit(
             run.finish_epoch(validate)
             if is_stop_requested():
                 raise Interrupted(f"stopped at step {run.state.step}")
-    group.set_time_limit(None)  # the main process will measure the model
+    group.set_main_process_limit(config.main_process_timeout)  # it will measure the model
     if run.state.best is None:
         raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
     with group.main_process_first():

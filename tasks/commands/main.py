@@ -24,7 +24,7 @@ from click.shell_completion import shell_complete
 from transformer_suite import __version__
 from transformer_suite.core.config import nearest
 from transformer_suite.core.distributed.world import end_with_torchrun, world_from_environment
-from transformer_suite.core.errors import ConfigError, Interrupted, UserError
+from transformer_suite.core.errors import ConfigError, Interrupted, UserError, shorten
 from transformer_suite.tasks.commands.output import discard_stdout
 from transformer_suite.tasks.streaming.lines import one_line
 
@@ -168,14 +168,8 @@ def _print_error(message: str) -> None:
 
 
 def _shown(message: str) -> str:
-    """Returns a message in one line, short, and with escapes for what a terminal would obey.
-
-    Names and values in messages come from files and arguments of any size.
-    """
-    line = one_line(message)
-    if len(line) > _MAX_MESSAGE:
-        line = f"{line[: _MAX_MESSAGE // 2]} ... {line[-_MAX_MESSAGE // 2 :]}"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    """Returns a message in one short line: names and values in it come from files of any size."""
+    return shorten(one_line(message), _MAX_MESSAGE)
 
 
 def _is_first_process() -> bool:

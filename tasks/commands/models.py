@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from transformer_suite.core.errors import shorten
 from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.commands.output import print_results, table
 from transformer_suite.tasks.runs import checkpoint_folder
@@ -46,7 +47,7 @@ def _list(is_json: bool) -> None:
     for record in records:
         record["parameters"] = record["parameters"] and f"{record['parameters']:,}"
         record["size"] = f"{record['size'] / 1e6:.1f} MB"
-    rows = [[record[name] or "?" for name in COLUMNS] for record in records]
+    rows = [[shorten(str(record[name] or "?"), 200) for name in COLUMNS] for record in records]
     print_results(table([COLUMNS, *rows]))
 
 

@@ -35,6 +35,10 @@ METRICS_FILE = "metrics.json"
 TEXT_FILES = ("vocabulary*.txt", "sentencepiece*.model", "classes.txt")
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
+
+# The entries of metrics.json that the program uses; null means unknown.
+_METRICS_TYPES = {"parameters": int, "trained": str, "test": dict, "command": str, "init": str}
+
 PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
 
 C = TypeVar("C")
@@ -165,13 +169,21 @@ def check_begun(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:
-    """Returns the content of ``metrics.json``, empty without that file, if it is not damaged."""
+    """Returns the content of ``metrics.json``; empty without that file.
+
+    Raises:
+        CheckpointError: it is damaged, or an entry that the program uses has another type.
+    """
     path = folder / METRICS_FILE
     if not is_file(path):
         return {}
     metrics = _read_json(path)
     if not isinstance(metrics, dict):
         raise CheckpointError(f"{path}: not the metrics of a checkpoint")
+    for name, kind in _METRICS_TYPES.items():
+        value = metrics.get(name)
+        if value is not None and type(value) is not kind:
+            raise CheckpointError(f"{path}: {name} has a wrong type: {shown(value)}")
     return metrics
 
 

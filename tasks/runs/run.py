@@ -270,6 +270,7 @@ class _TaskRun:
         return metrics
 
     def _prepare(self) -> Prepared:
+        self.group.set_main_process_limit(self.config.train.main_process_timeout)
         # The main process builds the vocabulary and encodes the corpus; the others load both.
         with self.group.main_process_first():
             torch.manual_seed(self.config.train.seed)

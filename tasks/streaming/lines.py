@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.files import atomic_write, reason_of
+from transformer_suite.core.storage.files import atomic_write, reason_of, remove_partial_versions
 
 # Large enough to fill batches of sentences of one length, small enough for memory and latency.
 # Chunks twice as large need a fifth more memory and are not faster.
@@ -202,9 +202,12 @@ def open_texts(
 def open_output(path: Path) -> Iterator[Callable[[str], object]]:
     """Yields a function that writes text. The file appears at ``path`` only after a clean exit.
 
+    What a killed program has left of the same file is removed.
+
     Raises:
         UserError: the file cannot be written.
     """
+    remove_partial_versions(path)
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file.write
 

@@ -51,6 +51,12 @@ def test_what_is_said_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "a line\n")
 
 
+def test_a_line_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of classes and files come from strangers; an escape sequence went to the terminal."""
+    log("class \x1b]0;title\x07 \u202e 中文\r\nerror: forged")
+    assert capsys.readouterr().err == ("class \\x1b]0;title\\x07 \\u202e 中文\\r\\nerror: forged\n")
+
+
 def test_a_log_gets_a_line_every_half_minute(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:

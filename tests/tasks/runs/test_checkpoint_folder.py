@@ -67,6 +67,16 @@ def test_damaged_metrics_are_named(content: bytes, tmp_path: Path) -> None:
         folders.read_metrics(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "entry", [{"parameters": "abc"}, {"parameters": True}, {"test": [1]}, {"trained": 3.5}]
+)
+def test_metrics_of_another_type_are_named(entry: dict[str, object], tmp_path: Path) -> None:
+    """`models` gave a traceback for a number of parameters that was text."""
+    (tmp_path / "metrics.json").write_text(json.dumps(entry))
+    with pytest.raises(CheckpointError, match=rf"metrics\.json: {next(iter(entry))} has a wrong"):
+        folders.read_metrics(tmp_path)
+
+
 def test_there_may_be_no_metrics(tmp_path: Path) -> None:
     assert folders.read_metrics(tmp_path) == {}
 
