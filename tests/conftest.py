@@ -27,9 +27,10 @@ _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
-# Tests that are started in the background have SIGINT ignored, by them and all that they start; but
-# some of them are about Ctrl-C.
+# Tests that are started in the background have signals ignored, by them and all that they start.
+# But some of them are about Ctrl-C and about a terminal that is closed.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -1,29 +1,20 @@
 """Several processes share a file: the output is that of one process, or there is none."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.commands import sharding_program
 from tests.commands.command_line import lines_of
+from tests.forked import forked_group
+from tests.torchrun import ROOT, torchrun
 from transformer_suite.tasks.registry import load_predictor, predictor
-
-TESTS = Path(__file__).resolve().parent
-PROGRAM = TESTS / "sharding_program.py"
-TIMEOUT = 900
-# One thread per process: the number of threads changes the last digits of results.
-ENVIRONMENT = {
-    name: value
-    for name, value in {**os.environ, "OMP_NUM_THREADS": "1"}.items()
-    if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-}
 
 GERMAN = [
     "Ein Hund sieht einen Ball.",
@@ -110,10 +101,14 @@ def endings(folder: Path, tiny_models: Models) -> dict[str, Ending]:
         ),
     }
     leave_shards("again")
-    command = [sys.executable, PROGRAM, json.dumps(list(scenarios.values()))]
-    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr.decode()
-    return dict(zip(scenarios, json.loads(done.stdout), strict=True))
+    return {name: ending_of(scenario) for name, scenario in scenarios.items()}
+
+
+def ending_of(scenario: dict[str, Any]) -> Ending:
+    """Plays a scenario. Returns how it ended, and how long after the accident."""
+    codes, stdout, stderr = forked_group(scenario["size"], partial(sharding_program.run, scenario))
+    seconds = time.time() - Path(scenario.get("mark", ".")).stat().st_mtime
+    return {"codes": codes, "stdout": stdout, "stderr": stderr, "seconds": seconds}
 
 
 def assert_nothing_was_written(folder: Path, name: str) -> None:
@@ -272,24 +267,12 @@ def test_ctrl_c_ends_all_quietly(folder: Path, endings: dict[str, Ending]) -> No
 # Under torchrun itself
 
 
-def torchrun(size: int, *command: object) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*program, f"--nproc-per-node={size}", *map(str, command)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=TIMEOUT,
-        env=ENVIRONMENT,
-    )
-
-
 def test_torchrun_translates_a_file_as_one_process_does(
     folder: Path, tiny_models: Models, tmp_path: Path
 ) -> None:
     command = ("translate", "--model", tiny_models("translation"), "--input", folder / "german")
     output = tmp_path / "new" / "out"
-    done = torchrun(2, TESTS.parents[1] / "cli.py", *command, "--output", output)
+    done = torchrun(2, ROOT / "cli.py", *command, "--output", output)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert output.read_text(encoding="utf-8").splitlines() == lines_of(*command)
     assert list(output.parent.iterdir()) == [output]
@@ -304,7 +287,7 @@ def test_torchrun_names_a_killed_process(folder: Path, tiny_models: Models, tmp_
         "accident": ["kill", 2, 1],
         "mark": str(mark),
     }
-    done = torchrun(3, PROGRAM, json.dumps(scenario))
+    done = torchrun(3, sharding_program.__file__, json.dumps(scenario))
     assert time.time() - mark.stat().st_mtime < 60
     assert done.returncode != 0
     assert re.search(r"rank +: 2 .*\n +exitcode +: -9", done.stderr)  # torchrun's own report

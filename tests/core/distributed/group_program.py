@@ -1,4 +1,4 @@
-"""The program of test_process_group.py: ``torchrun ... group_program.py FOLDER``.
+"""What the processes of test_process_group.py do.
 
 Every process notes in FOLDER/RANK.json what it has seen. The last thing they do is to fail.
 """
@@ -8,6 +8,7 @@ import math
 import os
 import signal
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,11 @@ from tests.core.training.tiny_runs import (
     validation_of,
 )
 from transformer_suite.core.distributed import data_parallel
-from transformer_suite.core.distributed.process_group import ProcessGroup, joined_group
+from transformer_suite.core.distributed.process_group import (
+    Disconnected,
+    ProcessGroup,
+    joined_group,
+)
 from transformer_suite.core.distributed.world import world_from_environment
 from transformer_suite.core.errors import Interrupted, UserError
 
@@ -62,6 +67,8 @@ class Program:
         self.diverge()
         self.disagree()
         self.read_other_data()
+        if self.group.size == 3:
+            self.wait_for_main()
         (self.folder / f"{self.group.rank}.json").write_text(json.dumps(self.seen))
 
     def talk(self) -> None:
@@ -134,6 +141,17 @@ class Program:
         except UserError as error:
             self.seen["other data"] = str(error)
 
+    def wait_for_main(self) -> None:
+        """The main process validates for longer than the others may wait."""
+        # torchrun stops the main process as soon as the others have ended.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.group.set_main_process_limit(0.5)
+        self.group.set_time_limit(60.0)
+        try:
+            self.group.broadcast(lambda: time.sleep(5.0))
+        except Disconnected:
+            self.seen["gave up waiting"] = True
+
 
 def main(folder: Path) -> None:
     world = world_from_environment()
@@ -146,7 +164,3 @@ def main(folder: Path) -> None:
             raise UserError("this is the end")
     except UserError as error:
         sys.exit(f"error: {error}" if str(error) else 1)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

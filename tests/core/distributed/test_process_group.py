@@ -1,4 +1,4 @@
-"""Several processes train like one. Their program is group_program.py."""
+"""Several processes train like one. What they do is in group_program.py."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from tests.core.distributed.group_program import RUNS
+from tests.core.distributed.group_program import RUNS, main
 from tests.core.training.tiny_runs import (
     Disturbed,
     assert_alike,
@@ -22,14 +22,12 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     without_times,
 )
-from tests.torchrun import torchrun
+from tests.forked import forked_group
 from transformer_suite.core.distributed.process_group import ProcessGroup
 from transformer_suite.core.errors import Interrupted
 from transformer_suite.core.parallel import at_most
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
-
-PROGRAM = Path(__file__).with_name("group_program.py")
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Ran:
     folder: Path
     stdout: str
     stderr: str
-    exit_code: int
+    codes: list[int]
 
     def weights(self, name: str) -> dict[str, Tensor]:
         return weights_in(self.folder / name)
@@ -63,11 +61,11 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     data = Disturbed(5, partial(os.kill, os.getpid(), signal.SIGTERM))
     with pytest.raises(Interrupted, match=r"step 5$"):
         run_fit(tiny_model(dropout=0.0), folder / "begun", average=0, data=data, **RUNS["begun"])
-    done = torchrun(request.param, PROGRAM, folder)
+    codes, stdout, stderr = forked_group(request.param, partial(main, folder))
     files = [folder / f"{rank}.json" for rank in range(request.param)]
-    assert all(file.exists() for file in files), done.stderr
+    assert all(file.exists() for file in files), stderr
     seen = [json.loads(file.read_text()) for file in files]
-    return Ran(request.param, seen, folder, done.stdout, done.stderr, done.returncode)
+    return Ran(request.param, seen, folder, stdout, stderr, codes)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +108,12 @@ def test_the_result_of_the_main_process_is_broadcast(ran: Ran) -> None:
 
 def test_the_main_process_goes_first(ran: Ran) -> None:
     assert [notes["was there"] for notes in ran.seen] == [False] + [True] * (ran.processes - 1)
+
+
+def test_the_wait_for_the_main_process_has_a_limit(ran: Ran) -> None:
+    """If it hung in a validation, the others waited for 30 days."""
+    if ran.processes == 3:
+        assert all(notes["gave up waiting"] for notes in ran.seen[1:])
 
 
 def test_a_single_process_is_a_group() -> None:
@@ -225,7 +229,7 @@ def test_all_must_read_the_same_data(ran: Ran) -> None:
 
 def test_an_error_is_shown_once(ran: Ran) -> None:
     """Three processes fail alike; of two, the second fails, and the first one loses it."""
-    assert ran.exit_code == 1
+    assert 1 in ran.codes and 0 not in ran.codes
     assert ran.stderr.count("error: this is the end") == 1
     assert "does not answer" not in ran.stderr
     assert "cannot reach" not in ran.stderr

@@ -1,26 +1,60 @@
-"""Every task is trained by two processes as by one. group_tasks.py says how."""
+"""Every task is trained by two processes as by one."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from tests.tasks.runs.group_tasks import train
-from tests.torchrun import torchrun
+from tests.forked import forked_group
+from transformer_suite.core.distributed.process_group import ProcessGroup, joined_group
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.runs import run
 
-PROGRAM = Path(__file__).with_name("group_tasks.py")
+CPU = torch.device("cpu")
+SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")
+OWN_SETTINGS = {
+    # All random choices but the masks of dropout are the same for all processes: the
+    # segmentation of words, and the held-out examples.
+    "translation": ("data.vocab_size=400", "data.bpe_dropout=0.2"),
+    "classification": (
+        "data.vocab_size=100",
+        "data.max_sen_len=same",
+        "data.ppmi_window=2",
+        "model.ngrams=2",
+        "model.char_ngrams=4",
+        "model.ngram_dropout=0",
+    ),
+    "couplet": (),
+}
 FILES = ("config.json", "vocabulary.txt")
+
+
+def train(task: str, corpus: Path, out: Path, group: ProcessGroup | None = None) -> dict[str, Any]:
+    config = registry.make_config(
+        task, preset="tiny", config_file=None, assignments=(*SETTINGS, *OWN_SETTINGS[task])
+    )
+    return run.train(task, config, data=corpus, out=out, device=CPU, group=group)
 
 
 @pytest.fixture(scope="module")
 def by_two(tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the three runs."""
     folder = tmp_path_factory.mktemp("by_two")
-    corpora = folder / "corpora.json"
-    corpora.write_text(json.dumps({task: str(path) for task, path in tiny_corpora.items()}))
-    done = torchrun(2, PROGRAM, corpora, folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("epoch 1:") == 3
+
+    def program() -> None:
+        world = world_from_environment()
+        assert world is not None
+        with joined_group(world, CPU) as group:
+            for task, corpus in tiny_corpora.items():
+                metrics = train(task, corpus, folder / task, group)
+                assert bool(metrics) == world.is_main
+
+    codes, _, stderr = forked_group(2, program)
+    assert codes == [0, 0], stderr
+    assert stderr.count("epoch 1:") == 3
     return folder
 
 

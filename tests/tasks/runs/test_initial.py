@@ -3,15 +3,17 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import cli
 from tests.commands.command_line import error_of, run
+from tests.forked import forked_group
 from tests.tasks.tiny_networks import CPU
-from tests.torchrun import ROOT, torchrun
 from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.tasks import registry
@@ -249,20 +251,12 @@ def test_several_processes_start_from_one_model(
     init, out = tiny_models("classification"), tmp_path / "run"
     names = ["Good", "Bad", "Ugly"]
     corpus = other_classes(tiny_corpora["classification"], tmp_path / "corpus", names)
+    folders = (f"--init={init}", f"--data={corpus}", f"--out={out}")
     settings = [f"--set={setting}" for setting in STILL]
-    done = torchrun(
-        2,
-        ROOT / "cli.py",
-        "train",
-        "classification",
-        f"--init={init}",
-        f"--data={corpus}",
-        f"--out={out}",
-        "--device=cpu",
-        *settings,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("the last layer is newly initialized") == 1
+    command = ["train", "classification", *folders, "--device=cpu", *settings]
+    codes, _, stderr = forked_group(2, partial(cli.main, command))
+    assert codes == [0, 0], stderr
+    assert stderr.count("the last layer is newly initialized") == 1
     assert_close(out, init, but_not="classifier.3.")
     alone = tmp_path / "alone"
     train("classification", corpus, alone, *STILL, "train.seed=1", init=init)
