@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import math
 import os
@@ -12,21 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
+from transformer_suite.core.errors import CheckpointError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import (
-    atomic_write,
-    is_folder,
-    reason_of,
-    require_regular_file,
-)
+from transformer_suite.core.storage.files import is_folder, reason_of, require_regular_file
 from transformer_suite.core.training.history import HISTORY_FILE
+from transformer_suite.tasks.pictures import (
+    INSTALL_FONT,
+    check_picture,
+    missing_characters,
+    picture,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-FORMATS = (".png", ".svg", ".pdf")
 
 Lines = Mapping[str, Literal["-", "--"]]
 """The columns of one panel, and the style of their lines."""
@@ -48,14 +46,6 @@ _TITLES = {
 
 _MAX_MARKED_EPOCHS = 40
 _PANEL_INCHES = (4.5, 3.0)
-
-# Most systems have one of these; matplotlib's own font has no Chinese characters.
-_CHINESE_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC"),
-    *("Source Han Sans SC", "Source Han Sans CN", "Droid Sans Fallback"),
-    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Microsoft YaHei", "SimHei"),
-    *("PingFang SC", "Heiti SC", "Hiragino Sans GB", "Arial Unicode MS"),
-)
 
 
 @dataclass(frozen=True)
@@ -101,24 +91,14 @@ def draw_histories(runs: Sequence[Path], output: Path) -> None:
     """Draws the training curves of ``runs`` in one picture, with a panel for each metric.
 
     Raises:
-        ConfigError: the suffix of ``output`` is not in ``FORMATS``.
+        ConfigError: the suffix of ``output`` is not that of a picture.
         CheckpointError: a training curve is missing or damaged.
         UserError: matplotlib is not installed, or ``output`` cannot be written.
     """
-    if output.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{output}: the picture's name must end in {', '.join(FORMATS)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("the package matplotlib is needed: pip install 'transformer-suite[plot]'")
+    check_picture(output)
     histories = [read_history(run) for run in runs]
-    from matplotlib import style
-
-    fonts = _fonts()
-    names = _drawable(_names(histories), fonts)
-    # The default style makes the picture independent of the user's settings.
-    with style.context(["default", {"font.family": fonts}]):
-        figure = _figure(dict(zip(names, histories, strict=True)))
-        with atomic_write(output) as temporary:
-            figure.savefig(temporary, format=output.suffix[1:].lower(), dpi=120)
+    with picture(output) as figure:
+        _draw_panels(figure, dict(zip(_drawable(_names(histories)), histories, strict=True)))
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -167,35 +147,19 @@ def _names(histories: Sequence[History]) -> list[str]:
     return [str(folder.relative_to(common)) for folder in folders]
 
 
-def _fonts() -> list[str]:
-    """Returns the installed fonts, in the order in which they are searched for a character."""
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
-
-
-def _drawable(names: Sequence[str], fonts: Sequence[str]) -> list[str]:
+def _drawable(names: Sequence[str]) -> list[str]:
     """Returns ``names``, but a number for a name that no font has or that occurs twice."""
-    from matplotlib import font_manager
-
-    known: set[int] = set()
-    for font in fonts:
-        known.update(font_manager.get_font(font_manager.findfont(font)).get_charmap())
     drawable: list[str] = []
-    for number, name in enumerate(names, start=1):
-        missing = [character for character in name if ord(character) not in known]
+    for number, (name, missing) in enumerate(zip(names, missing_characters(names), strict=True), 1):
         if missing:
-            log(f"run {number} is {name}: no font here has {missing[0]!r}")
-        is_good = not missing and name not in drawable
-        drawable.append(name if is_good else f"run {number}")
+            log(f"run {number} is {name}: no font here has {missing!r}; {INSTALL_FONT}")
+        drawable.append(f"run {number}" if missing or name in drawable else name)
     return drawable
 
 
-def _figure(histories: Mapping[str, History]) -> Figure:
-    """Returns a grid of panels with a common axis of epochs and one legend."""
+def _draw_panels(figure: Figure, histories: Mapping[str, History]) -> None:
+    """Draws a grid of panels with a common axis of epochs and one legend."""
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     few, many = colormaps["tab10"], colormaps["turbo"]
@@ -206,7 +170,7 @@ def _figure(histories: Mapping[str, History]) -> Figure:
     rows = math.ceil(len(panels) / columns)
     width, height = _PANEL_INCHES
     legend_height = 0.25 * (math.ceil(count / columns) + 1)
-    figure = Figure(figsize=(width * columns, height * rows + legend_height), layout="constrained")
+    figure.set_size_inches(width * columns, height * rows + legend_height)
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten().tolist()
     for axes, (title, lines) in zip(grid, panels.items(), strict=False):
         for history, color in zip(histories.values(), colors, strict=True):
@@ -228,7 +192,6 @@ def _figure(histories: Mapping[str, History]) -> Figure:
     )
     for text in legend.get_texts():
         text.set_parse_math(False)  # dollar signs in a name are no formula
-    return figure
 
 
 def _panels(histories: Collection[History]) -> dict[str, Lines]:

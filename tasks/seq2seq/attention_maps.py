@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,18 +13,13 @@ from numpy.typing import NDArray
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import BOS_ID, EOS, Vocabulary
+from transformer_suite.tasks.pictures import picture, warn_about_boxes
 from transformer_suite.tasks.seq2seq.batches import source_tensor
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The attention weights of every layer and head for one segment; each row sums to 1.
-
-    import matplotlib.pyplot as plt
-    plt.imshow(attention.cross[-1].mean(axis=0))  # the last layer, averaged over its heads
-    plt.xticks(range(len(attention.source)), attention.source)
-    plt.yticks(range(len(attention.written)), attention.written)
-    """
+    """The attention weights of every layer and head for one segment; each row sums to 1."""
 
     source: list[str]
     """The S source tokens, with ``<eos>`` at the end."""
@@ -43,6 +39,28 @@ class Attention:
         The last is ``<eos>``, even if the output ended because it had reached its longest length.
         """
         return [*self.target[1:], EOS]
+
+    def draw(self, path: str | Path, *, layer: int = -1) -> None:
+        """Draws the attention of a decoder layer to the source, averaged over its heads.
+
+        There is a row for each token that the decoder writes, and a column for each source token.
+
+        Args:
+            path: the picture; its suffix is .png, .svg or .pdf.
+            layer: the number of the layer, from 0; -1 is the last.
+
+        Raises:
+            ConfigError: another suffix.
+            UserError: matplotlib is not installed, or the picture cannot be written.
+        """
+        with picture(Path(path)) as figure:
+            warn_about_boxes([*self.source, *self.written])
+            figure.set_size_inches(2 + 0.3 * len(self.source), 1 + 0.3 * len(self.written))
+            axes = figure.subplots()
+            axes.imshow(self.cross[layer].mean(axis=0), vmin=0)
+            labels = {"parse_math": False}  # dollar signs are no formula
+            axes.set_xticks(range(len(self.source)), self.source, rotation="vertical", **labels)
+            axes.set_yticks(range(len(self.written)), self.written, **labels)
 
 
 def attention(

@@ -347,7 +347,7 @@ def test_a_signal_ends_quietly_and_leaves_the_old_output(
             time.sleep(0.01)
         for number in signals:
             process.send_signal(number)
-            time.sleep(0.01)
+            time.sleep(0.1)  # pending together, they have no order
         assert process.wait(TIMEOUT) == code
         assert process.stdout and process.stdout.read() == b""
         assert process.stderr and process.stderr.read() == b""

@@ -1,0 +1,84 @@
+"""Pictures of what a model does, with fonts that have Chinese characters; matplotlib draws them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_suite.core.errors import ConfigError, UserError
+from transformer_suite.core.progress import log
+from transformer_suite.core.storage.files import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+
+INSTALL_FONT = "install a font that has it, for example the package fonts-noto-cjk"
+
+# Most systems have one of these; matplotlib's own font has no Chinese characters.
+_CHINESE_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC"),
+    *("Source Han Sans SC", "Source Han Sans CN", "Droid Sans Fallback"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Microsoft YaHei", "SimHei"),
+    *("PingFang SC", "Heiti SC", "Hiragino Sans GB", "Arial Unicode MS"),
+)
+
+
+def check_picture(path: Path) -> None:
+    """Checks that a picture can be drawn under the name ``path``.
+
+    Raises:
+        ConfigError: its suffix is not in ``FORMATS``.
+        UserError: matplotlib is not installed.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{path}: the picture's name must end in {', '.join(FORMATS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("the package matplotlib is needed: pip install 'transformer-suite[plot]'")
+
+
+@contextmanager
+def picture(path: Path) -> Iterator[Figure]:
+    """Yields an empty figure, and saves it to ``path`` after the body.
+
+    Raises:
+        ConfigError, UserError: as :func:`check_picture`; or ``path`` cannot be written.
+    """
+    check_picture(path)
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    # The default style makes the picture independent of the user's settings.
+    with style.context(["default", {"font.family": fonts()}]):
+        figure = Figure(layout="constrained")
+        yield figure
+        with atomic_write(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=120)
+
+
+def fonts() -> list[str]:
+    """Returns the installed fonts, in the order in which they are searched for a character."""
+    from matplotlib import font_manager
+
+    installed = set(font_manager.get_font_names())
+    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
+
+
+def missing_characters(texts: Sequence[str]) -> list[str]:
+    """Returns for each text its first character that no font has; "" if the fonts have all."""
+    from matplotlib import font_manager
+
+    known: set[int] = set()
+    for font in fonts():
+        known.update(font_manager.get_font(font_manager.findfont(font)).get_charmap())
+    return [next((c for c in text if ord(c) not in known), "") for text in texts]
+
+
+def warn_about_boxes(texts: Sequence[str]) -> None:
+    """Logs one line if a character of ``texts`` will be drawn as an empty box."""
+    if missing := "".join(missing_characters(texts)):
+        log(f"no font here has {missing[0]!r}, which is drawn as a box: {INSTALL_FONT}")
