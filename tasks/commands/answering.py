@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.core.errors import UserError
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.commands.options import (
     LineOptions,
@@ -21,6 +22,7 @@ from transformer_suite.tasks.commands.options import (
 )
 from transformer_suite.tasks.commands.output import STDIO, print_results, progress_bar, results_to
 from transformer_suite.tasks.streaming.lines import (
+    Chunk,
     LineWork,
     as_json,
     full_chunks,
@@ -86,9 +88,9 @@ def opened(
 
         work = LineWork(chunks, shards.write, on_lines=report, rank=world.rank, size=world.size)
         yield work, device_of_rank(options.device, world.local_rank)
-        shards.finish(work.count, work.checksum)
-        if world.is_main:
-            shards.join(write)
+        shards.finish(work.count, work.checksum, work.refused)
+        # Only the main process fails because of refused lines: torchrun would stop the others.
+        work.refused = shards.join(write) if world.is_main else 0
 
 
 def search_and_answer(task: str, text_of: Callable[[Any], str], options: dict[str, Any]) -> None:
@@ -121,9 +123,30 @@ def search_and_answer(task: str, text_of: Callable[[Any], str], options: dict[st
         request = GenerationRequest.of(
             **search_options, batch_tokens=line_options.batch_tokens, on_batch=work.on_batch
         )
-        generate = registry.predictor(task, line_options.model, device=device).generate
-        generate([], request)  # refuses options that cannot be used before the first text is read
+        predictor = registry.predictor(task, line_options.model, device=device)
+        predictor.generate([], request)  # refuses options before the first text is read
         for chunk in work.chunks():
-            results = generate(chunk.texts, replace(request, numbers=chunk.numbers))
+            # A text on the command line that is refused ends the program, but no line of a file.
+            taken = chunk.texts if texts else _without_refused(work, chunk, predictor.refusal)
+            results = predictor.generate(taken, replace(request, numbers=chunk.numbers))
             rows = zip(chunk.numbers, chunk.lines, results, strict=True)
             work.write(line for row in rows for line in lines_of(*row))
+    if work.refused:
+        raise UserError(
+            f"{work.refused} of {work.count} lines were refused; their results are empty"
+        )
+
+
+def _without_refused(
+    work: LineWork, chunk: Chunk, refusal: Callable[[str], str | None]
+) -> list[str]:
+    """Returns the texts of ``chunk``, with "" for those that are refused, which are logged."""
+    from transformer_suite.core.progress import log
+
+    texts = []
+    for number, text in zip(chunk.numbers, chunk.texts, strict=True):
+        if reason := refusal(text):
+            log(f"line {number + 1} is refused: {reason}")
+            work.refused += 1
+        texts.append("" if reason else text)
+    return texts

@@ -31,8 +31,10 @@ def couplet(**options: Any) -> None:
     """Answer each TEXT, the first line of a Chinese couplet, with a second line.
 
     Without TEXT, or with "-", every line of standard input is a text. The results are printed one
-    per line, in the order of the input; an empty line stays empty. With --n-best N, each text has
-    up to N lines: its number (from 1), the score and the answer, separated by tabs.
+    per line, in the order of the input; an empty line stays empty. An input line without a Chinese
+    character is refused: its result is empty, and the exit code is 1 at the end.
+    With --n-best N, each text has up to N lines: its number (from 1), the score and the answer,
+    separated by tabs.
 
     With --candidates N, the N lines differ clearly. They are ranked by more than the probability of
     the answer: by parts of speech, by how rare their characters are, and by the probability of TEXT

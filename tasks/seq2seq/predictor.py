@@ -105,6 +105,10 @@ class Predictor(ABC, Generic[R]):
                 self._step_models[int8] = packed[0] if len(packed) == 1 else Ensemble(packed)
             return self._step_models[int8]
 
+    def refusal(self, text: str) -> str | None:
+        """Returns the reason why the task cannot take ``text``; None if it can."""
+        return None
+
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[R]:

@@ -77,6 +77,7 @@ class LineWork:
 
     Attributes:
         count: how many lines have been read so far, by all processes.
+        refused: how many lines this process has refused; in the end, how many all have.
         checksum: the checksum of these lines, where there are several processes.
     """
 
@@ -89,7 +90,7 @@ class LineWork:
         rank: int = 0,
         size: int = 1,
     ) -> None:
-        self.count = self.checksum = 0
+        self.count = self.checksum = self.refused = 0
         self._chunks = chunks
         self._write = write
         self._on_lines = on_lines

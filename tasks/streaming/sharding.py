@@ -82,18 +82,27 @@ class Shards:
         with _connected(self.world):
             self.store.add(f"progress/{self.world.rank}", 1)
 
-    def finish(self, count: int, checksum: int) -> None:
-        """Declares the shard complete; ``checksum`` is that of all ``count`` lines of the input."""
+    def finish(self, count: int, checksum: int, refused: int) -> None:
+        """Declares the shard complete.
+
+        Args:
+            checksum: that of all ``count`` lines of the input.
+            refused: the number of lines in this shard that have no result.
+        """
         with _writable(self.folder):
             self._file.close()
         with _connected(self.world):
             self.store.add("chunks", self.chunks)
+            self.store.add("refused", refused)
             self.store.set(f"input/{self.world.rank}", f"{count} {checksum}")
             # ``set`` does not wait until the store has the value, but ``add`` does.
             self.store.add(f"progress/{self.world.rank}", 1)
 
-    def join(self, write: Callable[[str], object]) -> None:
+    def join(self, write: Callable[[str], object]) -> int:
         """Writes the results of all processes in order, as soon as all shards are complete.
+
+        Returns:
+            The number of lines that were refused.
 
         Raises:
             UserError: a process has failed, is silent, or has read different lines.
@@ -103,7 +112,7 @@ class Shards:
             self._wait_for(rank)
         with _connected(self.world):
             inputs = [self.store.get(f"input/{rank}") for rank in ranks]
-            chunks = self.store.add("chunks", 0)
+            chunks, refused = self.store.add("chunks", 0), self.store.add("refused", 0)
         for rank in ranks[1:]:
             if inputs[rank] != inputs[0]:
                 raise UserError(
@@ -119,6 +128,7 @@ class Shards:
                 if len(header) < _LENGTH_BYTES or len(content) < length:
                     raise UserError(f"{file.name}: cut off: another process has written here")
                 write(content.decode())
+        return refused
 
     def _wait_for(self, rank: int) -> None:
         """Waits until a shard is complete, as long as its process makes progress."""

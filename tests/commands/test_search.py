@@ -78,6 +78,23 @@ def test_a_line_without_a_chinese_character_is_refused_in_one_line(tiny_models: 
     assert error == "error: 'hello' has no Chinese character: it cannot begin a couplet"
 
 
+def test_a_refused_line_of_a_file_does_not_end_the_others(
+    tiny_models: Models, tmp_path: Path
+) -> None:
+    """One line without Chinese in a file of thousands ended the run, without any output."""
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_text("\n".join([FIRSTS[0], "hello", "", FIRSTS[2]]), encoding="utf-8")
+    command = ("couplet", "--model", tiny_models("couplet"))
+    done = run(*command, "--input", source, "--output", output)
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "line 2 is refused: 'hello' has no Chinese character: it cannot begin a couplet\n"
+        "error: 1 of 4 lines were refused; their results are empty\n"
+    )
+    first, second = lines_of(*command, FIRSTS[0], FIRSTS[2])
+    assert output.read_text(encoding="utf-8") == f"{first}\n\n\n{second}\n"
+
+
 @pytest.mark.parametrize("options", ["--beam 2", "--sample --temperature 2 --seed 3"])
 def test_texts_are_numbered_across_chunks(
     options: str, tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

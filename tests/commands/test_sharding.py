@@ -51,6 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "one", NEWS[:1])
     write(folder / "here-0", NEWS)
     write(folder / "couplet", ["天地山水", "花月风云春", "日夜江河松竹红"])
+    write(folder / "mixed", ["天地山水", "hello", "花月风云春", "world"])
     (folder / "bad").write_bytes("\n".join(NEWS[:30]).encode() + b"\nb\xffd\ngoal\n")
     return folder
 
@@ -84,6 +85,7 @@ def endings(folder: Path, tiny_models: Models) -> dict[str, Ending]:
         "short": play(3, "translate", "--input", folder / "german", model="translation"),
         "drawn": play(3, "translate", "--input", folder / "german", *DRAW, model="translation"),
         "itself": play(2, "couplet", "--input", couplet, "--output", couplet, model="couplet"),
+        "refused": play(2, "couplet", "--input", folder / "mixed", model="couplet"),
         "pairs": play(2, *pair, model="translation"),
         "one": play(3, *news("one", "one")),
         "bad": play(2, *news("bad", "bad"), chunk=5),
@@ -177,6 +179,15 @@ def test_pairs_are_scored_as_by_one_process(
     assert [float(total) for total, _, _ in found] == pytest.approx(
         [one.log_prob for one in expected], abs=2e-4
     )
+
+
+def test_refused_lines_are_counted_over_all_processes(endings: dict[str, Ending]) -> None:
+    """Only rank 0 fails, at the end."""
+    found = endings["refused"]
+    assert found["codes"] == [1, 0]
+    assert [bool(line) for line in found["stdout"].split("\n")[:-1]] == [True, False, True, False]
+    assert "error: 2 of 4 lines were refused; their results are empty" in found["stderr"]
+    assert all(f"line {number} is refused: " in found["stderr"] for number in (2, 4))
 
 
 def test_there_may_be_more_processes_than_lines(folder: Path, endings: dict[str, Ending]) -> None:
