@@ -10,6 +10,8 @@ from pathlib import Path
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.storage.files import reason_of, require_regular_file
 
+MAX_FIELD = 1 << 24  # characters of one field of a CSV file
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LABEL = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
 
@@ -31,7 +33,7 @@ def read_lines(path: str | Path) -> list[str]:
     Raises:
         CorpusError: the file cannot be read, is not a regular file, or is not UTF-8.
     """
-    return list(_lines(path))
+    return list(iter_lines(path))
 
 
 def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
@@ -48,7 +50,7 @@ def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], li
 def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
     """Yields what :func:`read_parallel` returns, pair by pair; raises at the faulty line."""
     number = 0
-    pairs = zip_longest(_lines(source), _lines(target))
+    pairs = zip_longest(iter_lines(source), iter_lines(target))
     for number, (first, second) in enumerate(pairs, start=1):
         if first is None or second is None:
             rest = sum(1 for _ in pairs)
@@ -81,7 +83,7 @@ def iter_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> Ite
     path = Path(path)
     columns: int | None = None
     is_empty = True
-    for line, fields in _csv_records(path):
+    for line, fields in csv_records(path):
         if not fields:
             raise CorpusError(path, "empty line", line)
         if columns is None:
@@ -103,7 +105,8 @@ def iter_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> Ite
         raise CorpusError(path, "the file has no rows")
 
 
-def _lines(path: str | Path) -> Iterator[str]:
+def iter_lines(path: str | Path) -> Iterator[str]:
+    """Yields what :func:`read_lines` returns, line by line; raises at the faulty line."""
     return (line.removesuffix("\r") for line in _raw_lines(Path(path)))
 
 
@@ -141,9 +144,14 @@ def _not_parallel(
     )
 
 
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields each record with the number of the line where it begins."""
-    reader = csv.reader(_csv_lines(path), strict=True)
+def csv_records(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yields each record of a CSV file with the number of the line where it begins.
+
+    Raises:
+        CorpusError: the file cannot be read, or is not CSV in UTF-8; names the line.
+    """
+    csv.field_size_limit(MAX_FIELD)
+    reader = csv.reader(_csv_lines(path), delimiter=delimiter, strict=True)
     line = 1
     try:
         for fields in reader:

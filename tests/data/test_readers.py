@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from transformer_suite.core.errors import CorpusError, UserError
 from transformer_suite.core.storage.files import read_json
 from transformer_suite.data.readers import (
+    MAX_FIELD,
     Row,
     iter_labeled_csv,
     iter_parallel,
@@ -179,7 +180,7 @@ def test_whatever_a_csv_writer_writes_is_read_back(
         ('"1","a\nb","c"\n"9","d","e"\n', r"a\.csv:3: the label 9"),
         ('"1","a","b"\n"2","never closed\n"3","c","d"\n', r"a\.csv:2: not valid CSV: .*quote"),
         ('"1","a"b,"c"\n', r"a\.csv:1: not valid CSV: "),
-        ('"1","a","' + "x" * 140_000 + '"\n', r"a\.csv:1: not valid CSV: field larger"),
+        ('"1","a","' + "x" * (MAX_FIELD + 1) + '"\n', r"a\.csv:1: not valid CSV: field larger"),
         ('"1","a","b"\n"2","a\0b","c"\n', r"a\.csv:2: NUL character"),
         (b'"1","a","b"\n"2","\xe4","c"\n', r"a\.csv:2: not valid UTF-8 \(byte 0xe4\)"),
     ],
