@@ -157,6 +157,7 @@ def _write_corpora(folder: Path) -> None:
     corpora = folder / "corpora"
     _write_translation(folder / "corpus", "test")
     _write_translation(corpora / "multi30k", "test_2016_flickr")
+    _write_tables(folder)
     for path in (folder / "labeled", corpora / "ag_news"):
         write_classification(path)
     with (corpora / "ag_news" / "classes.txt").open("a") as file:
@@ -166,6 +167,21 @@ def _write_corpora(folder: Path) -> None:
     (folder / "german.txt").write_text("Ein Hund rennt.\nZwei Kinder lachen.\nGuten Tag.\n")
     (folder / "captions.en").write_text("A dog runs.\nTwo children laugh.\n")
     (folder / "pairs.tsv").write_text("春风送暖\t瑞气迎新\n", encoding="utf-8")
+
+
+def _write_tables(folder: Path) -> None:
+    """The tables of a user: 90 labeled rows, new rows without labels, and sentences."""
+    words = {"sports": "goal coach medal final", "business": "bank shares oil profit"}
+    rows = [(name, *text.split()) for name, text in words.items()] * 45
+    lines = [f"{a} {b},{c} {d} {n},{name}" for n, (name, a, b, c, d) in enumerate(rows)]
+    for name in ("my.csv", "checked.csv"):
+        (folder / name).write_text("\n".join(["title,body,topic", *lines]))
+    (folder / "new.csv").write_text("title,body\ngoal coach,medal\n")
+    sentences = [
+        f"{['Ein Hund rennt', 'A dog runs'][n % 2]} {n},{'de' if n % 2 else 'en'}"
+        for n in range(90)
+    ]
+    (folder / "languages.csv").write_text("\n".join(["sentence,language", *sentences]))
 
 
 def _write_translation(folder: Path, test_split: str) -> None:

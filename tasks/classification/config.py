@@ -8,7 +8,13 @@ from transformer_suite.core.config import check, check_choice, check_range
 from transformer_suite.core.model.config import EncoderConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.data.codec import CodecConfig
+from transformer_suite.data.tables import TAB
 from transformer_suite.tasks.classification.calibration import MAX_TEMPERATURE, MIN_TEMPERATURE
+from transformer_suite.tasks.classification.imbalance import (
+    BALANCED,
+    MAX_CLASS_WEIGHT,
+    named_numbers,
+)
 from transformer_suite.tasks.classification.ngrams import MIN_CHARACTERS
 from transformer_suite.tasks.runs.presets import PAPER_TRAINING
 
@@ -58,7 +64,14 @@ class ClassificationData(CodecConfig):
     """The corpus: which text is read, and how it becomes ids.
 
     Attributes:
-        columns: the columns of a row that are read, joined by a space.
+        text: the columns of a table with the text, joined by a space. None: the corpus is in
+            AG_News' layout, or a folder of texts for every label.
+        label: the column of a table with the label.
+        delimiter: a character, or ``tab``, between the columns of a CSV table. None: found in its
+            first rows.
+        header: whether the first row of a CSV table names the columns. Otherwise the names are the
+            numbers of the columns, from 1.
+        columns: the columns of AG_News that are read, joined by a space.
         lowercase: texts are read in lower case.
         ppmi_window: before training, the embeddings are computed from the numbers of times that
             tokens occur within this many tokens of each other (:mod:`.embeddings`). 0: they are
@@ -69,9 +82,18 @@ class ClassificationData(CodecConfig):
             the longest training text, for every batch. A number: that many tokens; longer training
             texts are cut and counted, while evaluation and prediction split them into segments.
         val_share: the share of the training rows that is held out for validation if there is no
-            ``val.csv``; ``train.seed`` selects the rows.
+            validation file; ``train.seed`` selects the rows.
+        test_share: the share of a table that is held out for the test if there is no test table.
+            0: there is no test then.
+        class_weight: the weights of the classes in the training loss: ``balanced`` for weights
+            inversely proportional to the numbers of rows, or ``LABEL=WEIGHT`` for each class whose
+            weight is not 1 (:mod:`.imbalance`).
     """
 
+    text: tuple[str, ...] = ()
+    label: str = "label"
+    delimiter: str | None = None
+    header: bool = True
     columns: tuple[str, ...] = TEXT_COLUMNS
     lowercase: bool = False
     ppmi_window: int = 0
@@ -79,20 +101,35 @@ class ClassificationData(CodecConfig):
     token_dropout: float = 0.0
     max_sen_len: int | str | None = None
     val_share: float = 0.03
+    test_share: float = 0.1
+    class_weight: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_table()
         is_right = 0 < len(self.columns) == len(set(self.columns))
         check(is_right, "data.columns", list(self.columns), "one column or more, each once")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
         check_range("data.ppmi_window", self.ppmi_window, 0, MAX_WINDOW)
-        for name in ("token_dropout", "val_share"):
+        for name in ("token_dropout", "val_share", "test_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")
         length = self.max_sen_len
         is_right = length in (None, "same") or (isinstance(length, int) and length >= 1)
         check(is_right, "data.max_sen_len", length, "none, 'same', or a whole number from 1")
+
+    def _check_table(self) -> None:
+        is_right = all(self.text) and len(set(self.text)) == len(self.text)
+        check(is_right, "data.text", list(self.text), "names of columns, each once")
+        is_right = bool(self.label) and self.label not in self.text
+        check(is_right, "data.label", self.label, "the name of a column that is not in data.text")
+        is_right = self.delimiter in (None, TAB) or (
+            len(self.delimiter) == 1 and self.delimiter not in '"\r\n\0'
+        )
+        check(is_right, "data.delimiter", self.delimiter, "one character, tab, or none")
+        if self.class_weight != (BALANCED,):
+            named_numbers("data.class_weight", self.class_weight, MAX_CLASS_WEIGHT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +139,15 @@ class PredictionConfig:
     Attributes:
         temperature: the scores are divided by it. A run replaces it, at its end, by the one that
             suits the validation data (:mod:`.calibration`).
+        thresholds: ``LABEL=PROBABILITY``: this class is chosen exactly when its probability is at
+            least that (:mod:`.imbalance`).
     """
 
     temperature: float = 1.0
+    thresholds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        named_numbers("prediction.thresholds", self.thresholds, 1.0)
         name = "prediction.temperature"
         check_range(name, self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
 

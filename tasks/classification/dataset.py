@@ -1,4 +1,4 @@
-"""Labeled texts: ``train.csv``, ``test.csv``, ``classes.txt`` and optionally ``val.csv``."""
+"""Labeled texts as ids: AG_News, or tables of any kind (:mod:`.sources`)."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, tensor
 
-from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_file, is_folder, write_text
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
 from transformer_suite.data.cache import cached, cached_files
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.encoding import encode_rows
 from transformer_suite.data.examples import Examples, IdLists
-from transformer_suite.data.readers import Row, iter_labeled_csv, read_lines
+from transformer_suite.data.readers import Row
 from transformer_suite.data.tokenizers import seed_dropout
 from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
-from transformer_suite.tasks.classification import cleaning
+from transformer_suite.tasks.classification import cleaning, sources
+from transformer_suite.tasks.classification.classes import class_count, write_classes
 from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationData
+from transformer_suite.tasks.classification.sources import open_source
 from transformer_suite.tasks.runs import hold_out
-from transformer_suite.tasks.runs.hold_out import HoldOut
 
-CLASSES_FILE = "classes.txt"
-_MAX_NAMES = 5  # in a message
+# The files whose code decides the texts and the splits.
+_CODE = (__file__, cleaning.__file__, hold_out.__file__, sources.__file__)
 
 Example = tuple[list[int], int]
 
 
 class LoadSentenceClassificationDataset:
-    """AG_News, or any corpus in the same format.
+    """AG_News, or the data of a user; :mod:`.sources` describes both.
 
     Args:
-        folder: contains the files; ``classes.txt`` has the name of one class per line.
-        config: the columns to read, and how they become ids.
-        seed: selects the validation rows if there is no ``val.csv``.
+        folder: a folder in AG_News' layout; or a table, or a folder of tables or texts.
+        config: what is read, and how it becomes ids.
+        seed: selects the rows of splits without a file.
         codec, classes: those of an existing model. Without a codec, one is built from the training
             rows and saved in ``save_to``, together with the names of the classes.
 
     Raises:
-        CorpusError: no such folder, an invalid ``classes.txt``, or classes that differ from the
+        CorpusError: there is no such corpus, it cannot be read, or its classes differ from the
             model's.
     """
 
@@ -56,19 +55,9 @@ class LoadSentenceClassificationDataset:
         codec: TextCodec | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
-        folder = Path(folder)
-        if not is_folder(folder):
-            raise CorpusError(folder, "there is no such folder")
-        self.folder = folder
         self.config = config
-        self.classes = read_classes(folder)
-        if classes is not None and self.classes != list(classes):
-            raise CorpusError(
-                folder / CLASSES_FILE,
-                f"the classes are {_listed(self.classes)}, the model's are {_listed(classes)}",
-            )
-        is_needed, path = not is_file(folder / "val.csv"), folder / "train.csv"
-        self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
+        self.source = open_source(Path(folder), config, seed=seed, classes=classes)
+        self.classes = self.source.classes
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
@@ -82,20 +71,17 @@ class LoadSentenceClassificationDataset:
         Raises:
             CorpusError: the file is missing or not valid.
         """
-        rows = list(self._rows(split))
-        return [rows[i] for i in self._hold_out.rows(split, len(rows))]
+        rows = list(self.source.rows(split))
+        return [rows[i] for i in self.source.selected(split, len(rows))]
 
     def files(self, *splits: str) -> list[Path]:
-        """Returns the files that contain these splits, and that of the classes."""
-        return [self.folder / CLASSES_FILE, *map(self._file, splits)]
-
-    def check_split(self, split: str) -> None:
-        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-        self._hold_out.check_split(split, (path.stem for path in self.folder.glob("*.csv")))
+        """Returns the files that decide these splits, each once."""
+        return list(dict.fromkeys(path for split in splits for path in self.source.files(split)))
 
     def text_of(self, row: Row) -> str:
         """Returns the cleaned text of the configured columns."""
-        text = " ".join(getattr(row, column) for column in self.config.columns)
+        columns = ("description",) if self.config.text else self.config.columns
+        text = " ".join(getattr(row, column) for column in columns)
         return normalize(text, self.config)
 
     def encoded(self, split: str) -> Examples[Example]:
@@ -103,18 +89,13 @@ class LoadSentenceClassificationDataset:
         tensors = cached(
             "labeled",
             lambda: self._encode(split),
-            files=[self._file(split)],
-            settings={
-                "codec": self.codec.describe(),
-                "columns": self.config.columns,
-                "lowercase": self.config.lowercase,
-                "classes": len(self.classes),
-            },
-            code=[__file__, cleaning.__file__],
+            files=self.source.files(split),
+            settings={"codec": self.codec.describe(), **self._settings()},
+            code=_CODE,
         )
         texts, labels = IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy()
         examples: Examples[Example] = Examples(texts, labels)
-        return examples.select(self._hold_out.rows(split, len(examples)))
+        return examples.select(self.source.selected(split, len(examples)))
 
     def training_texts(self) -> IdLists:
         """Returns the training texts as ids."""
@@ -130,7 +111,7 @@ class LoadSentenceClassificationDataset:
         for number, rows in ((0, "no training row"), (1, "only one training row")):
             names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
             if names:
-                log(f"{self._file('train')}: {rows} for {class_count(names, self.classes)}")
+                log(f"{self.source.file('train')}: {rows} for {class_count(names, self.classes)}")
         return TextData(
             examples,
             [self.text_of(row) for row in self.read("train")] if is_text_needed else [],
@@ -148,31 +129,27 @@ class LoadSentenceClassificationDataset:
             lambda: TextCodec.build(map(self.text_of, self.read("train")), save_to, config),
             save_to,
             TextCodec.file_names(config.tokenizer),
-            files=[self._file("train")],
-            settings=config.vocabulary_settings()
-            | {
-                "columns": config.columns,
-                "lowercase": config.lowercase,
-                "classes": len(self.classes),
-                "held_out": self._hold_out.key(),
-            },
-            code=[__file__, cleaning.__file__, hold_out.__file__],
+            files=self.source.files("train"),
+            settings=config.vocabulary_settings() | self._settings(),
+            code=_CODE,
         )
         return TextCodec.load(save_to, tokenizer=config.tokenizer)
 
-    def _file(self, split: str) -> Path:
-        return self.folder / f"{self._hold_out.source(split)}.csv"
-
-    def _rows(self, split: str) -> Iterator[Row]:
-        """Yields all rows of the file that contains a split."""
-        return iter_labeled_csv(self._file(split), num_classes=len(self.classes))
+    def _settings(self) -> dict[str, object]:
+        """Returns what decides the texts of the rows besides the contents of the files."""
+        config = self.config
+        return {
+            "columns": config.columns,
+            "lowercase": config.lowercase,
+            "source": self.source.key(),
+        }
 
     def _encode(self, split: str) -> dict[str, Tensor]:
         """Returns the ids and the class numbers of those rows."""
         labels: list[int] = []
 
         def texts() -> Iterator[tuple[str]]:
-            for row in self._rows(split):
+            for row in self.source.rows(split):
                 labels.append(row.label)
                 yield (self.text_of(row),)
 
@@ -250,40 +227,3 @@ def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor,
     if pad_to:
         texts = [[*ids, *[PAD_ID] * (pad_to - len(ids))] for ids in texts]
     return pad_sequence(texts), tensor([label for _, label in examples])
-
-
-def read_classes(folder: Path) -> list[str]:
-    """Returns the names of the classes, in the order of their numbers.
-
-    Raises:
-        CorpusError: there are fewer than two names; a name is empty, repeated, or holds a tab.
-    """
-    path = folder / CLASSES_FILE
-    names = [line.strip() for line in read_lines(path)]
-    seen: set[str] = set()
-    for number, name in enumerate(names, start=1):
-        if not name:
-            raise CorpusError(path, "empty line: every line names a class", number)
-        if name in seen:
-            raise CorpusError(path, f"the class {name[:40]!r} occurs twice", number)
-        if "\t" in name:
-            raise CorpusError(path, "a class name cannot contain a tab", number)
-        seen.add(name)
-    if len(names) < 2:
-        raise CorpusError(path, f"there must be at least two classes, not {len(names)}")
-    return names
-
-
-def write_classes(folder: Path, names: Sequence[str]) -> None:
-    """Writes the names of the classes, in the order of their numbers."""
-    write_text(folder / CLASSES_FILE, "".join(f"{name}\n" for name in names))
-
-
-def class_count(names: Sequence[str], classes: Sequence[str]) -> str:
-    """Returns e.g. ``2 of 4 classes: Sports, World``, for a message."""
-    return f"{len(names)} of {len(classes)} classes: {_listed(names)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(name[:40] for name in names[:_MAX_NAMES])
-    return shown if len(names) <= _MAX_NAMES else f"{shown}, ..."

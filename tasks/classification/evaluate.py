@@ -7,42 +7,68 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from transformer_suite.core.config import override
 from transformer_suite.core.progress import log
 from transformer_suite.tasks.classification.calibration import BINS, expected_calibration_error
-from transformer_suite.tasks.classification.dataset import (
-    LoadSentenceClassificationDataset,
-    class_count,
-)
+from transformer_suite.tasks.classification.classes import class_count
+from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
 from transformer_suite.tasks.classification.predict import Classifier
+from transformer_suite.tasks.classification.report import bootstrap_intervals, write_report
+from transformer_suite.tasks.classification.sources import ALL, TableSource
+from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_metrics
 
 MAX_MATRIX = 100  # classes; the size of the confusion matrix grows with the square
 
 
 def evaluate(
-    classifier: Classifier, dataset: LoadSentenceClassificationDataset, split: str, **options: Any
+    classifier: Classifier,
+    dataset: LoadSentenceClassificationDataset,
+    split: str,
+    *,
+    report_in: Path | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Returns the report on one split.
 
-    Classes without any row in the split are reported on stderr. ``options`` are those of
-    :meth:`Classifier.probabilities`.
+    Classes without any row in the split are reported on stderr.
+
+    Args:
+        report_in: a folder for ``report.html`` and ``report.json`` (:mod:`.report`).
+        options: those of :meth:`Classifier.probabilities`.
     """
     examples = dataset.encoded(split)
     probabilities = classifier.probabilities([ids for ids, _ in examples], **options)
-    predicted, truth = probabilities.argmax(dim=1), [label for _, label in examples]
+    predicted, truth = classifier.decide(probabilities), [label for _, label in examples]
     names = dataset.classes
     report = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
     missing = [name for name, figures in report["classes"].items() if not figures["texts"]]
     if missing:
         log(f"{split}: no row has {class_count(missing, names)}")
-    return {
+    report = {
         "split": split,
         "texts": len(examples),
         "calibration_error": expected_calibration_error(probabilities, torch.tensor(truth)),
         **report,
+        **bootstrap_intervals(predicted.numpy(), np.array(truth)),
+        **({"sha256": dataset.source.digest()} if isinstance(dataset.source, TableSource) else {}),
         "headline": f"accuracy {100 * report['accuracy']:.2f}% on {split}",
     }
+    if report_in is not None:
+        write_report(
+            report_in,
+            report,
+            texts=[dataset.text_of(row) for row in dataset.read(split)],
+            labels=torch.tensor(truth),
+            predicted=predicted,
+            probabilities=probabilities,
+            uncalibrated=classifier.probabilities(
+                [ids for ids, _ in examples], temperature=1.0, **options
+            ),
+        )
+    return report
 
 
 def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
@@ -85,19 +111,25 @@ def run(
     *,
     split: str | None = None,
     device: str = "auto",
+    report_in: Path | None = None,
+    assignments: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, Any]:
     """Measures a model (None: the pretrained one) on a split of the corpus ``data``.
 
     Args:
-        split: test (the default), val or train.
+        split: train, val, test, or all for every row of a table. The default is test, but all for
+            a table that the model was not trained on.
+        report_in: as for :func:`evaluate`.
+        assignments: changes of the model's configuration, such as ``data.label=topic``.
         options: those of :meth:`Classifier.probabilities`.
 
     Raises:
         CorpusError: the corpus is not valid, or its classes differ from the model's.
     """
     classifier = Classifier.load(model, device=device)
-    config = classifier.config
+    config = classifier.config = override(classifier.config, assignments)
+    classifier.check_thresholds()
     dataset = LoadSentenceClassificationDataset(
         data,
         config.data,
@@ -105,9 +137,18 @@ def run(
         codec=classifier.codec,
         classes=classifier.classes,
     )
-    if split is not None:
-        dataset.check_split(split)
-    return evaluate(classifier, dataset, split or "test", **options)
+    if split is None:
+        split = default_split(dataset, read_metrics(model_folder("classification", model)))
+    dataset.source.check_split(split)
+    return evaluate(classifier, dataset, split, report_in=report_in, **options)
+
+
+def default_split(dataset: LoadSentenceClassificationDataset, metrics: Mapping[str, Any]) -> str:
+    """Returns the split to measure a model on, given its ``metrics.json``."""
+    source = dataset.source
+    if not isinstance(source, TableSource) or source.has_table("test"):
+        return "test"
+    return "test" if (metrics.get("test") or {}).get("sha256") == source.digest() else ALL
 
 
 def as_table(report: Mapping[str, Any]) -> str:
@@ -127,8 +168,8 @@ def as_table(report: Mapping[str, Any]) -> str:
     return "\n".join(
         (
             f"split     {report['split']} ({report['texts']:,} texts)",
-            f"accuracy  {100 * report['accuracy']:.2f}%",
-            f"macro F1  {100 * report['macro_f1']:.2f}%",
+            f"accuracy  {100 * report['accuracy']:.2f}%{_interval(report, 'accuracy')}",
+            f"macro F1  {100 * report['macro_f1']:.2f}%{_interval(report, 'macro_f1')}",
             f"calibration error ({BINS} bins)  {100 * report['calibration_error']:.2f}%",
             "",
             figures.to_string(float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}),
@@ -137,3 +178,11 @@ def as_table(report: Mapping[str, Any]) -> str:
             confusion,
         )
     )
+
+
+def _interval(report: Mapping[str, Any], name: str) -> str:
+    """Returns the 95% interval of a figure, for the table."""
+    if f"{name}_interval" not in report:
+        return ""
+    low, high = report[f"{name}_interval"]
+    return f"  (95% interval {100 * low:.2f}% to {100 * high:.2f}%)"

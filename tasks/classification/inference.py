@@ -43,12 +43,17 @@ class PackedClassificationModel:
             self._query = copy.deepcopy(model.attention_query)
             self._ngrams = copy.deepcopy(model.ngrams)
 
-    @torch.no_grad()
     def __call__(self, src: Tensor) -> Tensor:
         """Ids ``[S, B]``, padded at the end -> class scores (logits) ``[B, C]``."""
+        return self.scores_and_states(src)[0]
+
+    @torch.no_grad()
+    def scores_and_states(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the class scores ``[B, C]`` and the pooled states ``[B, D]``."""
         is_pad = padding_mask(src, self._pad_id)
         x = self._positions(embedding(src, self._table))
         states = self._encoder(x, is_pad if is_pad.any() else None)
         pooled = pool(states, is_pad, self._concat_type, self._query)
         scores = self._scores(self._hidden(pooled, relu=True))
-        return mean_scores([scores] if self._ngrams is None else [scores, self._ngrams(src)])
+        parts = [scores] if self._ngrams is None else [scores, self._ngrams(src)]
+        return mean_scores(parts), pooled

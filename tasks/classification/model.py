@@ -101,16 +101,27 @@ class ClassificationModel(nn.Module):
         """
         return mean_scores(self.scores_of_parts(src))
 
+    def scores_and_states(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`forward`, with the pooled states ``[B, D]``."""
+        pooled = self.pooled(src)
+        return mean_scores(self._parts(pooled, src)), pooled
+
     def scores_of_parts(self, src: Tensor) -> list[Tensor]:
         """As :meth:`forward`: the scores of the encoder and, if there are any, of the n-grams.
 
         In training, each part has a loss of its own. N-grams fit the training texts so well that
         with one loss for the sum, the encoder would hardly learn.
         """
+        return self._parts(self.pooled(src), src)
+
+    def pooled(self, src: Tensor) -> Tensor:
+        """Ids ``[S, B]`` -> one vector per text ``[B, D]``."""
         is_pad = padding_mask(src, self.pad_id)
         x = self.positional_encoding(self.embedding(src))
         states = self.encoder(x, src_key_padding_mask=is_pad)
-        pooled = pool(states, is_pad, self.config.concat_type, self.attention_query)
+        return pool(states, is_pad, self.config.concat_type, self.attention_query)
+
+    def _parts(self, pooled: Tensor, src: Tensor) -> list[Tensor]:
         scores = self.classifier(pooled)
         return [scores] if self.ngrams is None else [scores, self.ngrams(src)]
 

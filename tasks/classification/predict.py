@@ -15,8 +15,11 @@ from transformer_suite.core.errors import CheckpointError, CorpusError
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.batching import bucket_by_length, pad_sequence
 from transformer_suite.data.codec import TextCodec
+from transformer_suite.tasks.classification.classes import read_classes
 from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.classification.dataset import encode, normalize, read_classes
+from transformer_suite.tasks.classification.dataset import encode, normalize
+from transformer_suite.tasks.classification.familiarity import Familiarity
+from transformer_suite.tasks.classification.imbalance import decide
 from transformer_suite.tasks.classification.inference import PackedClassificationModel
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
@@ -37,15 +40,23 @@ def build_model(
 
 @dataclass(frozen=True)
 class Classification:
-    """The most probable class of a text, and the probabilities of all, the highest first."""
+    """The class of a text, its probability, and the probabilities of all, the highest first.
+
+    It is the most probable class, unless the model has thresholds (:mod:`.imbalance`).
+    """
 
     label: str
     probability: float
     probabilities: dict[str, float]
+    familiarity: float | None = None
+    """How like the training data the text is, from 0 to 1 (:mod:`.familiarity`)."""
 
     def record(self) -> dict[str, Any]:
         """Returns the classification as plain values for JSON."""
-        return {"label": self.label, "score": self.probability, "probabilities": self.probabilities}
+        record: dict[str, Any] = {"label": self.label, "score": self.probability}
+        if self.familiarity is not None:
+            record["familiarity"] = self.familiarity
+        return {**record, "probabilities": self.probabilities}
 
 
 class Classifier:
@@ -64,7 +75,8 @@ class Classifier:
         self.classes = list(classes)
         self.config = config
         self.device = device
-        self._scores: Callable[[Tensor], Tensor] = model
+        self.familiarity: Familiarity | None = None
+        self._compute: Callable[[Tensor], tuple[Tensor, Tensor]] = model.scores_and_states
 
     @classmethod
     def load(
@@ -92,7 +104,9 @@ class Classifier:
             lambda: build_model(codec, classes, config),
         )
         classifier = cls(model.to(chosen).eval(), codec, classes, config, chosen)
-        classifier._scores = PackedClassificationModel(classifier.model, int8=int8)
+        packed = PackedClassificationModel(classifier.model, int8=int8)
+        classifier._compute = packed.scores_and_states
+        classifier.familiarity = Familiarity.load(path, width=config.model.d_model)
         return classifier
 
     @overload
@@ -138,23 +152,37 @@ class Classifier:
             on_batch: called after each batch with its number of segments.
         """
         cleaned = [normalize(text, self.config.data) for text in as_texts(texts)]
-        probabilities = self.probabilities(
+        probabilities, states = self.probabilities_and_states(
             [encode(self.codec, text) if text else [] for text in cleaned],
             batch_tokens=batch_tokens,
             on_batch=on_batch,
         )
+        familiar: list[float | None] = [None] * len(cleaned)
+        if self.familiarity is not None:
+            familiar = self.familiarity.of(states).tolist()
+        chosen = self.decide(probabilities).tolist()
         results = []
-        for text, row in zip(cleaned, probabilities.tolist(), strict=True):
+        rows = zip(cleaned, probabilities.tolist(), chosen, familiar, strict=True)
+        for text, row, number, familiarity in rows:
             by_class = dict(sorted(zip(self.classes, row, strict=True), key=lambda c: -c[1]))
-            label = next(iter(by_class))
-            result = Classification(label, by_class[label], by_class)
+            label = self.classes[number]
+            result = Classification(label, by_class[label], by_class, familiarity)
             results.append(result if text else Classification("", 0.0, {}))
         return results[0] if isinstance(texts, str) else results
+
+    def check_thresholds(self) -> None:
+        """Raises a ConfigError for a threshold of a class that the model does not have."""
+        self.decide(torch.zeros(0, len(self.classes)))
+
+    def decide(self, probabilities: Tensor) -> Tensor:
+        """Returns the number of the class ``[N]`` for each row of probabilities ``[N, C]``."""
+        return decide(probabilities, self.classes, self.config.prediction.thresholds)
 
     def probabilities(
         self,
         texts: Sequence[Sequence[int]],
         *,
+        temperature: float | None = None,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: OnBatch = lambda segments: None,
     ) -> Tensor:
@@ -162,7 +190,24 @@ class Classifier:
 
         A text that is too long for the model is split into segments. Its probabilities are the
         average over the segments, weighted by their lengths.
+
+        Args:
+            temperature: None: that of the model.
         """
+        return self.probabilities_and_states(
+            texts, temperature=temperature, batch_tokens=batch_tokens, on_batch=on_batch
+        )[0]
+
+    def probabilities_and_states(
+        self,
+        texts: Sequence[Sequence[int]],
+        *,
+        temperature: float | None = None,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        on_batch: OnBatch = lambda segments: None,
+    ) -> tuple[Tensor, Tensor]:
+        """As :meth:`probabilities`, with the pooled states ``[len(texts), D]``, averaged alike."""
+        temperature = temperature or self.config.prediction.temperature
         size = self.config.model.max_len
         if isinstance(self.config.data.max_sen_len, int):
             size = min(size, self.config.data.max_sen_len)
@@ -171,15 +216,18 @@ class Classifier:
             for n, ids in enumerate(texts)
             for start in range(0, len(ids), size)
         ]
-        total = torch.zeros(len(texts), len(self.classes))
+        count = len(self.classes)
+        total = torch.zeros(len(texts), count + self.config.model.d_model)
         lengths = [(len(ids),) for _, ids in segments]
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             numbers, batch = zip(*(segments[i] for i in indices), strict=True)
             with torch.inference_mode():
                 src = pad_sequence(batch).to(self.device)
-                scores = self._scores(src).float() / self.config.prediction.temperature
-                probabilities = scores.softmax(dim=-1).cpu()
+                scores, states = self._compute(src)
+                probabilities = (scores.float() / temperature).softmax(dim=-1)
+                found = torch.cat([probabilities, states.float()], dim=1).cpu()
             weights = torch.tensor([float(len(ids)) for ids in batch])
-            total.index_add_(0, torch.tensor(numbers), probabilities * weights.unsqueeze(1))
+            total.index_add_(0, torch.tensor(numbers), found * weights.unsqueeze(1))
             on_batch(len(indices))
-        return total / total.sum(dim=1, keepdim=True).clamp(min=1e-9)
+        total /= total[:, :count].sum(dim=1, keepdim=True).clamp(min=1e-9)
+        return total[:, :count], total[:, count:]

@@ -12,21 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_file
 from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.core.training.microbatches import LossFunction
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
 from transformer_suite.tasks.classification.calibration import fit_temperature
-from transformer_suite.tasks.classification.config import ClassificationConfig, PredictionConfig
+from transformer_suite.tasks.classification.classes import read_classes, write_classes
+from transformer_suite.tasks.classification.config import ClassificationConfig
 from transformer_suite.tasks.classification.dataset import (
     Example,
     LoadSentenceClassificationDataset,
-    read_classes,
-    write_classes,
 )
 from transformer_suite.tasks.classification.embeddings import ppmi_embeddings
 from transformer_suite.tasks.classification.evaluate import evaluate
+from transformer_suite.tasks.classification.familiarity import MAX_TEXTS, Familiarity
+from transformer_suite.tasks.classification.imbalance import class_weights
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.classification.predict import Classifier, build_model
 from transformer_suite.tasks.runs.run import Prepared
@@ -58,24 +58,26 @@ def prepare(
         write_classes(out, dataset.classes)
         log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
     classifier = Classifier(model, dataset.codec, dataset.classes, config, device)
-    has_test = is_file(corpus / "test.csv")
+    has_test = dataset.source.has("test")
     if has_test:
         dataset.read("test")  # an error in it is raised now, not after the training
     val_examples = dataset.encoded("val")
+    classifier.check_thresholds()
     batch_tokens = config.train.batch_tokens
 
     def calibrate(config: ClassificationConfig) -> ClassificationConfig:
-        classifier.config = replace(config, prediction=PredictionConfig())
-        probabilities = classifier.probabilities([ids for ids, _ in val_examples])
+        probabilities = classifier.probabilities([ids for ids, _ in val_examples], temperature=1.0)
         labels = torch.tensor([label for _, label in val_examples])
         temperature = round(fit_temperature(probabilities, labels), 3)
         log(f"temperature {temperature}, fitted on the validation data")
+        familiarity_of(classifier, dataset.training_texts(), val_examples.columns[0]).save(out)
         prediction = replace(config.prediction, temperature=temperature)
         classifier.config = replace(config, prediction=prediction)
         return classifier.config
 
     def test(final: ClassificationConfig) -> dict[str, Any]:
-        return evaluate(classifier, dataset, "test") if has_test else {}
+        report = evaluate(classifier, dataset, "test" if has_test else "val", report_in=out)
+        return report if has_test else {}
 
     return Prepared(
         model=model,
@@ -83,7 +85,11 @@ def prepare(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
         ),
         loss=text_loss(
-            model, config.train.label_smoothing, config.data.token_dropout, config.train.r_drop
+            model,
+            config.train.label_smoothing,
+            config.data.token_dropout,
+            config.train.r_drop,
+            weights_of(dataset).to(device) if config.data.class_weight else None,
         ),
         validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",
@@ -113,13 +119,30 @@ def start_from_ppmi(
     log(f"{int(has_vector.sum()):,} of {len(weight):,} embeddings are from co-occurrence counts")
 
 
+def familiarity_of(classifier: Classifier, train: Any, val: Any) -> Familiarity:
+    """Returns the familiarity with texts, given the ids of training and of held-out texts."""
+    train, val = (texts[:: max(1, len(texts) // MAX_TEXTS)] for texts in (train, val))
+    train, val = (classifier.probabilities_and_states(texts)[1] for texts in (train, val))
+    return Familiarity.fit(train, val)
+
+
+def weights_of(dataset: LoadSentenceClassificationDataset) -> Tensor:
+    """Returns the weight of each class in the loss."""
+    labels = [label for _, label in dataset.encoded("train")]
+    return class_weights(dataset.config.class_weight, dataset.classes, labels)
+
+
 def text_loss(
-    model: ClassificationModel, label_smoothing: float, token_dropout: float, r_drop: float = 0.0
+    model: ClassificationModel,
+    label_smoothing: float,
+    token_dropout: float,
+    r_drop: float = 0.0,
+    weights: Tensor | None = None,
 ) -> LossFunction:
     """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``.
 
     With ``r_drop`` every text passes the model twice, with different dropout, and the divergence of
-    the two outputs is added (:mod:`core.training.loss`).
+    the two outputs is added (:mod:`core.training.loss`). ``weights`` are those of the classes.
     """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
@@ -133,7 +156,11 @@ def text_loss(
         for part in model.scores_of_parts(src):
             scores = part.float()
             total = total + F.cross_entropy(
-                scores, labels, label_smoothing=label_smoothing, reduction="sum"
+                scores,
+                labels,
+                weight=weights,
+                label_smoothing=label_smoothing,
+                reduction="sum",
             )
             if r_drop > 0.0:
                 total = total + r_drop * symmetric_divergence(scores)

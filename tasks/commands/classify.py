@@ -1,64 +1,207 @@
-"""``classify``: the topic of a news text."""
+"""``classify``: the class of a text, such as the topic of news."""
 
 from __future__ import annotations
 
-from itertools import islice
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from typing import Any
 
 import click
 
-from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.distributed.world import world_from_environment
+from transformer_suite.core.errors import ConfigError, shorten
 from transformer_suite.tasks.commands.answering import opened, text_input
 from transformer_suite.tasks.commands.options import (
     LineOptions,
+    column_options,
     given,
     int8_option,
     model_option,
     take,
     text_options,
+    use_threads,
 )
-from transformer_suite.tasks.streaming.lines import as_json
+from transformer_suite.tasks.commands.output import results_to
+from transformer_suite.tasks.streaming.lines import CHUNK_LINES, as_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyOptions:
+    """The options of ``classify`` alone."""
+
+    int8: bool | None
+    top: int | None
+    thresholds: tuple[str, ...]
+    is_explained: bool
+    is_html: bool
+    text: str | None
+    delimiter: str | None
+    header: bool | None
 
 
 @click.command()
 @text_options
+@column_options
 @model_option
 @int8_option
 @click.option("--top", type=click.IntRange(min=1), help="Show this many classes.")
-def classify(texts: tuple[str, ...], int8: bool | None, top: int | None, **options: Any) -> None:
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="LABEL=PROBABILITY",
+    help="Choose this class exactly when its probability is at least this. May be repeated.",
+)
+@click.option(
+    "--explain",
+    "is_explained",
+    is_flag=True,
+    help="Show what each word adds to the log-odds of the class.",
+)
+@click.option("--html", "is_html", is_flag=True, help="With --explain: print a page.")
+def classify(texts: tuple[str, ...], **options: Any) -> None:
     """Classify each TEXT: print its class, a tab, and the probability.
 
     Without TEXT, or with "-", every line of standard input is a text. With --top K, each line has
     the K most probable classes and their probabilities, separated by tabs. The results are printed
     in the order of the input; an empty line stays empty.
 
+    With --text, --input is a table (CSV, TSV or JSON Lines). The output is the same table with the
+    columns "label" and "probability".
+
     \b
         classify "Stocks fell on Monday after the bank raised its rates."
         classify --top 3 --input headlines.txt
+        classify --model runs/topics --input my.csv --text title,body --output out.csv
+        classify --explain --html --input headlines.txt > why.html
     """
+    own = take(ClassifyOptions, options)
     line_options = take(LineOptions, options)
+    _check(own, line_options, texts)
+    if own.text is not None:
+        _classify_table(own, line_options)
+        return
     open_input = text_input(texts, line_options)
     is_file = not texts and line_options.input_path is not None
     with opened(open_input, line_options, is_file=is_file) as (work, device):
-        from transformer_suite.tasks.classification.predict import Classifier
-
-        classifier = Classifier.load(line_options.model, device=device, int8=bool(int8))
-        count = len(classifier.classes)
-        if top is not None and top > count:
-            raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {top}")
+        classifier = _classifier(own, line_options, device)
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
+            explanations: list[Any] = []
+            if own.is_explained:
+                from transformer_suite.tasks.classification.explain import explain
+
+                explanations = explain(classifier, chunk.texts, **settings)
+            if own.is_explained and not line_options.is_json:
+                work.write(_explained(explanations, own.is_html, is_first=chunk.first == 0))
+                continue
             results = classifier.classify_scored(chunk.texts, on_batch=work.on_batch, **settings)
-            rows = zip(chunk.lines, results, strict=True)
-            show = _as_json if line_options.is_json else _as_row
-            work.write(show(line, result, top) for line, result in rows)
+            if line_options.is_json:
+                rows = zip_longest(chunk.lines, results, explanations)
+                work.write(_as_json(*row, own.top) for row in rows)
+            else:
+                work.write(_as_row(result, own.top) for result in results)
 
 
-def _as_row(line: str, result: Any, top: int | None) -> str:
-    best = islice(result.probabilities.items(), top or 1)
+def _check(own: ClassifyOptions, line_options: LineOptions, texts: tuple[str, ...]) -> None:
+    """Refuses options that contradict each other."""
+    if own.is_html and (not own.is_explained or line_options.is_json):
+        raise click.UsageError("--html is for --explain, without --json.")
+    if own.text is None:
+        if own.delimiter is not None or own.header is not None:
+            raise click.UsageError("--delimiter and --header are for tables: add --text.")
+        return
+    if texts or line_options.input_path is None:
+        raise click.UsageError("with --text, --input must be a table.")
+    if own.is_explained or own.top is not None:
+        raise click.UsageError("--explain and --top are for texts, not for tables.")
+    world = world_from_environment()
+    if world is not None and world.size > 1:
+        raise click.UsageError("under torchrun, only lines are classified, not tables.")
+
+
+def _classifier(own: ClassifyOptions, line_options: LineOptions, device: str) -> Any:
+    """Returns the loaded model, with the thresholds of the command."""
+    from transformer_suite.tasks.classification.predict import Classifier
+
+    classifier = Classifier.load(line_options.model, device=device, int8=bool(own.int8))
+    if own.thresholds:
+        prediction = replace(classifier.config.prediction, thresholds=own.thresholds)
+        classifier.config = replace(classifier.config, prediction=prediction)
+    count = len(classifier.classes)
+    if own.top is not None and own.top > count:
+        raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {own.top}")
+    classifier.check_thresholds()
+    return classifier
+
+
+def _classify_table(own: ClassifyOptions, line_options: LineOptions) -> None:
+    """Writes the table of ``--input`` with the columns ``label`` and ``probability``."""
+    from transformer_suite.data.tables import open_table
+
+    assert own.text is not None
+    assert line_options.input_path is not None
+    use_threads(line_options.threads)
+    columns = [name.strip() for name in own.text.split(",") if name.strip()]
+    if not columns:
+        raise ConfigError("--text must have the name of a column")
+    table = open_table(
+        line_options.input_path, delimiter=own.delimiter, has_header=own.header is not False
+    )
+    table.require(columns)
+    names = table.added_names(("label", "probability"))
+    classifier = _classifier(own, line_options, line_options.device)
+    settings = given({"batch_tokens": line_options.batch_tokens})
+    rows = table.rows()
+    with results_to(line_options.output_path) as write:
+        if not line_options.is_json:
+            write(table.header(names))
+        while chunk := list(islice(rows, CHUNK_LINES)):
+            texts = [table.text(line, record, columns) for line, record in chunk]
+            results = classifier.classify_scored(texts, **settings)
+            for text, (_, record), result in zip(texts, chunk, results, strict=True):
+                added = (result.label, round(result.probability, 4))
+                if line_options.is_json:
+                    write(as_json(text, result.record()) + "\n")
+                else:
+                    write(table.line(record, dict(zip(names, added, strict=True))))
+
+
+def _as_row(result: Any, top: int | None) -> str:
+    if top is None:
+        return f"{result.label}\t{result.probability:.4f}" if result.label else ""
+    best = islice(result.probabilities.items(), top)
     return "\t".join(f"{label}\t{probability:.4f}" for label, probability in best)
 
 
-def _as_json(line: str, result: Any, top: int | None) -> str:
-    best = dict(islice(result.probabilities.items(), top))
-    return as_json(line, {**result.record(), "probabilities": best})
+def _as_json(line: str, result: Any, explanation: Any, top: int | None) -> str:
+    record = result.record()
+    record["probabilities"] = dict(islice(record["probabilities"].items(), top))
+    if explanation is not None:
+        record["explanation"] = explanation.record()
+    return as_json(line, record)
+
+
+def _explained(explanations: Sequence[Any], is_html: bool, *, is_first: bool) -> Iterator[str]:
+    """Yields explanations as lines: of a page, in color on a terminal, or with numbers."""
+    if is_html:
+        from transformer_suite.tasks.classification.explain import html_head
+
+        if is_first:
+            yield html_head()
+        yield from (explanation.html() for explanation in explanations)
+        return
+    has_color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for explanation in explanations:
+        words = []
+        for part in explanation.words:
+            word = shorten(part.word.strip(), length=len(part.word))
+            if has_color:
+                words.append(click.style(word, fg="black", bg=part.color))
+            else:
+                words.append(f"{word}({part.contribution:+.2f})")
+        label = f"{explanation.label}\t{explanation.probability:.4f}\t{' '.join(words)}"
+        yield label if explanation.label else ""

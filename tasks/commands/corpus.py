@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformer_suite.core.config import nearest
 from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.core.storage.files import is_folder
+from transformer_suite.core.storage.files import exists, is_folder
 from transformer_suite.tasks import registry
 
 
@@ -14,8 +14,8 @@ def corpus_for(task: str, chosen: Path | None) -> Path:
     """Returns the folder of a corpus for ``task``.
 
     Args:
-        chosen: a folder, or the name of a corpus in the catalogue; None for the task's default. A
-            folder that exists takes precedence over a name.
+        chosen: a folder, a file, or the name of a corpus in the catalogue; None for the task's
+            default. A folder that exists takes precedence over a name.
 
     Raises:
         ConfigError: the corpus is for another task, or the name is nearly that of a corpus.
@@ -25,7 +25,7 @@ def corpus_for(task: str, chosen: Path | None) -> Path:
 
     name = registry.DEFAULT_CORPUS[task] if chosen is None else str(chosen)
     if chosen is not None and (is_folder(chosen) or name not in CORPORA):
-        if not is_folder(chosen) and (hint := nearest(name, CORPORA)):
+        if not exists(chosen) and (hint := nearest(name, CORPORA)):
             raise ConfigError(f"{name}: there is no such folder or corpus{hint}")
         return chosen
     if CORPORA[name].task != task:

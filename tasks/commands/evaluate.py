@@ -12,6 +12,7 @@ import click
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.commands.corpus import corpus_for
 from transformer_suite.tasks.commands.options import (
+    PATH,
     ModelOptions,
     batch_option,
     data_option,
@@ -21,6 +22,8 @@ from transformer_suite.tasks.commands.options import (
     models_option,
     option_names,
     search_options,
+    table_assignments,
+    table_options,
     take,
     use_threads,
 )
@@ -31,24 +34,42 @@ from transformer_suite.tasks.commands.output import print_results
 @click.argument("task", type=click.Choice(registry.TASKS))
 @models_option
 @data_option
+@table_options
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
 @machine_options
 @batch_option
 @search_options
 @length_options
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--report",
+    "report_in",
+    type=PATH,
+    metavar="FOLDER",
+    help="Classification: write report.html and report.json into this folder.",
+)
 def evaluate(
     task: str, data: Path | None, split: str | None, is_json: bool, **options: Any
 ) -> None:
-    """Measure a model on a split of a corpus."""
+    """Measure a model on a split of a corpus.
+
+    \b
+        evaluate translation --model runs/mine --data corpus/
+        evaluate classification --model runs/topics --data new.csv --text body --label topic
+    """
     model = take(ModelOptions, options)
+    table = given({"report_in": options.pop("report_in")})
+    if assignments := table_assignments(options):
+        table["assignments"] = assignments
     search = given(options)
+    if task != "classification" and table:
+        raise click.UsageError(f"{task} has no tables and no --report.")
     if task == "classification" and (search or isinstance(model.model, tuple)):
         raise click.UsageError("classification has one --model, and nothing to search for.")
     corpus = corpus_for(task, data)
     use_threads(model.threads)
     measure = registry.module(task, "evaluate")
-    settings: dict[str, Any] = given({"batch_tokens": model.batch_tokens})
+    settings: dict[str, Any] = given({"batch_tokens": model.batch_tokens}) | table
     if task != "classification":
         from transformer_suite.tasks.seq2seq.request import GenerationRequest
 

@@ -85,6 +85,16 @@ def option_names() -> Iterator[None]:
         raise (ConfigError if isinstance(error, ConfigError) else UserError)(message) from error
 
 
+def table_assignments(options: dict[str, Any]) -> tuple[str, ...]:
+    """Takes ``table_options`` out of the options of a command; returns them as assignments."""
+    names = ("text", "label", "delimiter", "header")
+    short = given({f"data.{name}": options.pop(name) for name in names})
+    return tuple(
+        f"{name}={str(value).lower() if value in (True, False) else value}"
+        for name, value in short.items()
+    )
+
+
 def use_threads(count: int | None) -> None:
     """Limits the threads of all computations from now on; None leaves the number to torch."""
     if count is not None:
@@ -109,6 +119,17 @@ def check_device(ctx: click.Context, parameter: click.Parameter, name: str) -> s
     if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", name):
         raise click.BadParameter(f"{name!r} is not one of auto, cpu, cuda, cuda:N.")
     return name
+
+
+def check_delimiter(
+    ctx: click.Context, parameter: click.Parameter, delimiter: str | None
+) -> str | None:
+    """Refuses a delimiter that is not one character; a tab may be named."""
+    if delimiter in (None, "tab", "\t", "\\t"):
+        return delimiter and "tab"
+    if len(delimiter) != 1 or delimiter in '"\r\n\0 ':
+        raise click.BadParameter("it must be one character, or tab.")
+    return delimiter
 
 
 def check_texts(
@@ -172,7 +193,30 @@ data_option = click.option(
     "--data",
     type=PATH,
     metavar="FOLDER",
-    help="A corpus: a folder, or a name from `data list`; else the task's own.",
+    help="A corpus: a folder, a table (classification), or a name from `data list`.",
+)
+# Short forms of data.text, data.label, data.delimiter and data.header.
+column_options = combined(
+    click.option(
+        "--text",
+        metavar="NAMES",
+        help="Classification: the columns with the text, separated by commas.",
+    ),
+    click.option(
+        "--delimiter",
+        metavar="CHARACTER",
+        callback=check_delimiter,
+        help="Between the columns of a CSV file, or tab; else found.",
+    ),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether a CSV file begins with the names of its columns; else these are 1, 2...",
+    ),
+)
+table_options = combined(
+    column_options,
+    click.option("--label", metavar="NAME", help="Classification: the column with the label."),
 )
 json_option = click.option(
     "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."

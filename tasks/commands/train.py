@@ -14,7 +14,15 @@ from transformer_suite.core.config import override, to_mapping
 from transformer_suite.core.distributed.world import World, world_from_environment
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.commands.corpus import corpus_for
-from transformer_suite.tasks.commands.options import PATH, data_option, given, machine_options, take
+from transformer_suite.tasks.commands.options import (
+    PATH,
+    data_option,
+    given,
+    machine_options,
+    table_assignments,
+    table_options,
+    take,
+)
 from transformer_suite.tasks.commands.output import as_toml, print_results
 
 if TYPE_CHECKING:
@@ -32,6 +40,7 @@ class ConfigOptions:
     seed: int | None
     src: str | None
     tgt: str | None
+    table: tuple[str, ...]
     resume: bool
     accept_changes: bool
 
@@ -39,7 +48,11 @@ class ConfigOptions:
     def all_assignments(self) -> tuple[str, ...]:
         """Those of --set, then the short forms of some of them."""
         short = given({"train.seed": self.seed, "data.src": self.src, "data.tgt": self.tgt})
-        return (*self.assignments, *(f"{name}={value}" for name, value in short.items()))
+        return (
+            *self.assignments,
+            *self.table,
+            *(f"{name}={value}" for name, value in short.items()),
+        )
 
 
 @click.command()
@@ -66,6 +79,7 @@ class ConfigOptions:
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Short for --set train.seed=N.")
 @click.option("--src", metavar="LANG", help="Translation: the source language; else de.")
 @click.option("--tgt", metavar="LANG", help="Translation: the target language; else en.")
+@table_options
 @machine_options
 @click.option(
     "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="May be repeated."
@@ -82,12 +96,13 @@ def train(
 
     \b
         train translation --data corpus/ --src fr --tgt en
+        train classification --data my.csv --text title,body --label topic
         train couplet --preset tiny --data corpus/ --set train.epochs=4
         train translation --data corpus/ --init runs/translation --out runs/tuned
         train translation --set train.r_drop=5 --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
-    chosen = take(ConfigOptions, options)
+    chosen = take(ConfigOptions, options | {"table": table_assignments(options)})
     out = out or Path("runs") / task
     _check(task, chosen, out)
     world = world_from_environment()
@@ -123,6 +138,10 @@ def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
     """Refuses options that contradict each other."""
     if (chosen.src or chosen.tgt) and task != "translation":
         raise click.UsageError(f"{task} has no --src and no --tgt.")
+    if chosen.table and task != "classification":
+        raise click.UsageError(
+            f"{task} has no tables: --text, --label and the like are not for it."
+        )
     if chosen.accept_changes and not chosen.resume:
         raise click.UsageError("--accept-changes needs --resume.")
     if chosen.resume and (chosen.preset or chosen.config_file):

@@ -4,6 +4,8 @@
 * ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: convert text to ids and back
 * ``model.safetensors``: the weights, with a checksum of their own
 * ``manifest.json``: the sha256 of the other files that decide the model's answers
+* ``familiarity.safetensors``: tells texts unlike the training data, for a classifier
+* ``report.html``, ``report.json``: a classifier's mistakes and figures
 * ``metrics.json``: measurements and provenance
 * ``history.csv``, ``steps.csv``: the training curve by epoch and by step
 * ``README.md``: the model card of a shipped model

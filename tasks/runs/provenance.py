@@ -37,19 +37,20 @@ def provenance(task: str, command: str | None = None) -> dict[str, Any]:
 
 
 def corpus_digests(corpus: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Returns the digests of ``files`` by their names in the folder ``corpus``.
+    """Returns the digests of ``files`` by their names in the folder of ``corpus``.
 
     Raises:
         CorpusError: a file cannot be read.
     """
     digests = {}
+    folder = corpus if corpus.is_dir() else corpus.parent
     for path in files:
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
-        digests[os.path.relpath(path, corpus)] = DIGEST + digest
+        digests[os.path.relpath(path, folder)] = DIGEST + digest
     return digests
 
 

@@ -154,7 +154,7 @@ def test_scores_equal_sklearns_report() -> None:
 
 def test_the_report_is_json_and_a_table(tmp_path: Path) -> None:
     report = evaluate.score(["财经", "World"], ["财经", "财经"], CLASSES)
-    report |= {"split": "test", "texts": 2}
+    report |= {"split": "test", "texts": 2, "calibration_error": 0.125}
     assert json.loads(json.dumps(report)) == report
     lines = evaluate.as_table(report).splitlines()
     assert lines[0] == "split     test (2 texts)"
@@ -175,9 +175,12 @@ def test_the_report_on_thousands_of_classes_is_short() -> None:
     assert len(report["confused"]) == evaluate.MAX_MATRIX
     assert report["accuracy"] == sum(map(str.__eq__, truth, predicted)) / 16_000
     assert len(json.dumps(report)) < 2_000_000
-    table = evaluate.as_table(report | {"split": "test", "texts": len(truth)})
+    table = evaluate.as_table(
+        report | {"split": "test", "texts": len(truth), "calibration_error": 0.0}
+    )
     assert "the most frequent mistakes" in table
-    right = evaluate.score(names, names, names) | {"split": "test", "texts": len(names)}
+    right = evaluate.score(names, names, names)
+    right |= {"split": "test", "texts": len(names), "calibration_error": 0.0}
     assert evaluate.as_table(right).endswith("mistakes\nnone")
 
 

@@ -9,12 +9,12 @@ import pytest
 from tests.growth import growth
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
+from transformer_suite.tasks.classification.classes import read_classes
 from transformer_suite.tasks.classification.config import ClassificationData
 from transformer_suite.tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
     TextData,
     as_tensors,
-    read_classes,
 )
 
 CLASSES = ["World", "Спорт", "财经", "Sci/Tech", "Health & Life"]

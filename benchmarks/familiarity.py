@@ -1,0 +1,75 @@
+"""How well ``familiarity`` tells the texts of a classifier from others: the AUC for each kind.
+
+    python -m benchmarks.familiarity --model runs/classification --data ag_news \\
+        --other captions=multi30k/test_2016_flickr.en --other couplets=couplet/test/in.txt
+
+The area under the ROC curve is the probability that a text of the test split is more familiar than
+one of the other kind. The sentences in ``unlike_texts.tsv`` were written for this comparison.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from transformer_suite.core.errors import UserError
+from transformer_suite.data.readers import read_lines
+from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
+from transformer_suite.tasks.classification.predict import Classifier
+
+_OWN = Path(__file__).with_name("unlike_texts.tsv")
+
+
+def familiarities(classifier: Classifier, texts: list[str]) -> list[float]:
+    """Returns the familiarity of every text that is not empty."""
+    found = classifier.classify_scored(texts)
+    return [result.familiarity for result in found if result.familiarity is not None]
+
+
+def kinds(items: tuple[str, ...], rows: int) -> dict[str, list[str]]:
+    """Returns the texts of each kind: those of this folder, and the first rows of each file."""
+    texts: dict[str, list[str]] = {}
+    for line in read_lines(_OWN):
+        name, _, text = line.partition("\t")
+        texts.setdefault(name, []).append(text)
+    for item in items:
+        name, _, path = item.partition("=")
+        texts[name] = read_lines(path)[:rows]
+    return texts
+
+
+@click.command()
+@click.option("--data", "folder", type=click.Path(path_type=Path), required=True)
+@click.option("--model", type=click.Path(path_type=Path), help="Default: the shipped model.")
+@click.option("--other", multiple=True, metavar="KIND=FILE", help="Texts of another kind.")
+@click.option("--rows", default=1000, show_default=True, help="The most texts of each kind.")
+def main(folder: Path, model: Path | None, other: tuple[str, ...], rows: int) -> None:
+    """Print the table."""
+    from sklearn.metrics import roc_auc_score
+
+    classifier = Classifier.load(model, device="cpu")
+    dataset = LoadSentenceClassificationDataset(
+        folder,
+        classifier.config.data,
+        seed=classifier.config.train.seed,
+        codec=classifier.codec,
+        classes=classifier.classes,
+    )
+    if classifier.familiarity is None:
+        raise UserError("the model has no familiarity file: an older program made it")
+    own = familiarities(classifier, [dataset.text_of(r) for r in dataset.read("test")[:rows]])
+    if not own:
+        raise UserError(f"{folder}: no test texts")
+    click.echo(f"{'kind':16} {'texts':>6} {'AUC':>6} {'below 0.05':>11}")
+    unlike = sum(value < 0.05 for value in own) / len(own)
+    click.echo(f"{'the test split':16} {len(own):6} {'':>6} {100 * unlike:10.1f}%")
+    for name, texts in kinds(other, rows).items():
+        found = familiarities(classifier, texts)
+        auc = roc_auc_score([1] * len(own) + [0] * len(found), own + found)
+        unlike = sum(value < 0.05 for value in found) / len(found)
+        click.echo(f"{name:16} {len(found):6} {auc:6.3f} {100 * unlike:10.1f}%")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""How like the training data a text is: its distance from them in the space of the model.
+
+Pooled states of the training texts are taken as samples of one normal distribution. A text is the
+less familiar, the larger its Mahalanobis distance from their mean is (Lee et al. 2018, section 2.1,
+with one distribution for all classes). A classifier is confident about any text, so its
+probabilities do not say this.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transformer_suite.core.errors import CheckpointError
+from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
+from transformer_suite.core.storage.files import is_file
+
+FAMILIARITY_FILE = "familiarity.safetensors"
+MAX_TEXTS = 5000
+"""The most training texts that the distribution is estimated from."""
+
+_QUANTILES = 201
+_SHRINKAGE = 0.01  # share of the mean variance that is added to every variance
+
+
+class Familiarity:
+    """The distribution of the training texts, and how far held-out texts are from its center.
+
+    Args:
+        mean: ``[D]``, of the pooled states of training texts.
+        whitening: ``[D, D]``: a centered state times it has independent entries of variance 1.
+        quantiles: the distances of held-out texts from the mean, at equal steps.
+    """
+
+    def __init__(self, mean: Tensor, whitening: Tensor, quantiles: Tensor) -> None:
+        self.mean, self.whitening, self.quantiles = mean, whitening, quantiles
+
+    @classmethod
+    def fit(cls, states: Tensor, held_out: Tensor) -> Familiarity:
+        """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``."""
+        mean, covariance = states.mean(dim=0), torch.cov(states.t(), correction=0)
+        ridge = _SHRINKAGE * covariance.diagonal().mean() + 1e-12
+        values, vectors = torch.linalg.eigh(covariance.double())
+        scale = (values.clamp(min=0.0) + ridge).rsqrt()
+        found = cls(mean, (vectors * scale).to(states), torch.zeros(1))
+        steps = torch.linspace(0, 1, _QUANTILES)
+        return cls(mean, found.whitening, found.distance(held_out).quantile(steps))
+
+    @classmethod
+    def load(cls, folder: Path, *, width: int) -> Familiarity | None:
+        """Loads it from a checkpoint folder; None if an older program made that.
+
+        Raises:
+            CheckpointError: the file is damaged, or of a model of another ``width``.
+        """
+        path = folder / FAMILIARITY_FILE
+        if not is_file(path):
+            return None
+        tensors = load_tensors(path)
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        wanted = {"mean": (width,), "whitening": (width, width), "quantiles": (_QUANTILES,)}
+        if shapes != wanted:
+            raise CheckpointError(f"{path}: damaged, or of another model")
+        return cls(**{name: tensor.float() for name, tensor in tensors.items()})
+
+    def save(self, folder: Path) -> None:
+        """Writes it into a checkpoint folder; about 4 D * D bytes."""
+        names = ("mean", "whitening", "quantiles")
+        save_tensors(folder / FAMILIARITY_FILE, {name: getattr(self, name) for name in names})
+
+    def distance(self, states: Tensor) -> Tensor:
+        """Returns the Mahalanobis distance ``[N]`` of pooled states ``[N, D]``."""
+        return ((states - self.mean) @ self.whitening).norm(dim=1)
+
+    def of(self, states: Tensor) -> Tensor:
+        """Returns the share of held-out texts that are at least as far from the mean ``[N]``.
+
+        For texts such as the training texts it is spread evenly from 0 to 1; a text with less than
+        0.01 is unlike them.
+        """
+        place = torch.searchsorted(self.quantiles, self.distance(states))
+        return 1.0 - place.clamp(max=_QUANTILES - 1) / (_QUANTILES - 1)

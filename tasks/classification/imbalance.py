@@ -1,0 +1,83 @@
+"""Classes of unequal size: weights in the training loss, and thresholds of the decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.errors import ConfigError, shown
+
+BALANCED = "balanced"
+MAX_CLASS_WEIGHT = 1e6
+
+
+def named_numbers(option: str, items: Sequence[str], most: float) -> dict[str, float]:
+    """Returns the numbers in items such as ``spam=0.8`` by their names.
+
+    Raises:
+        ConfigError: an item of another form, a name that occurs twice, or a number that is not
+            above 0 and at most ``most``.
+    """
+    numbers: dict[str, float] = {}
+    for item in items:
+        name, equals, text = item.rpartition("=")
+        name = name.strip()
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        is_right = bool(equals and name) and 0.0 < number <= most
+        check(is_right, option, item, f"LABEL=NUMBER, above 0 and at most {most:g}")
+        if name in numbers:
+            raise ConfigError(f"{option} has {shown(name)} twice")
+        numbers[name] = number
+    return numbers
+
+
+def class_weights(items: Sequence[str], classes: Sequence[str], labels: Sequence[int]) -> Tensor:
+    """Returns the weight of each class ``[C]`` in the loss.
+
+    ``balanced`` gives class c the weight N / (C * N_c), as in scikit-learn (King and Zeng 2001,
+    section 4), where N_c of the N texts are of class c; a class without texts counts as one text.
+
+    Args:
+        items: ``data.class_weight``.
+        labels: the class numbers of the training texts.
+
+    Raises:
+        ConfigError: a name that is not a class.
+    """
+    if list(items) == [BALANCED]:
+        counts = np.bincount(labels, minlength=len(classes)).clip(min=1)
+        return torch.from_numpy(len(labels) / (len(classes) * counts)).float()
+    named = named_numbers("data.class_weight", items, MAX_CLASS_WEIGHT)
+    for name in named:
+        check_choice("data.class_weight", name, classes)
+    return torch.tensor([named.get(name, 1.0) for name in classes])
+
+
+def decide(probabilities: Tensor, classes: Sequence[str], thresholds: Sequence[str]) -> Tensor:
+    """Returns the chosen class of each text ``[N]``, given probabilities ``[N, C]``.
+
+    A class with a threshold is chosen exactly when its probability is at least the threshold; among
+    several, the one with the highest ratio of the two. If there is none, the most probable class
+    without a threshold is chosen, and if all have one, the one with the highest ratio.
+
+    Raises:
+        ConfigError: a name that is not a class.
+    """
+    named = named_numbers("prediction.thresholds", thresholds, 1.0)
+    for name in named:
+        check_choice("prediction.thresholds", name, classes)
+    if not named:
+        return probabilities.argmax(dim=1)
+    limits = torch.tensor([named.get(name, math.inf) for name in classes])
+    ratios = probabilities / limits
+    others = probabilities.masked_fill(limits.isfinite(), -1.0)
+    is_reached = (ratios.max(dim=1).values >= 1.0) | (len(named) == len(classes))
+    return torch.where(is_reached, ratios.argmax(dim=1), others.argmax(dim=1))

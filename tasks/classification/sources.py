@@ -1,0 +1,326 @@
+"""Where labeled texts come from: a folder in AG_News' layout, or the tables of a user."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from transformer_suite.core.config import check_choice, nearest
+from transformer_suite.core.errors import CorpusError, shown
+from transformer_suite.core.progress import log
+from transformer_suite.core.storage.files import exists, is_file, is_folder
+from transformer_suite.data.readers import Row, iter_labeled_csv
+from transformer_suite.data.tables import SUFFIXES, Table, open_table
+from transformer_suite.tasks.classification.classes import CLASSES_FILE, listed, read_classes
+from transformer_suite.tasks.classification.config import ClassificationData
+from transformer_suite.tasks.runs.hold_out import HoldOut
+
+ALL = "all"
+"""The split that is every row of a file."""
+
+_SPLITS = ("train", "val", "test")
+_MAX_LABEL = 200
+_MAX_CLASSES = 50_000
+_FEW_CLASSES = 20
+
+
+class Source(Protocol):
+    """The rows of a corpus, and how they are divided into splits."""
+
+    classes: list[str]
+
+    def file(self, split: str) -> Path:
+        """Returns the file or folder that contains a split."""
+
+    def files(self, split: str) -> list[Path]:
+        """Returns the files whose contents decide a split."""
+
+    def rows(self, split: str) -> Iterator[Row]:
+        """Yields all rows of the file that contains a split."""
+
+    def selected(self, split: str, count: int) -> Sequence[int]:
+        """Returns which of those rows belong to the split."""
+
+    def has(self, split: str) -> bool:
+        """Returns whether there is such a split."""
+
+    def check_split(self, split: str) -> None:
+        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
+
+    def key(self) -> object:
+        """Returns what decides the rows besides the contents of the files."""
+
+
+def open_source(
+    path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None = None
+) -> Source:
+    """Opens a corpus: tables if ``config`` names columns or ``path`` is no AG_News folder.
+
+    Args:
+        seed: selects the rows of the splits that have no file.
+        classes: those of an existing model.
+
+    Raises:
+        CorpusError: there is no such corpus, or its classes differ from the model's.
+    """
+    if not exists(path):
+        raise CorpusError(path, "there is no such folder or file")
+    if not config.text and not is_folder(path):
+        reason = "name the columns, for example --text body --label topic"
+        raise CorpusError(path, f"a table, of which nobody said which columns to read: {reason}")
+    if config.text or _is_folder_of_texts(path):
+        return TableSource(path, config, seed=seed, classes=classes)
+    return NewsFolder(path, config, seed=seed, classes=classes)
+
+
+class NewsFolder:
+    """AG_News' layout: ``train.csv``, ``test.csv``, ``classes.txt`` and optionally ``val.csv``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: ClassificationData,
+        *,
+        seed: int,
+        classes: Sequence[str] | None,
+    ) -> None:
+        self._folder = folder
+        self.classes = read_classes(folder)
+        if classes is not None and self.classes != list(classes):
+            raise CorpusError(
+                folder / CLASSES_FILE,
+                f"the classes are {listed(self.classes)}, the model's are {listed(classes)}",
+            )
+        is_needed, path = not is_file(folder / "val.csv"), folder / "train.csv"
+        self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
+
+    def file(self, split: str) -> Path:
+        return self._folder / f"{self._hold_out.source(split)}.csv"
+
+    def files(self, split: str) -> list[Path]:
+        return [self._folder / CLASSES_FILE, self.file(split)]
+
+    def rows(self, split: str) -> Iterator[Row]:
+        return iter_labeled_csv(self.file(split), num_classes=len(self.classes))
+
+    def selected(self, split: str, count: int) -> Sequence[int]:
+        return self._hold_out.rows(split, count)
+
+    def has(self, split: str) -> bool:
+        return split in ("train", "val") or is_file(self.file(split))
+
+    def check_split(self, split: str) -> None:
+        self._hold_out.check_split(split, (path.stem for path in self._folder.glob("*.csv")))
+
+    def key(self) -> object:
+        return [len(self.classes), self._hold_out.key()]
+
+
+class TableSource:
+    """One table, or a folder with ``train`` and maybe ``val`` and ``test`` as tables.
+
+    Splits without a table of their own are held out from the training table: ``data.test_share``
+    and then ``data.val_share`` of its rows, of every label in proportion. Rows without a text or
+    without a label are left out and reported.
+
+    Raises:
+        CorpusError: a column is missing; there is one label only, or nearly as many as rows; a
+            label is not one of the model's, or not in the training table.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: ClassificationData,
+        *,
+        seed: int,
+        classes: Sequence[str] | None,
+    ) -> None:
+        self._path, self._config, self._seed = path, config, seed
+        self._tables = {name: self._open(file) for name, file in _table_paths(path).items()}
+        text, label = config.text or ("text",), config.label
+        for table in self._tables.values():
+            table.require((*text, label))
+        self._columns = (text, label)
+        self._has_model = classes is not None
+        lines, labels = self._scan(self._tables["train"])
+        self.classes = self._classes(labels) if classes is None else list(classes)
+        self._check_labels(self._tables["train"], lines, labels)
+        for name in self._tables.keys() - {"train"}:
+            self._check_labels(self._tables[name], *self._scan(self._tables[name]))
+        self._splits = self._divided(labels)
+
+    def file(self, split: str) -> Path:
+        return self._table(split).path
+
+    def files(self, split: str) -> list[Path]:
+        return self._table(split).files()
+
+    def rows(self, split: str) -> Iterator[Row]:
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        for _, label, text in self._labeled(self._table(split)):
+            if label:
+                yield Row(numbers[label], "", text)
+
+    def selected(self, split: str, count: int) -> Sequence[int]:
+        return self._splits.get(split, range(count))
+
+    def has(self, split: str) -> bool:
+        return split in self._tables or split in self._splits
+
+    def check_split(self, split: str) -> None:
+        splits = sorted({*self._tables, *self._splits, ALL})
+        check_choice(f"{self._path}: the split", split, splits)
+
+    def key(self) -> object:
+        config = self._config
+        options = [self._columns, config.delimiter, config.header, self.classes]
+        return [options, config.test_share, config.val_share, self._seed, sorted(self._tables)]
+
+    def has_table(self, split: str) -> bool:
+        """Returns whether a split has a table of its own."""
+        return split in self._tables
+
+    def digest(self) -> str:
+        """Returns the sha256 of the training rows' files: whether a model was trained on them."""
+        digest = hashlib.sha256()
+        for path in self._tables["train"].files():
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    def _open(self, path: Path) -> Table:
+        config = self._config
+        return open_table(path, delimiter=config.delimiter, has_header=config.header)
+
+    def _table(self, split: str) -> Table:
+        return self._tables.get(split, self._tables["train"])
+
+    def _labeled(self, table: Table) -> Iterator[tuple[int | None, str, str]]:
+        """Yields the line, the label ("" without one) and the text of every row."""
+        texts, label_column = self._columns
+        for line, record in table.rows():
+            label = " ".join(table.text(line, record, (label_column,)).split())
+            if len(label) > _MAX_LABEL:
+                reason = f"a label of {len(label):,} characters: is {label_column!r} a text?"
+                raise CorpusError(table.path, reason, line)
+            text = table.text(line, record, texts)
+            yield line, label if text.strip() else "", text
+
+    def _scan(self, table: Table) -> tuple[list[int | None], list[str]]:
+        """Returns lines and labels of the rows that have a text; reports the others."""
+        rows = [(line, label) for line, label, _ in self._labeled(table)]
+        kept = [row for row in rows if row[1]]
+        if not kept:
+            raise CorpusError(table.path, "no row has a text and a label")
+        if len(kept) < len(rows):
+            first = next(line for line, label in rows if not label)
+            where = "" if first is None else f"; the first of them is in line {first}"
+            log(
+                f"{table.path}: {len(rows) - len(kept):,} of {len(rows):,} rows have no text or no "
+                f"label and are left out{where}"
+            )
+        lines, labels = zip(*kept, strict=True)
+        return list(lines), list(labels)
+
+    def _classes(self, labels: Sequence[str]) -> list[str]:
+        """Returns the labels of the training table in their order, if they can be classes."""
+        names = sorted(set(labels), key=_in_order)
+        path = self._tables["train"].path
+        if len(names) < 2:
+            reason = f"all rows have the label {shown(names[0])}: there must be two at least"
+            raise CorpusError(path, reason)
+        if len(names) > min(_MAX_CLASSES, max(_FEW_CLASSES, len(labels) // 2)):
+            raise CorpusError(
+                path,
+                f"{len(names):,} labels in {len(labels):,} rows are too many: is "
+                f"{self._config.label!r} the column of the labels?",
+            )
+        return names
+
+    def _check_labels(
+        self, table: Table, lines: Sequence[int | None], labels: Sequence[str]
+    ) -> None:
+        """Raises a CorpusError at the first label that is not a class."""
+        known = set(self.classes)
+        whose = "the model's classes" if self._has_model else f"the labels in {self.file('train')}"
+        for line, label in zip(lines, labels, strict=True):
+            if label not in known:
+                hint = nearest(label, self.classes) or f": {listed(self.classes)}"
+                reason = f"the label {shown(label)} is not one of {whose}{hint}"
+                raise CorpusError(table.path, reason, line)
+
+    def _divided(self, labels: Sequence[str]) -> dict[str, Sequence[int]]:
+        """Returns the rows of the training table that belong to each split without a table."""
+        path, config = self._tables["train"].path, self._config
+        shares = {"test": config.test_share, "val": config.val_share}
+        rest: Sequence[int] = range(len(labels))
+        splits: dict[str, Sequence[int]] = {}
+        for name, share in shares.items():
+            if name in self._tables or (name == "test" and share == 0.0):
+                continue
+            held = stratified_sample([labels[i] for i in rest], share=share, seed=self._seed)
+            if not held and self._has_model:
+                continue  # a few rows to be measured, not to be trained on
+            if not held:
+                raise CorpusError(
+                    path,
+                    f"its {len(labels)} rows cannot spare data.{name}_share = {share} of them: "
+                    "add rows, or give another share",
+                )
+            chosen = {rest[i] for i in held}
+            splits[name] = sorted(chosen)
+            rest = [i for i in rest if i not in chosen]
+        return splits | ({"train": rest} if splits else {})
+
+
+def stratified_sample(labels: Sequence[str], *, share: float, seed: int) -> list[int]:
+    """Returns a random ``share`` of the rows, with every label in proportion.
+
+    The rows, sorted by label and shuffled within one, are taken at equal distances. One row of
+    every label is never taken.
+    """
+    order = list(range(len(labels)))
+    random.Random(seed).shuffle(order)
+    first = set({labels[i]: i for i in order}.values())
+    candidates = sorted((i for i in order if i not in first), key=lambda i: labels[i])
+    count = min(round(share * len(labels)), len(candidates))
+    places = ((np.arange(count) + 0.5) * len(candidates) / max(count, 1)).astype(int)
+    return sorted(candidates[place] for place in places)
+
+
+def _table_paths(path: Path) -> dict[str, Path]:
+    """Returns the table of every split of the corpus at ``path``."""
+    if not is_folder(path):
+        return {"train": path}
+    found: dict[str, Path] = {}
+    for split in _SPLITS:
+        paths = [path / f"{split}{suffix}" for suffix in SUFFIXES]
+        paths = [p for p in paths if is_file(p)] or [p for p in [path / split] if is_folder(p)]
+        if len(paths) > 1:
+            raise CorpusError(path, f"{paths[0].name} and {paths[1].name}: keep one of them")
+        found |= dict.fromkeys([split], *paths) if paths else {}
+    if "train" not in found:
+        if not any(path.glob("*/*.txt")):
+            names = ", ".join(f"train{suffix}" for suffix in SUFFIXES)
+            raise CorpusError(path, f"there is neither {names} nor LABEL/*.txt in the folder")
+        return {"train": path}
+    return found
+
+
+def _is_folder_of_texts(path: Path) -> bool:
+    """Returns whether ``path`` has a folder for every label, maybe in ``train``."""
+    if is_file(path / CLASSES_FILE) or is_file(path / "train.csv"):
+        return False
+    return any(path.glob("*/*.txt")) or any(path.glob("train/*/*.txt"))
+
+
+def _in_order(name: str) -> tuple[int, str]:
+    """Sorts whole numbers by value, before other names."""
+    is_number = name.isascii() and name.isdigit()
+    return (len(name), name) if is_number else (1 << 30, name)

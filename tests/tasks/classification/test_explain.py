@@ -1,0 +1,111 @@
+"""Occlusion: what it promises, and that it agrees with integrated gradients."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from tests.tiny_corpora import _TOPICS
+from transformer_suite.data.batching import pad_sequence
+from transformer_suite.tasks.classification.explain import (
+    MAX_WORDS,
+    Contribution,
+    Explanation,
+    explain,
+    words_of,
+)
+from transformer_suite.tasks.classification.predict import Classifier
+
+Models = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_models: Models) -> Classifier:
+    return Classifier.load(tiny_models("classification"), device="cpu")
+
+
+def replaced_by(value: Tensor, module: object, inputs: object, output: object) -> Tensor:
+    return value
+
+
+def integrated_gradients(classifier: Classifier, words: list[str], number: int) -> list[float]:
+    """The contributions of words by Sundararajan et al. (2017), equation 1.
+
+    The function is the log-odds of a class; the path goes from zeros to the embeddings.
+    """
+    ids = [classifier.codec.encode(word) for word in words]
+    src = pad_sequence([[i for word in ids for i in word]])
+    model, steps = classifier.model, 64
+    embedded = model.embedding(src).detach()
+    points = [(embedded * ((step + 0.5) / steps)).requires_grad_() for step in range(steps)]
+    for point in points:
+        hook = model.embedding.register_forward_hook(partial(replaced_by, point))
+        scores = model(src) / classifier.config.prediction.temperature
+        hook.remove()
+        torch.logit(scores.softmax(dim=1)[0, number]).backward()
+    gradients = torch.stack([point.grad for point in points if point.grad is not None])
+    of_token = (gradients.mean(dim=0) * embedded).sum(dim=2)[:, 0].tolist()
+    ends = np.cumsum([len(word) for word in ids])
+    return [sum(of_token[e - len(w) : e]) for w, e in zip(ids, ends, strict=True)]
+
+
+def test_it_agrees_with_integrated_gradients(classifier: Classifier) -> None:
+    rng = np.random.default_rng(1)
+    sports, business = (list(_TOPICS[name].split()) for name in ("Sports", "Business"))
+    correlations, agreements = [], 0
+    for _ in range(12):
+        words = [*rng.choice(sports, 5, replace=False), *rng.choice(business, 3, replace=False)]
+        rng.shuffle(words)
+        (found,) = explain(classifier, [" ".join(words)])
+        ours = [word.contribution for word in found.words]
+        number = classifier.classes.index(found.label)
+        theirs = integrated_gradients(classifier, words, number)
+        correlations.append(spearmanr(ours, theirs).statistic)
+        agreements += sum(np.sign(ours) == np.sign(theirs))
+    assert np.mean(correlations) > 0.7
+    assert agreements / (12 * 8) > 0.8
+
+
+def test_a_contribution_is_the_difference_without_the_word(classifier: Classifier) -> None:
+    text = "goal coach market final"
+    (found,) = explain(classifier, [text])
+    assert "".join(word.word for word in found.words) == text
+
+    def log_odds(text: str) -> float:
+        return float(
+            np.log(p := classifier.classify_scored(text).probabilities[found.label]) - np.log1p(-p)
+        )
+
+    expected = log_odds(text) - log_odds("goal coach final")
+    assert found.words[2].contribution == pytest.approx(expected, abs=1e-2)
+    assert found.record()[2] == {"word": "market", "contribution": found.words[2].contribution}
+
+
+def test_words_of_all_scripts_and_lengths(classifier: Classifier) -> None:
+    assert words_of("oil prices  rise. 油价 up") == [
+        "oil ",
+        "prices  ",
+        "rise. ",
+        "油",
+        "价 ",
+        "up",
+    ]
+    one, empty, long = explain(classifier, ["goal", " ", "goal " * 1000])
+    assert len(one.words) == 1
+    assert (empty.label, empty.words) == ("", ())
+    assert len(long.words) == MAX_WORDS
+
+
+def test_html_is_escaped_and_colored() -> None:
+    words = (Contribution("<b>", 3.0), Contribution("&", -3.0), Contribution("x", 0.0))
+    page = Explanation("<i>", 0.5, words).html()
+    assert '"><b>' not in page
+    assert re.findall(r"rgb\((.*?)\)", page) == ["95, 165, 115", "215, 104, 104", "255, 255, 255"]
+    assert "&lt;b&gt;</span>" in page
+    assert "<b>&lt;i&gt;</b> 0.5000" in page

@@ -1,0 +1,72 @@
+"""Familiarity: the Mahalanobis distance, as a share of held-out texts that are as far away."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import mahalanobis
+from scipy.stats import kstest
+
+from transformer_suite.core.errors import CheckpointError
+from transformer_suite.tasks.classification.familiarity import FAMILIARITY_FILE, Familiarity
+from transformer_suite.tasks.classification.predict import Classifier
+
+Models = Callable[[str], Path]
+
+
+def drawn(count: int, *, seed: int, shift: float = 0.0) -> torch.Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    mixing = torch.randn(6, 6, generator=torch.Generator().manual_seed(9))
+    return torch.randn(count, 6, generator=rng) @ mixing + 3.0 + shift
+
+
+def test_the_distance_equals_scipys() -> None:
+    states = drawn(5000, seed=1)
+    found = Familiarity.fit(states, drawn(1000, seed=2)).distance(drawn(5, seed=3))
+    covariance = torch.cov(states.t(), correction=0)
+    covariance += 0.01 * covariance.diagonal().mean() * torch.eye(6)
+    inverse = torch.linalg.inv(covariance.double()).numpy()
+    mean = states.mean(dim=0).numpy()
+    theirs = [mahalanobis(state, mean, inverse) for state in drawn(5, seed=3).numpy()]
+    assert found.tolist() == pytest.approx(theirs, rel=1e-3)
+
+
+def test_it_is_spread_evenly_for_like_texts_and_near_zero_for_others() -> None:
+    familiarity = Familiarity.fit(drawn(5000, seed=1), drawn(2000, seed=2))
+    assert kstest(familiarity.of(drawn(2000, seed=3)).numpy(), "uniform").statistic < 0.06
+    assert familiarity.of(drawn(500, seed=4, shift=30.0)).max() == 0.0
+
+
+def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:
+    familiarity = Familiarity.fit(drawn(500, seed=1), drawn(500, seed=2))
+    assert Familiarity.load(tmp_path, width=6) is None
+    familiarity.save(tmp_path)
+    loaded = Familiarity.load(tmp_path, width=6)
+    assert loaded is not None
+    states = drawn(50, seed=3)
+    assert torch.equal(loaded.of(states), familiarity.of(states))
+    with pytest.raises(CheckpointError, match="of another model"):
+        Familiarity.load(tmp_path, width=8)
+    (tmp_path / FAMILIARITY_FILE).write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match=FAMILIARITY_FILE):
+        Familiarity.load(tmp_path, width=6)
+
+
+def test_states_that_never_vary_are_no_problem() -> None:
+    familiarity = Familiarity.fit(torch.ones(5, 6), torch.ones(1, 6))
+    assert familiarity.of(torch.ones(2, 6)).isfinite().all()
+
+
+def test_a_trained_classifier_says_it(tiny_models: Models, tiny_corpora: dict[str, Path]) -> None:
+    classifier = Classifier.load(tiny_models("classification"), device="cpu")
+    rows = (tiny_corpora["classification"] / "test.csv").read_text().splitlines()
+    known = classifier.classify_scored([row[5:-1].replace('","', " ") for row in rows])
+    strange, empty = classifier.classify_scored(["天地 xyz qqq 999", ""])
+    shares = [result.familiarity for result in known if result.familiarity is not None]
+    assert len(shares) == 30
+    assert np.mean(shares) > 0.2
+    assert strange.familiarity == 0.0
+    assert empty.familiarity is None
+    assert known[0].record()["familiarity"] == known[0].familiarity
