@@ -93,12 +93,19 @@ def opened(
         work.refused = shards.join(write) if world.is_main else 0
 
 
-def search_and_answer(task: str, text_of: Callable[[Any], str], options: dict[str, Any]) -> None:
+def search_and_answer(
+    task: str,
+    text_of: Callable[[str, Any], str],
+    options: dict[str, Any],
+    *,
+    is_backward: bool = False,
+) -> None:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
     Args:
-        text_of: returns the output text of a result.
+        text_of: returns the output text of an input line and its result.
         options: all options of the command.
+        is_backward: use the model of the opposite direction in the checkpoint folder.
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
@@ -112,18 +119,21 @@ def search_and_answer(task: str, text_of: Callable[[Any], str], options: dict[st
                 record["hypotheses"] = [other.record() for other in result.hypotheses]
             return [as_json(line, record)]
         if not numbered:
-            return [text_of(result)]
-        return [f"{number + 1}\t{other.score:.4f}\t{text_of(other)}" for other in result.hypotheses]
+            return [text_of(line, result)]
+        return [
+            f"{number + 1}\t{other.score:.4f}\t{text_of(line, other)}"
+            for other in result.hypotheses
+        ]
 
     open_input = text_input(texts, line_options)
     is_file = not texts and line_options.input_path is not None
     with option_names(), opened(open_input, line_options, is_file=is_file) as (work, device):
-        from transformer_suite.tasks.seq2seq.request import GenerationRequest
-
-        request = GenerationRequest.of(
+        predictor = registry.predictor(task, line_options.model, device=device)
+        if is_backward:
+            predictor = predictor.opposite()
+        request = predictor.request_type.of(
             **search_options, batch_tokens=line_options.batch_tokens, on_batch=work.on_batch
         )
-        predictor = registry.predictor(task, line_options.model, device=device)
         predictor.generate([], request)  # refuses options before the first text is read
         for chunk in work.chunks():
             # A text on the command line that is refused ends the program, but no line of a file.

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from transformer_suite.tasks.commands.answering import search_and_answer
 from transformer_suite.tasks.commands.options import (
+    PATH,
     models_option,
     output_options,
     search_options,
     text_options,
 )
+from transformer_suite.tasks.commands.output import print_results
+
+if TYPE_CHECKING:
+    from transformer_suite.tasks.couplet.answer import Couplet
 
 
 @click.command()
@@ -25,8 +30,34 @@ from transformer_suite.tasks.commands.options import (
     "--candidates",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Print the N best of a larger number of answers: number of the text, score, answer.",
+    help="Print the N best of many answers: number of the text, score, answer, rules.",
 )
+@click.option(
+    "--keep", metavar="PATTERN", help="Characters of the answer, with ？ for free ones: 春？？？？."
+)
+@click.option(
+    "--tones",
+    type=click.Choice(["off", "ending", "strict"]),
+    help="Which tones oppose those of TEXT: none, the last, or also those at places 2, 4 and 6.",
+)
+@click.option(
+    "--rhyme",
+    type=click.Choice(["modern", "pingshui"]),
+    help="Where tones and rhymes are looked up: modern readings or the classical table.",
+)
+@click.option(
+    "--avoid", "avoid_file", type=PATH, metavar="FILE", help="Words that no answer has, one a line."
+)
+@click.option(
+    "--script",
+    type=click.Choice(["auto", "simplified", "traditional"]),
+    help="The characters of the answers; auto, the default: those of TEXT.",
+)
+@click.option("--backward", is_flag=True, help="TEXT is a second line; answer with a first line.")
+@click.option("--banner", is_flag=True, help="Print a banner (横批) as well, if one fits.")
+@click.option("--vertical", is_flag=True, help="Print couplets downwards, the first line right.")
+@click.option("--picture", type=PATH, metavar="FILE", help="Draw the couplet on red paper (PNG).")
+@click.option("--check", is_flag=True, help="Check a pair: TEXT is a first and a second line.")
 def couplet(**options: Any) -> None:
     """Answer each TEXT, the first line of a Chinese couplet, with a second line.
 
@@ -36,13 +67,110 @@ def couplet(**options: Any) -> None:
     With --n-best N, each text has up to N lines: its number (from 1), the score and the answer,
     separated by tabs.
 
-    With --candidates N, the N lines differ clearly. They are ranked by more than the probability of
-    the answer: by parts of speech, by how rare their characters are, and by the probability of TEXT
-    if it were the answer. The options of a search do not combine with it.
+    With --candidates N, the N lines differ clearly, and each ends with its rules, ✓ where one is
+    kept. They are ranked by more than the probability of the answer: by parts of speech, by how
+    rare their characters are, and by the probability of TEXT if it were the answer. The options of
+    a search do not combine with it.
+
+    --check reports every rule on a pair of your own, without a model.
 
     \b
         couplet 晚风摇树树还挺
         couplet --candidates 5 晚风摇树树还挺
-        couplet --n-best 3 --prefix 秋 晚风摇树树还挺
+        couplet --keep 春？？？？？？ 晚风摇树树还挺
+        couplet --banner --vertical --picture couplet.png 春风送暖千山秀
+        couplet --check 烟锁池塘柳 炮镇海城楼
     """
-    search_and_answer("couplet", attrgetter("second"), options)
+    layout = {name: options.pop(name) for name in ("banner", "vertical", "picture")}
+    if options.pop("check"):
+        _print_check(options, layout)
+        return
+    backward = options.pop("backward")
+    _check_layout(options, layout)
+    if (file := options.pop("avoid_file")) is not None:
+        from transformer_suite.tasks.couplet.request import read_avoided
+
+        options["avoid"] = read_avoided(file)
+    has_rules = options["candidates"] is not None
+
+    def text_of(line: str, found: Couplet) -> str:
+        return _shown(line, found, has_rules=has_rules, is_backward=backward, **layout)
+
+    search_and_answer("couplet", text_of, options, is_backward=backward)
+
+
+def _check_layout(options: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Refuses a layout that the output cannot have."""
+    asked = next((name for name, value in layout.items() if value), None)
+    if asked is not None and options["is_json"]:
+        raise click.UsageError(f"--{asked} is about text: leave out --json.")
+    if (layout["vertical"] or layout["picture"]) and (options["candidates"] or options["n_best"]):
+        raise click.UsageError(f"--{asked} shows one answer: leave out --candidates and --n-best.")
+    if layout["picture"] is not None:
+        if len(options["texts"]) != 1 or options["texts"] == ("-",):
+            raise click.UsageError("--picture draws one couplet: give one text.")
+        from transformer_suite.tasks.pictures import check_picture
+
+        check_picture(layout["picture"])
+
+
+def _shown(
+    line: str,
+    found: Couplet,
+    *,
+    has_rules: bool,
+    is_backward: bool,
+    banner: bool,
+    vertical: bool,
+    picture: Path | None,
+) -> str:
+    """Returns the answer as text, and draws it."""
+    if found.note:
+        from transformer_suite.core.progress import log
+
+        log(f"{found.second}: {found.note}")
+    given = "".join(line.split())
+    if not found.second:  # an empty line, or one that is refused
+        return ""
+    pair = (found.second, given) if is_backward else (given, found.second)
+    top = None
+    if banner:
+        from transformer_suite.tasks.couplet.banner import banner as banner_of
+
+        top = banner_of(*pair)
+    if picture is not None:
+        from transformer_suite.tasks.couplet.layout import draw_couplet
+
+        draw_couplet(picture, *pair, top)
+    if vertical:
+        from transformer_suite.tasks.couplet.layout import vertical as vertical_of
+
+        return vertical_of(*pair, top)
+    rules = [_ticks(found.rules)] if has_rules else []
+    return "\t".join([found.second, *([top or ""] if banner else []), *rules])
+
+
+def _ticks(rules: dict[str, bool]) -> str:
+    return " ".join(f"{'✓' if is_kept else '✗'}{rule}" for rule, is_kept in rules.items())
+
+
+def _print_check(options: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Prints whether a pair keeps each rule, and what breaks it."""
+    from transformer_suite.tasks.couplet.rules import RULES, broken
+    from transformer_suite.tasks.couplet.script import simplified
+    from transformer_suite.tasks.streaming.lines import as_json
+
+    if len(options["texts"]) != 2:
+        raise click.UsageError("--check takes two texts: a first line and a second line.")
+    unused = [name for name, value in layout.items() if value]
+    unused += [name for name in ("candidates", "keep", "n_best", "prefix") if options[name]]
+    if unused:
+        raise click.UsageError(f"--check prints the rules alone: leave out --{unused[0]}.")
+    first, second = ("".join(simplified(text).split()) for text in options["texts"])
+    found = broken(first, second, options["rhyme"] or "modern")
+    if options["is_json"]:
+        rules = {rule: rule not in found for rule in RULES}
+        print_results(f"{as_json(first, {'second': second, 'rules': rules, 'broken': found})}\n")
+        return
+    lines = [f"✗ {rule}: {found[rule]}" if rule in found else f"✓ {rule}" for rule in RULES]
+    print_results("".join(f"{line}\n" for line in lines))

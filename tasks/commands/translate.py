@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import click
@@ -38,4 +37,4 @@ def translate(**options: Any) -> None:
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
-    search_and_answer("translation", attrgetter("text"), options)
+    search_and_answer("translation", lambda line, result: result.text, options)

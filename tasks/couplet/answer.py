@@ -17,6 +17,7 @@ class Couplet(Ranked):
 
     ``score`` is the score of the search: the log-probability, in beam search divided by the length
     normalizer; or that of the candidates' ranking. ``broken`` names what breaks each broken rule.
+    ``note`` says which words have a wrong tone, where the form asks for tones that no answer had.
     ``others`` are the next best second lines if more than one was asked for (``n_best`` or
     ``candidates``).
     """
@@ -24,6 +25,7 @@ class Couplet(Ranked):
     second: str
     score: float
     broken: dict[str, str] = field(default_factory=dict)
+    note: str = ""
     others: tuple[Couplet, ...] = ()
 
     @property
@@ -53,9 +55,7 @@ def in_traditional(couplet: Couplet) -> Couplet:
     return replace(couplet, second=traditional(couplet.second), others=others)
 
 
-def faults(couplet: Couplet, tones: str) -> int:
-    """Returns how many words have a wrong tone, as far as the form asks for tones."""
+def faults(broken: dict[str, str], tones: str) -> list[str]:
+    """Returns the pairs of words with alike tones, as far as the form asks for opposed ones."""
     rules = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[tones]
-    return sum(
-        len(couplet.broken.get(rule, "").split(" ")) for rule in rules if rule in couplet.broken
-    )
+    return [pair for rule in rules for pair in broken.get(rule, "").split()]

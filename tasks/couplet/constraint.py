@@ -85,7 +85,7 @@ class CoupletConstraint:
         )
         # [2, B, L]: the tones that places need as bits, first the endings alone, then all.
         needs = [
-            [_needs(*pair, table.form, is_end=is_end) for pair in zip(lines, patterns, strict=True)]
+            [_needs(*pair, table, is_end=is_end) for pair in zip(lines, patterns, strict=True)]
             for is_end in (True, False)
         ]
         free = (self._given < 0) & (self._marks < 0)
@@ -192,7 +192,8 @@ class CharacterTable:
     """Properties of the tokens of a vocabulary, as tensors ``[V]`` on ``device``.
 
     ``form`` says which tones are needed, and in which system they are looked up. ``avoided`` are
-    words that no answer may have, beside ``words/avoided.txt``.
+    words that no answer may have, beside ``words/avoided.txt``. ``swapped`` says that answers are
+    first lines.
     """
 
     def __init__(
@@ -201,8 +202,11 @@ class CharacterTable:
         device: torch.device,
         form: FormConfig = DEFAULT_FORM,
         avoided: frozenset[str] = frozenset(),
+        *,
+        swapped: bool = False,
     ) -> None:
         self.form = form
+        self.swapped = swapped
         self.avoided = avoided | avoided_words()
         self._vocabulary = vocabulary
         self._characters = vocabulary.itos[len(SPECIALS) :]
@@ -292,18 +296,18 @@ def _echoes(line: Sequence[str]) -> list[int]:
 
 
 def _needs(
-    line: Sequence[str], pattern: Sequence[int], form: FormConfig, *, is_end: bool
+    line: Sequence[str], pattern: Sequence[int], table: CharacterTable, *, is_end: bool
 ) -> list[int]:
     """Returns the tones, as bits, that the answer needs at the first place of each character.
 
     ``is_end`` asks for the last word alone.
     """
-    needs = [0] * len(line)
+    needs, form = [0] * len(line), table.form
     end = last_word(line)
     if form.tones == "off" or end < 0:
         return needs
     of_line = line_tones(line, form.rhyme)
-    if wanted := ending_tone(of_line[end]):
+    if wanted := ending_tone(of_line[end], swapped=table.swapped):
         needs[pattern[end]] |= _BITS[wanted]
     if form.tones == "strict" and not is_end:
         for i in tone_places(line):

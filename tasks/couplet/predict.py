@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, overload
 from zlib import crc32
@@ -14,7 +15,7 @@ import torch
 
 from transformer_suite.core.config import check_range
 from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.errors import ConfigError, TextError, shown
+from transformer_suite.core.errors import CheckpointError, ConfigError, TextError, shown
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.core.storage.files import is_folder
@@ -184,6 +185,19 @@ class CoupletWriter(Predictor[Couplet]):
             for answer, is_asked in zip(answers, is_traditional_asked, strict=True)
         ]
 
+    def opposite(self) -> CoupletWriter:
+        """Returns the writer of first lines for second ones, of the subfolder ``backward``.
+
+        Raises:
+            CheckpointError: there is none.
+        """
+        if self.backward is None:
+            raise CheckpointError(
+                f"the model has no folder {BACKWARD_FOLDER!r} with a model of first lines; train "
+                "one there with --set data.swapped=true"
+            )
+        return self.backward
+
     def _searched(self, lines: Sequence[str], request: CoupletRequest) -> list[Couplet]:
         """Returns the answers of an ordinary search."""
         config = request.resolve(self.generation)
@@ -223,12 +237,17 @@ class CoupletWriter(Predictor[Couplet]):
     def _judged(self, line: str, answer: Couplet, request: CoupletRequest) -> list[Couplet]:
         """Returns the hypotheses with the rules that they break, those with the fewest first."""
         form = request.form(self.config.form)
-        first = _characters(line)
-        judged = [
-            replace(one, broken=broken(first, one.second, form.rhyme), others=())
-            for one in answer.hypotheses
-        ]
-        return sorted(judged, key=lambda one: faults(one, form.tones))
+        given, judged = _characters(line), []
+        for one in answer.hypotheses:
+            first, second = given, [*one.second]
+            if self.config.data.swapped:
+                first, second = second, first
+            rules = broken(first, second, form.rhyme)
+            wrong = faults(rules, form.tones)
+            note = f"no answer has all tones opposed; alike: {' '.join(wrong)}" if wrong else ""
+            judged.append((len(wrong), replace(one, broken=rules, note=note, others=())))
+        judged.sort(key=itemgetter(0))
+        return [one for _, one in judged]
 
     def _ranked(
         self, line: str, drawn: Sequence[Couplet], count: int, request: CoupletRequest
@@ -240,7 +259,7 @@ class CoupletWriter(Predictor[Couplet]):
         first = "".join(_characters(line))
         different = [*{couplet.second: couplet for couplet in drawn}.values()]
         tones = request.form(self.config.form).tones
-        fewest = [faults(one, tones) for one in different]
+        fewest = [len(faults(one.broken, tones)) for one in different]
         different = [
             one
             for one, count_of_one in zip(different, fewest, strict=True)
@@ -316,7 +335,9 @@ class CoupletWriter(Predictor[Couplet]):
             if key not in self._tables:
                 if len(self._tables) >= _MOST_TABLES:
                     self._tables.clear()
-                self._tables[key] = CharacterTable(self.codec.vocabulary, self.device, *key)
+                self._tables[key] = CharacterTable(
+                    self.codec.vocabulary, self.device, *key, swapped=self.config.data.swapped
+                )
             return self._tables[key]
 
 

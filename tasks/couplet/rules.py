@@ -192,14 +192,14 @@ def broken_rule(
     return None
 
 
-def ending_tone(of_first: Tones) -> str | None:
-    """Returns the tone of a last word that answers a word with the tones ``of_first``.
+def ending_tone(given: Tones, *, swapped: bool = False) -> str | None:
+    """Returns the tone of a last word that answers a word with the tones ``given``.
 
-    If it may have both, the answer is level: 仄起平收 is the rule, and the reverse an exception.
+    If it may have both, second lines end level, and first lines (``swapped``) oblique: 仄起平收 is
+    the rule, and the reverse an exception.
     """
-    if not of_first:
-        return None
-    return LEVEL if OBLIQUE in of_first else OBLIQUE
+    usual, other = (OBLIQUE, LEVEL) if swapped else (LEVEL, OBLIQUE)
+    return (usual if other in given else other) if given else None
 
 
 def tone_places(line: Sequence[str]) -> list[int]:

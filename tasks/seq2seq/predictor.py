@@ -49,6 +49,7 @@ class Predictor(ABC, Generic[R]):
     """
 
     task: ClassVar[str]
+    request_type: ClassVar[type[GenerationRequest]] = GenerationRequest
 
     def __init__(
         self,
