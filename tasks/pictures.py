@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,21 @@ def fonts() -> list[str]:
     """Returns the installed fonts, in the order in which they are searched for a character."""
     from matplotlib import font_manager
 
+    if not set(_CHINESE_FONTS) & set(font_manager.get_font_names()):
+        _add_new_fonts()
     installed = set(font_manager.get_font_names())
     return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
+
+
+@cache
+def _add_new_fonts() -> None:
+    """Adds the fonts that were installed after matplotlib saved its list of fonts."""
+    from matplotlib import font_manager
+
+    known = {font.fname for font in font_manager.fontManager.ttflist}
+    for path in set(font_manager.findSystemFonts()) - known:
+        with suppress(OSError, RuntimeError):  # no font that matplotlib can read
+            font_manager.fontManager.addfont(path)
 
 
 def missing_characters(texts: Sequence[str]) -> list[str]:

@@ -95,7 +95,7 @@ def opened(
 
 def search_and_answer(
     task: str,
-    text_of: Callable[[str, Any], str],
+    lines_for: Callable[[str, Any], list[str]],
     options: dict[str, Any],
     *,
     is_backward: bool = False,
@@ -103,7 +103,8 @@ def search_and_answer(
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
     Args:
-        text_of: returns the output text of an input line and its result.
+        lines_for: returns the output lines for an input line and its result; one line where
+            several results are asked for.
         options: all options of the command.
         is_backward: use the model of the opposite direction in the checkpoint folder.
     """
@@ -119,10 +120,11 @@ def search_and_answer(
                 record["hypotheses"] = [other.record() for other in result.hypotheses]
             return [as_json(line, record)]
         if not numbered:
-            return [text_of(line, result)]
+            return lines_for(line, result)
         return [
-            f"{number + 1}\t{other.score:.4f}\t{text_of(line, other)}"
+            f"{number + 1}\t{other.score:.4f}\t{text}"
             for other in result.hypotheses
+            for text in lines_for(line, other)
         ]
 
     open_input = text_input(texts, line_options)

@@ -93,10 +93,10 @@ def couplet(**options: Any) -> None:
         options["avoid"] = read_avoided(file)
     has_rules = options["candidates"] is not None
 
-    def text_of(line: str, found: Couplet) -> str:
+    def lines_for(line: str, found: Couplet) -> list[str]:
         return _shown(line, found, has_rules=has_rules, is_backward=backward, **layout)
 
-    search_and_answer("couplet", text_of, options, is_backward=backward)
+    search_and_answer("couplet", lines_for, options, is_backward=backward)
 
 
 def _check_layout(options: dict[str, Any], layout: dict[str, Any]) -> None:
@@ -123,15 +123,15 @@ def _shown(
     banner: bool,
     vertical: bool,
     picture: Path | None,
-) -> str:
-    """Returns the answer as text, and draws it."""
+) -> list[str]:
+    """Returns the answer as lines, and draws it."""
     if found.note:
         from transformer_suite.core.progress import log
 
         log(f"{found.second}: {found.note}")
     given = "".join(line.split())
     if not found.second:  # an empty line, or one that is refused
-        return ""
+        return [""]
     pair = (found.second, given) if is_backward else (given, found.second)
     top = None
     if banner:
@@ -145,9 +145,9 @@ def _shown(
     if vertical:
         from transformer_suite.tasks.couplet.layout import vertical as vertical_of
 
-        return vertical_of(*pair, top)
+        return [*vertical_of(*pair, top).splitlines(), ""]
     rules = [_ticks(found.rules)] if has_rules else []
-    return "\t".join([found.second, *([top or ""] if banner else []), *rules])
+    return ["\t".join([found.second, *([top or ""] if banner else []), *rules])]
 
 
 def _ticks(rules: dict[str, bool]) -> str:

@@ -37,4 +37,4 @@ def translate(**options: Any) -> None:
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
-    search_and_answer("translation", lambda line, result: result.text, options)
+    search_and_answer("translation", lambda line, result: [result.text], options)

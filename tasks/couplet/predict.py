@@ -279,7 +279,7 @@ class CoupletWriter(Predictor[Couplet]):
     def refusal(self, text: str) -> str | None:
         if text.strip() and not any(map(is_chinese, text)):
             return f"{shown(text)} has no Chinese character: it cannot begin a couplet"
-        if word := find_avoided(_characters(text), refused_words()):
+        if word := find_avoided(_characters(simplified(text)), refused_words()):
             return f"{shown(text)} has the word {word!r}, which no couplet is written for"
         return None
 

@@ -1,0 +1,93 @@
+"""The couplet command: checks, candidates with their rules, layouts, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands.command_line import error_of, lines_of, run
+from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.tasks.couplet.rules import RULES
+
+Models = Callable[[str], Path]
+
+
+def test_a_pair_of_ones_own_is_checked_without_a_model() -> None:
+    lines = lines_of("couplet", "--check", "烟锁池塘柳", "炮镇海城楼")
+    assert [line.split()[1].rstrip(":") for line in lines] == list(RULES)
+    assert "✗ tones: 锁镇 塘城" in lines and "✓ ending" in lines and "✗ rhyme: 柳楼" in lines
+    (line,) = lines_of(
+        *("couplet", "--check", "--json", "--rhyme", "pingshui", "煙鎖池塘柳", "炮鎮海城樓")
+    )
+    record = json.loads(line)
+    assert record["broken"] == {"tones": "锁镇 塘城"}
+    assert [rule for rule, is_kept in record["rules"].items() if not is_kept] == ["tones"]
+
+
+def usage_of(*arguments: object) -> str:
+    result = run("couplet", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr
+
+
+def test_layouts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    picture = tmp_path / "a.png"
+    assert "two texts" in usage_of("--check", "春风")
+    assert "leave out --vertical" in usage_of("--check", "--vertical", "春风", "秋月")
+    assert "leave out --json" in usage_of("--banner", "--json", "春风")
+    assert "leave out --candidates" in usage_of("--vertical", "--candidates", 2, "春风")
+    assert "give one text" in usage_of("--picture", picture, "春风", "秋月")
+    assert "must end in .png" in usage_of("--picture", tmp_path / "a.doc", "春风")
+
+
+def test_candidates_end_with_their_rules(tiny_models: Models) -> None:
+    model = tiny_models("couplet")
+    found = CoupletWriter.load(model).answer_scored("春风", candidates=3).hypotheses
+    rows = [
+        line.split("\t")
+        for line in lines_of("couplet", "--model", model, "--candidates", 3, "春风")
+    ]
+    assert [row[2] for row in rows] == [one.second for one in found]
+    assert rows[0][3].split() == [
+        f"{'✓' if is_kept else '✗'}{rule}" for rule, is_kept in found[0].rules.items()
+    ]
+
+
+def test_a_couplet_is_written_downwards_with_its_banner(tiny_models: Models) -> None:
+    model = tiny_models("couplet")
+    command = ("couplet", "--model", model, "--tones", "off")
+    (second,) = lines_of(*command, "春花")
+    assert lines_of(*command, "--vertical", "春花", "春花") == 2 * [
+        f"{second[0]}　　春",
+        f"{second[1]}　　花",
+        "",
+    ]
+    (line,) = lines_of(*command, "--banner", "春花莺燕柳")
+    assert line.split("\t")[1] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
+
+
+def test_options_of_the_form_reach_the_search(tiny_models: Models, tmp_path: Path) -> None:
+    model = tiny_models("couplet")
+    words = tmp_path / "words.txt"
+    (plain,) = lines_of("couplet", "--model", model, "春风")
+    words.write_text(f"{plain[0]}\n", encoding="utf-8")
+    (other,) = lines_of("couplet", "--model", model, "--avoid", words, "春风")
+    assert plain[0] not in other
+    (kept,) = lines_of("couplet", "--model", model, "--keep", f"{other[0]}？", "春花")
+    assert kept[0] == other[0]
+    assert "keep must have 2 characters" in error_of(
+        2, "couplet", "--model", model, "--keep", "春？？", "春风"
+    )
+
+
+def test_a_first_line_needs_a_backward_model(tiny_models: Models, tmp_path: Path) -> None:
+    assert "data.swapped=true" in error_of(
+        1, "couplet", "--model", tiny_models("couplet"), "--backward", "春风"
+    )
+
+
+@pytest.mark.parametrize("text", ["hello", "，。！", "他妈的"])
+def test_what_is_no_first_line_is_refused_in_one_line(tiny_models: Models, text: str) -> None:
+    message = error_of(1, "couplet", "--model", tiny_models("couplet"), text)
+    assert text in message

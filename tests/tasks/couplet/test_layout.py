@@ -1,0 +1,75 @@
+"""A couplet written downwards, its banner, its picture, and its script."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_suite.core.errors import UserError
+from transformer_suite.tasks import pictures
+from transformer_suite.tasks.couplet.banner import banner
+from transformer_suite.tasks.couplet.layout import draw_couplet, vertical
+from transformer_suite.tasks.couplet.script import is_traditional, simplified, traditional
+from transformer_suite.tasks.couplet.tones import is_chinese, read_words
+
+
+def test_the_first_line_is_on_the_right_and_the_banner_reads_from_right_to_left() -> None:
+    assert vertical("春风", "秋月") == "秋　　春\n月　　风\n"
+    assert vertical("春风", "秋月", "山河如画") == "画如河山\n\n秋　　春\n月　　风\n"
+    assert vertical("春a", "秋b") == "秋　　春\nb 　　a\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("爆竹声中一岁除", "春风送暖入屠苏", ("万象更新", "辞旧迎新")),
+        ("福如东海长流水", "寿比南山不老松", ("福寿康宁", "松鹤延年")),
+        ("书山有路勤为径", "学海无涯苦作舟", ("书香门第", "勤能补拙", "学海无涯", "天道酬勤")),
+        ("书山有路勤為徑", "學海無涯苦作舟", ("書香門第", "勤能補拙", "天道酬勤")),
+        ("一二三四五", "六七八九十", (None,)),
+    ],
+)
+def test_a_banner_belongs_to_the_couplet_or_there_is_none(
+    first: str, second: str, expected: tuple[str | None, ...]
+) -> None:
+    assert banner(first, second) in expected
+
+
+def test_banners_are_four_chinese_characters() -> None:
+    phrases = [row.split(" ")[0] for row in read_words("banners.txt")]
+    assert len(phrases) == len(set(phrases)) > 50
+    assert all(len(phrase) == 4 and all(map(is_chinese, phrase)) for phrase in phrases)
+
+
+def test_the_picture_is_drawn_or_the_missing_font_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not pictures.missing_characters(["春风秋月山河如画"])[0]:
+        draw_couplet(tmp_path / "couplet.png", "春风", "秋月", "山河如画")
+        assert (tmp_path / "couplet.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(pictures, "_CHINESE_FONTS", ())
+    with pytest.raises(UserError, match=r"none\.png: no font here has '春': install a font"):
+        draw_couplet(tmp_path / "none.png", "春风", "秋月")
+    with pytest.raises(UserError, match="a line of a picture has at most 60 characters"):
+        draw_couplet(tmp_path / "none.png", "春" * 61, "秋" * 61)
+    assert not (tmp_path / "none.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "simple", "is_it"),
+    [
+        ("春風送暖，萬里河山", "春风送暖，万里河山", True),
+        ("後來居上", "后来居上", True),
+        ("春风送暖", "春风送暖", False),
+        ("乾坤朗朗", "乾坤朗朗", False),  # the same in both
+        ("国家於此", "国家于此", False),  # one old spelling in a simplified line
+        ("hello，", "hello，", False),
+    ],
+)
+def test_the_script_of_a_line(text: str, simple: str, is_it: bool) -> None:
+    assert simplified(text) == simple
+    assert is_traditional(text) == is_it
+    assert len(traditional(text)) == len(text)
+
+
+def test_phrases_decide_between_traditional_characters() -> None:
+    assert traditional("头发发展，皇后后来") == "頭髮發展，皇后後來"
