@@ -13,7 +13,7 @@ from transformer_suite.core.progress import Progress
 from transformer_suite.data.cache import cached
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.examples import Examples, IdLists, Pair
-from transformer_suite.data.readers import iter_parallel
+from transformer_suite.data.readers import iter_parallel, iter_table
 
 
 def encode_rows(codecs: Sequence[TextCodec], rows: Iterable[Sequence[str]]) -> list[IdLists]:
@@ -44,15 +44,32 @@ def encode_parallel(
     Raises:
         CorpusError: as :func:`data.readers.read_parallel`.
     """
+    return _encoded("parallel", iter_parallel(source, target), (source, target), codecs)
 
+
+def encode_table(path: Path, codecs: tuple[TextCodec, TextCodec]) -> Examples[Pair]:
+    """Returns a file of pairs as pairs of lists of ids, from the cache if possible.
+
+    Raises:
+        CorpusError: as :func:`data.readers.iter_table`.
+    """
+    return _encoded("table", iter_table(path), (path,), codecs)
+
+
+def _encoded(
+    kind: str,
+    pairs: Iterable[tuple[str, str]],
+    files: tuple[Path, ...],
+    codecs: tuple[TextCodec, TextCodec],
+) -> Examples[Pair]:
     def encode() -> dict[str, Tensor]:
-        sources, targets = encode_rows(codecs, iter_parallel(source, target))
+        sources, targets = encode_rows(codecs, pairs)
         return sources.to_tensors("source") | targets.to_tensors("target")
 
     tensors = cached(
-        "parallel",
+        kind,
         encode,
-        files=(source, target),
+        files=files,
         settings={"codecs": [codec.describe() for codec in codecs]},
     )
     return Examples(*(IdLists.from_tensors(tensors, side) for side in ("source", "target")))

@@ -65,6 +65,26 @@ def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str,
         raise CorpusError(source, "the file is empty")
 
 
+def iter_table(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yields the pairs of a file that has one pair on each line, separated by a tab.
+
+    Raises:
+        CorpusError: the file is unreadable, not UTF-8 or empty, or a line has another number of
+            tabs, or an empty side; the message names the line.
+    """
+    number = 0
+    for number, line in enumerate(iter_lines(path), start=1):
+        first, *others = line.split("\t")
+        if len(others) != 1:
+            reason = f"{len(others) or 'no'} tabs: a line must be a text, one tab and its partner"
+            raise CorpusError(path, reason, number)
+        if not first.strip() or not others[0].strip():
+            raise CorpusError(path, "one side of the tab is empty", number)
+        yield first, others[0]
+    if not number:
+        raise CorpusError(path, "the file is empty")
+
+
 def read_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> list[Row]:
     """Returns the rows of a CSV file: ``label,title,description``, or ``label,text`` (title "").
 

@@ -1,20 +1,24 @@
-"""Couplets: folders ``train``, ``val`` and ``test``, with the two lines in in.txt and out.txt."""
+"""Couplets: folders ``train``, ``val`` and ``test``, with the two lines in in.txt and out.txt.
+
+In place of a folder there may be a file ``train.tsv``: both lines of a couplet on one, separated by
+a tab.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_folder
+from transformer_suite.core.storage.files import is_file, is_folder
 from transformer_suite.data.batching import epoch_seed
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import CodecConfig, TextCodec
-from transformer_suite.data.encoding import encode_parallel
+from transformer_suite.data.encoding import encode_parallel, encode_table
 from transformer_suite.data.examples import Examples, Pair
-from transformer_suite.data.readers import iter_parallel
+from transformer_suite.data.readers import iter_parallel, iter_table
 from transformer_suite.tasks.couplet.config import CoupletData
 from transformer_suite.tasks.runs import hold_out
 from transformer_suite.tasks.runs.hold_out import HoldOut
@@ -49,7 +53,7 @@ class LoadCoupletDataset:
         self.folder = folder
         self.config = config
         self._reported: set[Path] = set()
-        is_needed, path = not is_folder(folder / "val"), folder / "train"
+        is_needed, path = not self.has("val"), folder / "train"
         self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
         if codec is None:
             if save_to is None:
@@ -59,8 +63,13 @@ class LoadCoupletDataset:
 
     def check_split(self, split: str) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-        present = (path.parent.name for path in self.folder.glob("*/in.txt"))
+        present = [path.parent.name for path in self.folder.glob("*/in.txt")]
+        present += [path.stem for path in self.folder.glob("*.tsv")]
         self._hold_out.check_split(split, present)
+
+    def has(self, split: str) -> bool:
+        """Returns whether the corpus has a folder or a file for ``split``."""
+        return is_folder(self.folder / split) or is_file(self._table(split))
 
     def read(self, split: str) -> list[tuple[str, str]]:
         """Returns the couplets of a split: train (with its extra folders), val or test.
@@ -127,21 +136,42 @@ class LoadCoupletDataset:
         """Returns the names of the folders that contain a split, its own first."""
         return [self._hold_out.source(split), *(self.config.extra if split == "train" else ())]
 
-    def _files(self, name: str) -> tuple[Path, Path]:
+    def _table(self, name: str) -> Path:
+        return self.folder / f"{name}.tsv"
+
+    def _has_table(self, name: str) -> bool:
+        return is_file(self._table(name)) and not is_folder(self.folder / name)
+
+    def _files(self, name: str) -> tuple[Path, ...]:
+        """Returns the files of a split: the table of its couplets, or those of the two lines."""
+        return (self._table(name),) if self._has_table(name) else self._pair_files(name)
+
+    def _pair_files(self, name: str) -> tuple[Path, Path]:
         """Returns the files of the lines that are given, and of those that answer them."""
         paths = self.folder / name / "in.txt", self.folder / name / "out.txt"
         return paths[::-1] if self.config.swapped else paths
 
+    def _lines(self, name: str) -> Iterator[tuple[str, str]]:
+        if not self._has_table(name):
+            yield from iter_parallel(*self._pair_files(name))
+            return
+        for first, second in iter_table(self._table(name)):
+            yield (second, first) if self.config.swapped else (first, second)
+
     def _read_folder(self, name: str) -> list[tuple[str, str]]:
         pairs = [
-            ("".join(first.split()), "".join(second.split()))
-            for first, second in iter_parallel(*self._files(name))
+            ("".join(first.split()), "".join(second.split())) for first, second in self._lines(name)
         ]
         lengths = [(len(first), len(second)) for first, second in pairs]
         return [pairs[i] for i in self._even_pairs(lengths, name)]
 
     def _encode_folder(self, name: str) -> Examples[Pair]:
-        pairs = encode_parallel(*self._files(name), (self.codec, self.codec))
+        codecs = self.codec, self.codec
+        if self._has_table(name):
+            pairs = encode_table(self._table(name), codecs)
+            pairs = Examples(*pairs.columns[::-1]) if self.config.swapped else pairs
+        else:
+            pairs = encode_parallel(*self._pair_files(name), codecs)
         # Each character is one id, so the lengths in ids are those in characters.
         return pairs.select(self._even_pairs(pairs.lengths.tolist(), name))
 

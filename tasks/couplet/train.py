@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.files import is_file, is_folder
+from transformer_suite.core.storage.files import is_file
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
 from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
@@ -43,7 +43,7 @@ def prepare(
         corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
     )
     model = make_model(len(dataset.codec.vocabulary), config.model).to(device)
-    has_test = is_folder(corpus / "test")
+    has_test = dataset.has("test")
     if has_test:
         dataset.read("test")  # an error in it is raised now, not after the training
     val_pairs = dataset.encoded("val", max_len=config.model.max_len)

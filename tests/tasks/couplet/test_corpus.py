@@ -167,3 +167,38 @@ def test_a_codec_that_is_given_is_kept(folder: Path) -> None:
     dataset = LoadCoupletDataset(folder, CoupletData(), seed=1, codec=codec)
     assert dataset.codec is codec
     assert dataset.encoded("train", max_len=9) == [([0], [0])]
+
+
+def test_a_table_of_pairs_is_read_as_two_files_are(folder: Path) -> None:
+    files = load(folder)
+    other = folder / "other"
+    other.mkdir()
+    for split, pairs in (("train", PAIRS), ("val", [("风雨", "云雾")])):
+        rows = "".join(f"{' '.join(first)}\t{second}\n" for first, second in pairs)
+        (other / f"{split}.tsv").write_text(rows, encoding="utf-8")
+    table = load(other)
+    assert table.read("train") == files.read("train")
+    assert table.read("val") == files.read("val")
+    assert table.codec.vocabulary == files.codec.vocabulary
+    assert table.encoded("train", max_len=20) == files.encoded("train", max_len=20)
+    swapped = load(other, swapped=True)
+    assert swapped.read("train") == [(second, first) for first, second in PAIRS]
+    assert swapped.encoded("train", max_len=20) == [
+        (second, first) for first, second in table.encoded("train", max_len=20)
+    ]
+    with pytest.raises(ConfigError, match="test"):
+        table.check_split("test")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("天地", "no tabs: a line must be a text, one tab and its partner"),
+        ("天\t地\t人", "2 tabs"),
+        ("天\t ", "one side of the tab is empty"),
+    ],
+)
+def test_a_wrong_line_of_a_table_is_named(folder: Path, line: str, reason: str) -> None:
+    (folder / "verse.tsv").write_text(f"天\t地\n{line}\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=rf"verse\.tsv:2: {reason}"):
+        load(folder, extra=("verse",))
