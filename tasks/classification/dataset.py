@@ -21,11 +21,15 @@ from transformer_suite.tasks.classification import cleaning, sources
 from transformer_suite.tasks.classification.classes import class_count, write_classes
 from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.sources import open_source
+from transformer_suite.tasks.classification.sources import TableSource, open_source
 from transformer_suite.tasks.runs import hold_out
 
 # The files whose code decides the texts and the splits.
 _CODE = (__file__, cleaning.__file__, hold_out.__file__, sources.__file__)
+
+# A small table is trained on in about this many batches per epoch, unless they were tiny.
+_MIN_BATCHES = 100
+_MIN_BATCH_TOKENS = 256
 
 Example = tuple[list[int], int]
 
@@ -104,7 +108,10 @@ class LoadSentenceClassificationDataset:
         return texts
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> TextData:
-        """Returns the training rows in batches; reports classes with hardly any rows."""
+        """Returns the training rows in batches; reports classes with hardly any rows.
+
+        The batches of a small table are smaller than ``batch_tokens``.
+        """
         is_text_needed = self.config.bpe_dropout > 0.0
         examples = self.encoded("train")
         counts = np.bincount(examples.columns[-1], minlength=len(self.classes))
@@ -112,6 +119,8 @@ class LoadSentenceClassificationDataset:
             names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
             if names:
                 log(f"{self.source.file('train')}: {rows} for {class_count(names, self.classes)}")
+        if isinstance(self.source, TableSource):
+            batch_tokens = _batch_tokens_for(examples, batch_tokens)
         return TextData(
             examples,
             [self.text_of(row) for row in self.read("train")] if is_text_needed else [],
@@ -155,6 +164,18 @@ class LoadSentenceClassificationDataset:
 
         (ids,) = encode_rows([self.codec], texts())
         return {**ids.filled(UNK_ID).to_tensors("texts"), "labels": tensor(labels)}
+
+
+def _batch_tokens_for(examples: Examples[Example], batch_tokens: int) -> int:
+    """Returns a smaller size of batches for a small table, so that an epoch has enough steps."""
+    enough = max(_MIN_BATCH_TOKENS, int(examples.lengths.sum()) // _MIN_BATCHES)
+    if enough >= batch_tokens:
+        return batch_tokens
+    log(
+        f"{len(examples):,} training texts are few: batches have {enough} tokens, not "
+        f"train.batch_tokens = {batch_tokens}"
+    )
+    return enough
 
 
 class TextData:

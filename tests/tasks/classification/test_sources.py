@@ -78,6 +78,21 @@ def test_splits_with_a_table_of_their_own(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_a_small_table_has_small_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1,000 rows were 16 steps in the default preset: the model learned nothing."""
+    rows = ROWS * 20
+    dataset = load(write(tmp_path / "t.csv", rows), val_share=0.1)
+    plan = dataset.training_data(batch_tokens=4000, seed=1, max_len=50).plan(1)
+    assert len(plan) > 15
+    assert all(sum(len(ids) for ids, _ in batch) <= 256 for batch in plan)
+    assert "batches have 256 tokens, not train.batch_tokens = 4000" in capsys.readouterr().err
+    plan = dataset.training_data(batch_tokens=100, seed=1, max_len=50).plan(1)
+    assert max(sum(len(ids) for ids, _ in batch) for batch in plan) <= 100
+    assert capsys.readouterr().err == ""
+
+
 def test_a_folder_of_texts_needs_no_names(tmp_path: Path) -> None:
     for i, name in enumerate(LABELS):
         (tmp_path / "texts" / name).mkdir(parents=True, exist_ok=True)
