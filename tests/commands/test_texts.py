@@ -170,7 +170,7 @@ def test_classify_refuses_more_classes_than_there_are(tiny_models: Models) -> No
 def test_classify_json_has_every_probability(tiny_models: Models) -> None:
     command = ("classify", "--model", tiny_models("classification"), "--json")
     first, empty = map(json.loads, lines_of(*command, "goal coach medal", ""))
-    assert list(first) == ["input", "label", "score", "probabilities"]
+    assert list(first) == ["input", "label", "score", "familiarity", "probabilities"]
     assert first["label"] == "Sports"
     assert first["score"] == first["probabilities"]["Sports"]
     assert sum(first["probabilities"].values()) == pytest.approx(1)
