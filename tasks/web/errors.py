@@ -53,8 +53,9 @@ def request_error(error: UserError) -> RequestError:
         named = re.search(r"\bgeneration\.(\w+)", str(error))
         if named is not None:
             return RequestError(400, message, field=OPTION_NAMES.get(named[1], named[1]))
-        # These two are no options of a search's configuration.
-        field = "candidates" if message.startswith("candidates") else "prefix"
+        # These are no options of a search's configuration.
+        others = (name for name in ("candidates", "keep") if re.search(rf"\b{name}\b", message))
+        field = next(others, "prefix")
         return RequestError(400, message, field=field)
     return RequestError(500, message)
 

@@ -88,6 +88,18 @@ class CoupletBody(SearchBody):
         None,
         description="This many answers that differ clearly, ranked by more than their probability.",
     )
+    keep: Annotated[str, Field(max_length=1000)] | None = Field(
+        None, description="Characters of the answers, with ？ for free ones: 春？？？？."
+    )
+    tones: Literal["off", "ending", "strict"] | None = Field(
+        None, description="Which tones oppose those of the first line."
+    )
+    rhyme: Literal["modern", "pingshui"] | None = Field(
+        None, description="Where tones and rhymes are looked up."
+    )
+    script: Literal["auto", "simplified", "traditional"] | None = Field(
+        None, description="The characters of the answers; `auto`: those of the first line."
+    )
 
 
 class ClassifyBody(Body):

@@ -110,7 +110,7 @@ class Service:
         """
         predictor = self.predictor(task)
         try:
-            request = GenerationRequest.of(**options)
+            request: GenerationRequest = predictor.request_type.of(**options)
             config = request.resolve(predictor.generation)
             self._check_limits(config, request.candidates or 0)
             predictor.generate([], request)  # refuses options that contradict each other

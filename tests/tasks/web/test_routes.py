@@ -20,6 +20,7 @@ from tests.tasks.web.services import (
     refusal,
     service,
 )
+from transformer_suite.tasks.couplet.request import CoupletRequest
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.segments import sentences
 from transformer_suite.tasks.web.app import create_app
@@ -28,7 +29,7 @@ from transformer_suite.tasks.web.schemas import CoupletBody, TranslateBody
 from transformer_suite.tasks.web.service import plain
 
 TEXTS = ["ein Hund rennt .", "", "das Haus sieht er nicht .", "der Hund rennt , und rennt ."]
-NOT_OF_A_CLIENT = {"constraint", "numbers", "batch_tokens", "on_batch", "on_step", "int8"}
+NOT_OF_A_CLIENT = {"avoid", "constraint", "numbers", "batch_tokens", "on_batch", "on_step", "int8"}
 """Options that make no sense for one request. With int8, outputs depend on the batch."""
 
 
@@ -42,7 +43,7 @@ def without_input(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_every_option_of_a_search_is_an_option_of_a_request() -> None:
-    options = {item.name for item in fields(GenerationRequest)} - NOT_OF_A_CLIENT
+    options = {item.name for item in fields(CoupletRequest)} - NOT_OF_A_CLIENT
     names = {OPTION_NAMES.get(name, name) for name in options}
     known = TranslateBody.model_fields.keys() | CoupletBody.model_fields.keys()
     assert known == names | {"texts", "sentences"}
@@ -117,6 +118,14 @@ def test_candidates_are_the_writers(web: Any) -> None:
     assert refusal(web, "/v1/couplet", body)["field"] == "candidates"
     body = {"texts": lines, "candidates": 3, "beam": 2}
     assert refusal(web, "/v1/couplet", body)["field"] == "candidates"
+
+
+def test_the_form_of_a_couplet_is_asked_for(web: Any) -> None:
+    body = {"texts": ["风天山"], "keep": "？水？", "tones": "off"}
+    (result,) = post(web, "/v1/couplet", body)["results"]
+    assert result["second"][1] == "水"
+    assert refusal(web, "/v1/couplet", body | {"keep": "？水"})["field"] == "keep"
+    assert refusal(web, "/v1/couplet", body | {"tones": "loud"})["field"] == "tones"
 
 
 def test_scores_are_the_translators(web: Any) -> None:
