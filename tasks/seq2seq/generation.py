@@ -129,6 +129,7 @@ class _BatchSearch:
             "special": self.model.special,
             "constraint": self._constraint_on(rows),
         }
+        step = self.model.step if self.request.on_step is None else self._checked_step
         advice = "use a smaller generation.beam_size, generation.n_best or batch"
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
             state = self.model.start(src)
@@ -139,7 +140,7 @@ class _BatchSearch:
                     for sample in range(samples)
                 ]
                 drawn = sample_search(
-                    self._step,
+                    step,
                     state,
                     temperature=config.temperature,
                     top_k=config.top_k,
@@ -150,15 +151,16 @@ class _BatchSearch:
                 )
                 return [drawn[k : k + samples] for k in range(0, len(drawn), samples)]
             if config.beam_size == 1:
-                best = greedy_search(self._step, state, **options)
+                best = greedy_search(step, state, **options)
                 return [[hypothesis] for hypothesis in best]
             options |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
             if config.diversity:
                 options |= {"groups": config.beam_size, "diversity": config.diversity}
-                return diverse_beam_search(self._step, state, **options)
-            return beam_search(self._step, state, n_best=config.n_best, **options)
+                return diverse_beam_search(step, state, **options)
+            return beam_search(step, state, n_best=config.n_best, **options)
 
-    def _step(self, tokens: Tensor, state: Any) -> Tensor:
+    def _checked_step(self, tokens: Tensor, state: Any) -> Tensor:
+        assert self.request.on_step is not None
         self.request.on_step()
         return self.model.step(tokens, state)
 

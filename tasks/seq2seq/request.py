@@ -29,10 +29,6 @@ OnStep = Callable[[], None]
 """A callback before every step of a search. An exception that it raises ends the search."""
 
 
-def ignore_step() -> None:
-    """The :data:`OnStep` of callers who never stop a search."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class GenerationRequest:
     """The options of one search. Those that are None are left to the model's own configuration.
@@ -76,7 +72,7 @@ class GenerationRequest:
     candidates: int | None = None
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
-    on_step: OnStep = field(default=ignore_step, repr=False)
+    on_step: OnStep | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, **options: Any) -> GenerationRequest:

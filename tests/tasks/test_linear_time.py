@@ -3,7 +3,6 @@
 2.4 KB held the program for 100 seconds: ``classify``, training on a CSV row and the server.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,17 +79,15 @@ def test_reading_a_row_for_training(hostile: Callable[[int], str], tmp_path: Pat
 
 
 def test_a_request_to_the_service(tiny_models: Models, hostile: Callable[[int], str]) -> None:
-    pytest.importorskip("flask", reason="the extra `web` is not installed")
-    from transformer_suite.tasks.web.server import create_app
+    pytest.importorskip("fastapi", reason="the extra `web` is not installed")
+    from tests.tasks.web.services import client, post
 
-    classifier = Classifier.load(tiny_models("classification"), device="cpu")
-    client = create_app(lambda task: classifier.classify_scored).test_client()
+    service = client(["classification"], max_text=20_000, rate_limit=0)
 
-    def post(text: str) -> None:
-        body = json.dumps({"texts": [text]}, ensure_ascii=False).encode()
-        assert client.post("/api/classification", data=body, content_type="application/json").json
+    def classify(text: str) -> None:
+        post(service, "/v1/classify", {"texts": [text]})
 
-    assert growth(post, hostile(5_000), hostile(20_000)) < MOST
+    assert growth(classify, hostile(5_000), hostile(20_000)) < MOST
 
 
 def test_the_command(tiny_models: Models) -> None:

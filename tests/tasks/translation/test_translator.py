@@ -21,7 +21,7 @@ from transformer_suite.tasks.translation.config import TranslationConfig, Transl
 from transformer_suite.tasks.translation.dataset import build_codecs
 from transformer_suite.tasks.translation.model import TranslationModel
 from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.segments import encoded_segments
+from transformer_suite.tasks.translation.segments import encoded_segments, lines
 
 TEXTS = ["ein Hund rennt .", "der Hund sieht das Haus , und rennt .", "das Haus sieht er nicht ."]
 WORDS = sorted({word for text in TEXTS for word in text.split()})
@@ -192,7 +192,9 @@ def test_whatever_the_text_all_of_its_tokens_are_translated(
         translator = untrained_once(codec_folder, tokenizer, limit)
         segments = encoded_segments(text, translator.source.encode, translator.max_source_tokens)
         assert all(0 < len(segment) <= limit for segment in segments)
-        cut, whole = [i for segment in segments for i in segment], translator.source.encode(text)
+        assert "".join(part for line in lines(text) for part in line) in (text, text.strip())
+        cut = [i for segment in segments for i in segment]
+        whole = [i for _, line in lines(text) for i in translator.source.encode(line)]
         if tokenizer == "sentencepiece":  # its tokens differ where a word begins, not their letters
             assert letters(translator.source, cut) == letters(translator.source, whole)
         else:
