@@ -74,16 +74,16 @@ def test_results_are_joined_in_the_order_of_the_chunks(
 ) -> None:
     shards = shards_of(store, tmp_path, size)
     for shard in shards:
-        shard.finish(5, 123, 0)
+        shard.finish(5, 123, 2)
     written: list[str] = []
-    shards[0].join(written.append)
+    assert shards[0].join(written.append) == 2 * size  # the lines that the processes refused
     assert written == CHUNKS
 
 
 def test_rank_0_waits_until_all_shards_are_complete(store: Any, tmp_path: Path) -> None:
     shards = shards_of(store, tmp_path)
     shards[0].finish(5, 123, 0)
-    threading.Timer(0.3, shards[1].finish, (5, 123)).start()
+    threading.Timer(0.3, shards[1].finish, (5, 123, 0)).start()
     written: list[str] = []
     shards[0].join(written.append)
     assert written == CHUNKS
@@ -128,7 +128,7 @@ def test_a_slow_process_that_makes_progress_is_waited_for(
     shards[0].finish(5, 123, 0)
     for number in range(1, 6):
         threading.Timer(number * 0.4, shards[1].report_progress).start()
-    threading.Timer(2.4, shards[1].finish, (5, 123)).start()
+    threading.Timer(2.4, shards[1].finish, (5, 123, 0)).start()
     written: list[str] = []
     shards[0].join(written.append)
     assert written == CHUNKS
