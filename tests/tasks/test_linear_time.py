@@ -82,7 +82,7 @@ def test_a_request_to_the_service(tiny_models: Models, hostile: Callable[[int], 
     pytest.importorskip("fastapi", reason="the extra `web` is not installed")
     from tests.tasks.web.services import client, post
 
-    service = client(["classification"], max_text=20_000, rate_limit=0)
+    service = client(["classification"], max_text=20_001, max_body=1_000_000, rate_limit=0)
 
     def classify(text: str) -> None:
         post(service, "/v1/classify", {"texts": [text]})
