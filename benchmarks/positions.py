@@ -22,8 +22,7 @@ import torch
 
 from transformer_suite.core.decoding.greedy_search import greedy_search
 from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.positions import POSITIONS
+from transformer_suite.core.model.config import POSITIONS, TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.core.training.memory import keep_freed_memory
 from transformer_suite.core.training.run import Run

@@ -190,11 +190,14 @@ def test_nothing_that_is_loaded_can_run_code() -> None:
     assert [line for path in product_files() for line in offenses(path, RUNS_CODE)] == []
 
 
-def test_the_command_line_starts_without_torch() -> None:
-    """``--help`` must answer at once: nothing heavy is imported before it is needed."""
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *(["train", name, "--show-config"] for name in APPLICATIONS)]
+)
+def test_the_command_line_starts_without_torch(arguments: list[str]) -> None:
+    """Help and configurations come at once: nothing heavy is imported before it is needed."""
     code = (
         "import sys, click.testing, cli; "
-        "done = click.testing.CliRunner().invoke(cli.main, ['--help']); "
+        f"done = click.testing.CliRunner().invoke(cli.main, {arguments}); "
         "print(done.exit_code, *sorted({'torch', 'numpy', 'torchtext'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..config import check, check_choice, check_range
-from .positions import POSITIONS
+
+POSITIONS = ("sinusoidal", "learned", "rotary", "shaw", "t5")
+"""The values of ``model.positions``. The first two are vectors that the embeddings contain."""
 
 # Far beyond the largest models. Without bounds, a configuration of one line takes all memory.
 MAX_WIDTH = 1 << 17

@@ -12,8 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "shaw", "t5")
-"""The values of ``model.positions``. The first two are vectors that the embeddings contain."""
+from .config import POSITIONS
 
 SHAW_DISTANCE = 16  # k in the experiments of Shaw et al.
 T5_BUCKETS, T5_DISTANCE = 32, 128

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from transformer_suite.tasks.classification.config import MAX_TEMPERATURE, MIN_TEMPERATURE
+
 BINS = 15
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 _STEPS = 50  # each divides the interval by two
 
 

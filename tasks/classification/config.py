@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_suite.core.config import check, check_choice, check_range
+from transformer_suite.core.errors import ConfigError, shown
 from transformer_suite.core.model.config import EncoderConfig
 from transformer_suite.core.training.config import TrainConfig
 from transformer_suite.data.codec import CodecConfig
 from transformer_suite.data.tables import TAB
-from transformer_suite.tasks.classification.calibration import MAX_TEMPERATURE, MIN_TEMPERATURE
-from transformer_suite.tasks.classification.imbalance import (
-    BALANCED,
-    MAX_CLASS_WEIGHT,
-    named_numbers,
-)
-from transformer_suite.tasks.classification.ngrams import MIN_CHARACTERS
 from transformer_suite.tasks.runs.presets import PAPER_TRAINING
 
 CONCAT_TYPES = ("sum", "avg", "last", "attention")
+MIN_CHARACTERS = 3
+"""The shortest n-gram of characters."""
 MAX_NGRAM = 8
 MAX_WINDOW = 50
 MAX_NGRAM_WEIGHTS = 1 << 28
 TEXT_COLUMNS = ("title", "description")
+BALANCED = "balanced"
+MAX_CLASS_WEIGHT = 1e6
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +131,29 @@ class ClassificationData(CodecConfig):
         check(is_right, "data.delimiter", self.delimiter, "one character, tab, or none")
         if self.class_weight != (BALANCED,):
             named_numbers("data.class_weight", self.class_weight, MAX_CLASS_WEIGHT)
+
+
+def named_numbers(option: str, items: Sequence[str], most: float) -> dict[str, float]:
+    """Returns the numbers in items such as ``spam=0.8`` by their names.
+
+    Raises:
+        ConfigError: an item of another form, a name that occurs twice, or a number that is not
+            above 0 and at most ``most``.
+    """
+    numbers: dict[str, float] = {}
+    for item in items:
+        name, equals, text = item.rpartition("=")
+        name = name.strip()
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        is_right = bool(equals and name) and 0.0 < number <= most
+        check(is_right, option, item, f"LABEL=NUMBER, above 0 and at most {most:g}")
+        if name in numbers:
+            raise ConfigError(f"{option} has {shown(name)} twice")
+        numbers[name] = number
+    return numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,34 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check, check_choice
-from transformer_suite.core.errors import ConfigError, shown
-
-BALANCED = "balanced"
-MAX_CLASS_WEIGHT = 1e6
-
-
-def named_numbers(option: str, items: Sequence[str], most: float) -> dict[str, float]:
-    """Returns the numbers in items such as ``spam=0.8`` by their names.
-
-    Raises:
-        ConfigError: an item of another form, a name that occurs twice, or a number that is not
-            above 0 and at most ``most``.
-    """
-    numbers: dict[str, float] = {}
-    for item in items:
-        name, equals, text = item.rpartition("=")
-        name = name.strip()
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        is_right = bool(equals and name) and 0.0 < number <= most
-        check(is_right, option, item, f"LABEL=NUMBER, above 0 and at most {most:g}")
-        if name in numbers:
-            raise ConfigError(f"{option} has {shown(name)} twice")
-        numbers[name] = number
-    return numbers
+from transformer_suite.core.config import check_choice
+from transformer_suite.tasks.classification.config import (
+    BALANCED,
+    MAX_CLASS_WEIGHT,
+    named_numbers,
+)
 
 
 def class_weights(items: Sequence[str], classes: Sequence[str], labels: Sequence[int]) -> Tensor:

@@ -17,14 +17,12 @@ from torch import Tensor, nn
 
 from transformer_suite.data.tokenizers import WORD_START
 from transformer_suite.data.vocabulary import PAD_ID, SPECIALS
+from transformer_suite.tasks.classification.config import MIN_CHARACTERS
 
 # FNV-1a with 32 bits (Fowler, Noll and Vo), one step for each element of an n-gram.
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
 _MASK = (1 << 32) - 1
-
-MIN_CHARACTERS = 3
-"""The shortest n-gram of characters."""
 
 _MAX_TOKEN_LENGTH = 32  # characters; the rest of a longer token has no n-grams
 _SPACE = ord(" ")

@@ -21,7 +21,7 @@ from tests.core.small_models import (
     together,
 )
 from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.model.positions import POSITIONS
+from transformer_suite.core.model.config import POSITIONS
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
 law = settings(max_examples=20, deadline=None, derandomize=True)

@@ -12,11 +12,10 @@ from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.model.attention import MyMultiheadAttention, split_heads
-from transformer_suite.core.model.config import EncoderConfig
+from transformer_suite.core.model.config import POSITIONS, EncoderConfig
 from transformer_suite.core.model.embedding import PositionalEncoding
 from transformer_suite.core.model.masks import generate_square_subsequent_mask
 from transformer_suite.core.model.positions import (
-    POSITIONS,
     SHAW_DISTANCE,
     RotaryPositions,
     ShawPositions,

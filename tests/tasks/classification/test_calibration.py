@@ -13,12 +13,11 @@ from torch import Tensor
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.tasks.classification import evaluate
 from transformer_suite.tasks.classification.calibration import (
-    MIN_TEMPERATURE,
     expected_calibration_error,
     fit_temperature,
     scaled,
 )
-from transformer_suite.tasks.classification.config import PredictionConfig
+from transformer_suite.tasks.classification.config import MIN_TEMPERATURE, PredictionConfig
 
 
 def texts_of_temperature(temperature: float) -> tuple[Tensor, Tensor]:

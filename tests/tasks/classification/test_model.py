@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.tasks.tiny_networks import spread
 from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.model.positions import POSITIONS
+from transformer_suite.core.model.config import POSITIONS
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import PAD_ID
 from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
