@@ -65,12 +65,14 @@ def make_config(
     config_file: Path | None,
     assignments: Iterable[str],
     init: Path | None = None,
+    new_vocabulary: bool = False,
 ) -> Any:
     """Returns the configuration of a run: a preset, changed by a file and by assignments.
 
     Args:
         init: a model to start from; its model section and its options of the vocabulary take the
             place of those of the preset.
+        new_vocabulary: the run builds its own vocabulary: the preset's options of it stay.
         assignments: each ``section.key=value``.
 
     Raises:
@@ -83,7 +85,7 @@ def make_config(
     if init is not None:
         from transformer_suite.tasks.runs.initial import with_model_of
 
-        config = with_model_of(init, task, config)
+        config = with_model_of(init, task, config, new_vocabulary=new_vocabulary)
     if config_file is not None:
         config = merge_file(config, config_file, task=task)
     return override(config, assignments)

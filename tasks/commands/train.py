@@ -35,6 +35,7 @@ class ConfigOptions:
 
     preset: str | None
     init: Path | None
+    new_vocabulary: bool
     config_file: Path | None
     assignments: tuple[str, ...]
     seed: int | None
@@ -67,6 +68,11 @@ class ConfigOptions:
 )
 @click.option(
     "--init", type=PATH, metavar="FOLDER", help="A model to start from, with its vocabulary."
+)
+@click.option(
+    "--new-vocabulary",
+    is_flag=True,
+    help="With --init: build a vocabulary from the corpus, and start its vectors from the model's.",
 )
 @data_option
 @click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
@@ -128,6 +134,7 @@ def train(
             resume=chosen.resume,
             accept_changes=chosen.accept_changes,
             init=chosen.init,
+            new_vocabulary=chosen.new_vocabulary,
             group=group,
         )
         if world is None or world.is_main:
@@ -144,6 +151,8 @@ def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
         )
     if chosen.accept_changes and not chosen.resume:
         raise click.UsageError("--accept-changes needs --resume.")
+    if chosen.new_vocabulary and not chosen.init:
+        raise click.UsageError("--new-vocabulary needs --init.")
     if chosen.resume and (chosen.preset or chosen.config_file):
         raise click.UsageError(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."
@@ -161,6 +170,7 @@ def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
             config_file=chosen.config_file,
             assignments=chosen.all_assignments,
             init=chosen.init,
+            new_vocabulary=chosen.new_vocabulary,
         )
     from transformer_suite.tasks.runs.checkpoint_folder import check_begun, read_config
 

@@ -18,6 +18,7 @@ from transformer_suite.tasks.couplet.evaluate import evaluate
 from transformer_suite.tasks.couplet.model import CoupletModel
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, describe
+from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
 from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 
@@ -63,6 +64,10 @@ def prepare(
         writer = CoupletWriter([model], dataset.codec, final, device)
         return evaluate(writer, dataset, "test")
 
+    def token_weights(initial: Path) -> TokenWeights:
+        codecs = TextCodec.load(initial, tokenizer=TOKENIZER), dataset.codec
+        return dict.fromkeys(("src_embedding.embedding.weight", "generator.bias"), codecs)
+
     return Prepared(
         model=model,
         data=dataset.training_data(
@@ -74,6 +79,7 @@ def prepare(
         evaluate=test,
         files=dataset.files("train", "val", *(["test"] if has_test else ())),
         new_weights=_new_weights(model, vocabulary),
+        token_weights=token_weights,
     )
 
 

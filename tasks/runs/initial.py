@@ -1,4 +1,4 @@
-"""Fine-tuning: a run that starts from the weights and the vocabulary of an existing model."""
+"""Fine-tuning: a run that starts from the weights of an existing model."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from transformer_suite.core.storage.checkpoint import (
 )
 from transformer_suite.core.storage.files import is_file
 from transformer_suite.tasks.runs.checkpoint_folder import read_config
+from transformer_suite.tasks.runs.new_vocabulary import TokenWeights, with_new_vocabulary
 
 C = TypeVar("C")
 
@@ -31,16 +32,13 @@ INITIAL_FILE = "initial.safetensors"
 # Options that may differ from those of the initial model, because they change none of its weights.
 # (An alignment adds some, which begin as those of a new model.)
 _FREE_MODEL_OPTIONS = ("dropout", "ngram_dropout", "max_len", "aligned")
-# Options that belong to the vocabulary, and the languages that it is for.
+# The languages and the kind of the vocabulary, which a new vocabulary must have too.
+_LANGUAGE_OPTIONS = ("src", "tgt", "share_vocabulary", "tokenizer", "lowercase")
+# What decides a vocabulary besides the texts.
 _VOCABULARY_OPTIONS = (
-    "src",
-    "tgt",
-    "share_vocabulary",
-    "tokenizer",
     "vocab_size",
     "min_freq",
     "byte_fallback",
-    "lowercase",
 )
 
 
@@ -54,18 +52,27 @@ class InitialWeights:
 
     path: Path
 
-    def take(self, folder: Path, model: nn.Module, *, except_for: Sequence[str]) -> None:
+    def take(
+        self,
+        folder: Path,
+        model: nn.Module,
+        *,
+        except_for: Sequence[str],
+        tokens: TokenWeights,
+    ) -> None:
         """Writes the file: the weights of the model in ``folder``.
 
         Args:
             model: a new model, which keeps its own weights named in ``except_for``.
+            tokens: the weights that are changed for another vocabulary.
 
         Raises:
             CheckpointError: the weights are missing, damaged, or do not fit ``model``.
         """
         source = folder / WEIGHTS_FILE
         own = model_tensors(model)
-        copy_into(model, load_tensors(source) | {name: own[name] for name in except_for}, source)
+        theirs = with_new_vocabulary(load_tensors(source), own, tokens)
+        copy_into(model, theirs | {name: own[name] for name in except_for}, source)
         save_weights(self.path, model)
         log(f"starting from the model in {folder}")
 
@@ -83,20 +90,22 @@ class InitialWeights:
         self.path.unlink(missing_ok=True)
 
 
-def with_model_of(folder: Path, task: str, config: C) -> C:
+def with_model_of(folder: Path, task: str, config: C, *, new_vocabulary: bool = False) -> C:
     """Returns ``config`` with the model and the vocabulary options of the model in ``folder``.
+
+    With ``new_vocabulary``, the vocabulary's size, and what else can differ, stays as it is.
 
     Raises:
         CheckpointError: there is no model of ``task`` in ``folder``.
     """
     ours, theirs = _sections(folder, task, config)
-    for section, names in _shared_options(ours).items():
+    for section, names in _shared_options(ours, new_vocabulary).items():
         ours[section] |= {name: theirs[section][name] for name in names}
     ours["model"] = theirs["model"]
     return from_mapping(type(config), ours)
 
 
-def check_alike(folder: Path, task: str, config: Any) -> None:
+def check_alike(folder: Path, task: str, config: Any, *, new_vocabulary: bool = False) -> None:
     """Checks that a run with ``config`` can start from the model in ``folder``.
 
     Raises:
@@ -107,7 +116,7 @@ def check_alike(folder: Path, task: str, config: Any) -> None:
     ours, theirs = _sections(folder, task, config)
     different = [
         f"{section}.{name} = {theirs[section][name]}, not {ours[section][name]}"
-        for section, names in _shared_options(ours).items()
+        for section, names in _shared_options(ours, new_vocabulary).items()
         for name in names
         if ours[section][name] != theirs[section][name]
     ]
@@ -122,9 +131,12 @@ def _sections(
     return to_mapping(config), to_mapping(read_config(folder, task, type(config)))
 
 
-def _shared_options(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Sequence[str]]:
+def _shared_options(
+    sections: Mapping[str, Mapping[str, Any]], new_vocabulary: bool
+) -> dict[str, Sequence[str]]:
     """Returns, for each section, the options that the run and its initial model must share."""
+    of_data = _LANGUAGE_OPTIONS if new_vocabulary else (*_LANGUAGE_OPTIONS, *_VOCABULARY_OPTIONS)
     return {
-        "data": [name for name in _VOCABULARY_OPTIONS if name in sections["data"]],
+        "data": [name for name in of_data if name in sections["data"]],
         "model": [name for name in sections["model"] if name not in _FREE_MODEL_OPTIONS],
     }

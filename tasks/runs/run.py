@@ -35,6 +35,7 @@ from transformer_suite.tasks.runs.checkpoint_folder import (
     write_config,
 )
 from transformer_suite.tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
+from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
 from transformer_suite.tasks.runs.provenance import corpus_digests, provenance
 from transformer_suite.tasks.runs.run_folder import check_folder, nothing_left
 
@@ -76,6 +77,10 @@ class Prepared:
     new_weights: Sequence[str] = ()
     """The names of the weights that a run does not take from its initial model, because they belong
     to what that model does not know, such as other classes."""
+    token_weights: Callable[[Path], TokenWeights] | None = None
+    """Takes the folder of an initial model with another vocabulary. Returns the weights that have
+    one row per token, with the codec of that model and that of the run. None: the run must have the
+    vocabulary of its initial model."""
 
 
 class SearchChoice(Protocol):
@@ -118,6 +123,7 @@ def train(
     resume: bool = False,
     accept_changes: bool = False,
     init: str | Path | None = None,
+    new_vocabulary: bool = False,
     group: ProcessGroup | None = None,
     prepare: Prepare | None = None,
 ) -> dict[str, Any]:
@@ -135,6 +141,9 @@ def train(
             where only ``dropout``, ``ngram_dropout``, ``max_len`` and ``aligned`` may differ. A
             classifier for other classes gets a new last layer. Such a run is resumed without
             ``init``.
+        new_vocabulary: with ``init``: build a vocabulary from the corpus. Tokens that the initial
+            model does not know start from the vectors of its tokens that form them
+            (:mod:`tasks.runs.new_vocabulary`).
         group: the processes that train together; None: this process alone.
         prepare: None: the task's own.
 
@@ -145,7 +154,8 @@ def train(
         UserError: ``out`` already holds a run and ``resume`` is false, another process writes
             there, or the corpus cannot be used.
         ConfigError: ``resume`` with another configuration than that of the run, or ``init`` with
-            another one than that of the model; or both options together.
+            another one than that of the model; or both options together. ``new_vocabulary`` for
+            classification.
         ChangedConditions: ``resume`` after a change that is not accepted.
         CheckpointError: ``resume`` without a run in ``out``, or no model of ``task`` in ``init``.
         Interrupted: SIGINT or SIGTERM came.
@@ -163,6 +173,7 @@ def train(
         resume=resume,
         accept_changes=accept_changes,
         init=init,
+        new_vocabulary=new_vocabulary,
         group=group or ProcessGroup(),
         prepare=prepare or registry.module(task, "train").prepare,
     )
@@ -170,7 +181,7 @@ def train(
         return run.train()
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     if init is not None:
-        check_alike(init, task, config)
+        check_alike(init, task, config, new_vocabulary=new_vocabulary)
     check_installed(config.train, device)
     try:
         before = set(out.iterdir()) if is_folder(out) else None
@@ -198,6 +209,7 @@ class _TaskRun:
     resume: bool
     accept_changes: bool
     init: Path | None
+    new_vocabulary: bool
     group: ProcessGroup
     prepare: Prepare
     check_place: Callable[[], None] = lambda: None
@@ -284,14 +296,29 @@ class _TaskRun:
                 vocabulary=self._vocabulary(),
             )
             if self.init is not None and self.group.is_main:
-                self._initial.take(self.init, prepared.model, except_for=prepared.new_weights)
+                self._initial.take(
+                    self.init,
+                    prepared.model,
+                    except_for=prepared.new_weights,
+                    tokens=self._token_weights(prepared, self.init),
+                )
             self._initial.load_into(prepared.model)
             return prepared
+
+    def _token_weights(self, prepared: Prepared, init: Path) -> TokenWeights:
+        """Returns the weights that change with the vocabulary."""
+        if not self.new_vocabulary:
+            return {}
+        if prepared.token_weights is None:
+            raise ConfigError(f"a model for {self.task} cannot change its vocabulary")
+        return prepared.token_weights(init)
 
     def _vocabulary(self) -> Path | None:
         """Returns the folder to load the vocabulary from, or None to build it."""
         if self._has_state() or self._initial.exists() or not self.group.is_main:
             return self.out
+        if self.new_vocabulary:
+            return None
         if self.init is not None:
             for name, content in text_files(self.init).items():
                 (self.out / name).write_bytes(content)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
 from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 from transformer_suite.tasks.seq2seq.request import GREEDY
@@ -64,6 +65,16 @@ def prepare(
     def test(final: TranslationConfig) -> dict[str, Any]:
         return {} if test_split is None else evaluate(translator(final), dataset, test_split)
 
+    def token_weights(initial: Path) -> TokenWeights:
+        source, target = load_codecs(initial, config.data)
+        target_pair = (target, dataset.target)
+        return {
+            "src_embedding.embedding.weight": (source, dataset.source),
+            "tgt_embedding.embedding.weight": target_pair,
+            "generator.weight": target_pair,
+            "generator.bias": target_pair,
+        }
+
     return Prepared(
         model=model,
         data=dataset.training_data(
@@ -75,4 +86,5 @@ def prepare(
         evaluate=test,
         files=dataset.files("train", "val", *([test_split] if test_split else ())),
         choose_search=choose if config.train.choose_search else None,
+        token_weights=token_weights,
     )

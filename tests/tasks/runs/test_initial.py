@@ -16,6 +16,7 @@ from tests.forked import forked_group
 from tests.tasks.tiny_networks import CPU
 from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted
 from transformer_suite.core.storage.checkpoint import load_tensors
+from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs import run as runs
 from transformer_suite.tasks.runs.checkpoint_folder import text_files
@@ -261,3 +262,48 @@ def test_several_processes_start_from_one_model(
     alone = tmp_path / "alone"
     train("classification", corpus, alone, *STILL, "train.seed=1", init=init)
     assert_close(out, alone)
+
+
+@pytest.mark.parametrize("task", ["translation", "couplet"])
+def test_a_new_vocabulary_starts_from_the_vectors_of_the_old_one(
+    task: str, tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    """Shared tokens keep their vectors; a new word starts from the mean of its old subwords."""
+    init, data, out = tiny_models(task), tmp_path / "corpus", tmp_path / "run"
+    shutil.copytree(tiny_corpora[task], data)
+    languages = task == "translation"
+    for name in ("train.de", "train.en") if languages else ("train/in.txt", "train/out.txt"):
+        with (data / name).open("a") as file:
+            file.write("龍 鳳 Hundehaus\n" * 9 if languages else "龍 鳳\n" * 9)
+    settings = ("data.vocab_size=700", "data.byte_fallback=true") if languages else ()
+    changes = [f"--set={each}" for each in (*STILL, *settings)]
+    command = ("train", task, "--preset=tiny", "--data", data, "--out", out, *changes)
+    assert run(*command, "--init", init, "--new-vocabulary").exit_code == 0
+    kind = "sentencepiece" if languages else "characters"
+    old, new = (TextCodec.load(folder, tokenizer=kind) for folder in (init, out))
+    ours, theirs = weights(out), weights(init)
+    parts = {token: [old.vocabulary.stoi.get(token, -1)] for token in new.vocabulary.itos}
+    if languages:
+        parts["▁Hundehaus"] = old.encode("Hundehaus")
+        assert len(parts["▁Hundehaus"]) > 1
+    assert parts["龍"] == [-1]
+    compared = [token for token, ids in parts.items() if -1 not in ids]
+    assert len(compared) > 20
+    for name in ("src_embedding.embedding.weight", "generator.bias"):
+        for token in compared:
+            expected = theirs[name][parts[token]].mean(0)
+            row = ours[name][new.vocabulary.stoi[token]]
+            torch.testing.assert_close(row, expected, rtol=0, atol=1e-6)
+    norm = "transformer.encoder.norm.weight"
+    torch.testing.assert_close(ours[norm], theirs[norm], rtol=0, atol=1e-6)
+
+
+def test_a_new_vocabulary_is_refused_where_there_can_be_none(
+    tiny_models: Models, tiny_corpora: Corpora, in_tmp: Path
+) -> None:
+    data = tiny_corpora["classification"]
+    command = ("train", "classification", "--data", data, "--out", "run", "--new-vocabulary")
+    assert "--new-vocabulary needs --init" in error_of(2, *command)
+    message = error_of(2, *command, "--init", tiny_models("classification"))
+    assert "a model for classification cannot change its vocabulary" in message
+    assert list(in_tmp.iterdir()) == []
