@@ -10,7 +10,7 @@ WORKERS := --numprocesses auto --maxprocesses 8 --dist worksteal
 QUICK := tests/test_imports.py tests/core/model tests/core/decoding \
   tests/commands/test_main.py tests/commands/test_texts.py
 
-.PHONY: demo test quick fuzz lint types format wheel clean
+.PHONY: demo test quick fuzz docs lint types format wheel clean
 
 demo: $(VENV)/installed
 	@echo '$$ cli.py translate "Ein Hund rennt am Strand."'
@@ -28,6 +28,11 @@ quick: $(VENV)/installed-test
 
 fuzz: $(VENV)/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 1 --seed 1
+
+# The guide, in site/. MkDocs' advertisement for a successor is turned off.
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo site/index.html
 
 lint: $(VENV)/installed-test types
 	$(BIN)/ruff check .
@@ -51,7 +56,7 @@ wheel: $(VENV)/installed-test
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info
 
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -66,4 +71,8 @@ $(VENV)/installed: $(VENV)/made setup.cfg pyproject.toml constraints.txt
 
 $(VENV)/installed-test: $(VENV)/made setup.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: $(VENV)/made setup.cfg pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@touch $@ $(VENV)/installed

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE_THE_PRODUCT = {"tests", "benchmarks", "build", "dist"}
+OUTSIDE_THE_PRODUCT = {"tests", "benchmarks", "docs", "build", "dist"}
 
 TRANSFORMER_OF_TORCH = re.compile(
     r"torch\.nn\.(.+\.)?(Transformer\w*|MultiheadAttention|multi_head_attention_forward)"
@@ -38,7 +38,7 @@ def python_files(*left_out: str) -> list[Path]:
 
 @cache
 def product_files() -> list[Path]:
-    """Every Python file of the product: not tests, benchmarks and builds."""
+    """Every Python file of the product: not tests, benchmarks, the guide and builds."""
     return python_files(*OUTSIDE_THE_PRODUCT)
 
 

@@ -31,19 +31,27 @@ _SAMPLING_OPTIONS = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
-    """How outputs are searched for. ``n_best`` of them are returned for each text.
+    """How outputs are searched for.
 
-    A ``beam_size`` of 1 is greedy search. A larger one is beam search, ranked with
-    ``length_penalty`` (:mod:`core.decoding.beam_search`). With a ``diversity`` above 0 each output
-    of the beam avoids the tokens of those before it (:mod:`core.decoding.diverse_beam_search`, in
-    groups of one). With ``sample`` outputs are drawn at random, with ``temperature``, ``top_k``,
-    ``top_p`` and ``seed`` (:mod:`core.decoding.sampling`).
-
-    The longest output has ``max_length_ratio`` times the tokens of its source plus
-    ``max_length_extra``, but at most ``max_length`` (None: no such limit). The shortest has
-    ``min_length_ratio`` times the tokens of its source. Lengths are rounded down. No sequence of
-    ``no_repeat_ngram`` tokens occurs twice in an output (0: no such rule). With ``int8`` a CPU
-    computes with 8-bit weights.
+    Attributes:
+        beam_size: the number of unfinished outputs that beam search keeps
+            (:mod:`core.decoding.beam_search`). 1: greedy search.
+        n_best: the number of outputs that are returned for each text.
+        length_penalty: how strongly beam search favors long outputs; 0 favors short ones.
+        diversity: above 0, each output of the beam avoids the tokens of those before it
+            (:mod:`core.decoding.diverse_beam_search`, in groups of one).
+        sample: draw outputs at random (:mod:`core.decoding.sampling`); it has no beam.
+        temperature: with ``sample``, logits are divided by it.
+        top_k: with ``sample``, draw from this many most probable tokens. 0: from all.
+        top_p: with ``sample``, draw from the most probable tokens that together have this
+            probability.
+        seed: with ``sample``, decides the draw.
+        max_length: the most tokens of an output, whatever the source. None: no such limit.
+        max_length_ratio: the longest output has this many times the tokens of its source,
+        max_length_extra: plus this many. Lengths are rounded down.
+        min_length_ratio: the shortest output has this many times the tokens of its source.
+        no_repeat_ngram: no sequence of this many tokens occurs twice in an output. 0: no such rule.
+        int8: compute with 8-bit weights on a CPU.
 
     Raises:
         ConfigError: a value outside its range, or one that has no effect with the others.

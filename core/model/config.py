@@ -20,6 +20,13 @@ class EncoderConfig:
     """The sizes of a Transformer encoder (Vaswani et al. 2017, table 3).
 
     Args:
+        d_model: D, the width of the states.
+        nhead: H, the number of heads; it divides ``d_model``.
+        num_encoder_layers: the number of layers.
+        dim_feedforward: F, the width inside the feed-forward networks.
+        dropout: the probability of dropping a number, in training (section 5.4).
+        activation: "relu" (the paper's) or "gelu", in the feed-forward networks.
+        norm_first: normalize the input of each sublayer (pre-norm), not its output, as the paper.
         max_len: the length of the longest sequence. It bounds time and memory; only learned
             positions have one vector for each place up to it.
         positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings; or "rotary",
@@ -53,7 +60,11 @@ class EncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(EncoderConfig):
-    """The sizes of a whole Transformer."""
+    """The sizes of a whole Transformer.
+
+    Args:
+        num_decoder_layers: the number of decoder layers.
+    """
 
     num_decoder_layers: int = 3
 

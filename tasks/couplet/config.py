@@ -35,8 +35,9 @@ MAX_WEIGHT = 1000.0
 class CoupletTransformerConfig(TransformerConfig):
     """The sizes of the Transformer, and whether its decoder is aligned.
 
-    With ``aligned`` the decoder reads, beside its own last character, the character of the first
-    line that it answers next (:mod:`tasks.couplet.model`).
+    Attributes:
+        aligned: the decoder reads, beside its own last character, the character of the first line
+            that it answers next (:mod:`tasks.couplet.model`).
     """
 
     aligned: bool = False

@@ -1,0 +1,47 @@
+"""The hooks of MkDocs (see ``mkdocs.yml``)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from docs.generator.equations import with_mathml
+from docs.generator.reference import with_reference
+from docs.generator.sources import named_files, page_of, source_page, with_sources
+
+
+# After the plugin for languages, which cannot take files that are not on disk.
+@event_priority(-100)
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Adds a page for each source file that a page of the guide shows or links to."""
+    paths: set[str] = set()
+    for file in files.documentation_pages():
+        paths |= named_files(file.content_string, file.src_uri)
+    for path in sorted(paths):
+        files.append(File.generated(config, page_of(path), content=source_page(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **rest: Any) -> str:
+    """Replaces the directives of a page."""
+    if page.file.src_uri.startswith("source/"):
+        return markdown
+    return with_reference(with_sources(joined(markdown), page.file.src_uri))
+
+
+def on_page_content(html: str, **rest: Any) -> str:
+    """Turns the equations of a page into MathML."""
+    return with_mathml(html)
+
+
+def joined(markdown: str) -> str:
+    """Returns a page without line breaks between Chinese characters, which would show as spaces."""
+    chinese = "[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    parts[::2] = (re.sub(f"(?<={chinese})\n(?={chinese})", "", part) for part in parts[::2])
+    return "".join(parts)
