@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from ..decoding.search import SearchState
-from ..errors import ConfigError
 from ..model.masks import padding_mask
 from ..model.sequence_to_sequence import SequenceToSequence, aligned_inputs
 from ..special_ids import SpecialIds
 from .key_value_cache import LayerCache, Lineage
-from .packed_linear import Int8Linear, PackedLinear
+from .packed_linear import packed_linear_for
 from .packed_transformer import PackedDecoder, PackedEncoder
 
 
@@ -95,9 +94,7 @@ class IncrementalModel:
 
     def __init__(self, model: SequenceToSequence, *, int8: bool = False) -> None:
         device = model.generator.weight.device
-        if int8 and device.type != "cpu":
-            raise ConfigError(f"generation.int8 is for a CPU, and the model is on {device}")
-        make = Int8Linear if int8 else PackedLinear
+        make = packed_linear_for(device, int8=int8, option="generation.int8")
         self.special = model.special
         self.vocab_size, self.src_vocab_size = (
             len(each.weight) for each in (model.tgt_embedding, model.src_embedding)

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import ConfigError
+
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 HAS_FBGEMM = "fbgemm" in torch.backends.quantized.supported_engines
 
@@ -96,6 +98,21 @@ class Int8Linear:
 
 MakeLinear = Callable[[Tensor, Tensor | None], PackedLinear | Int8Linear]
 """From the weight and bias of a layer to an object that computes it."""
+
+
+def packed_linear_for(device: torch.device, *, int8: bool, option: str) -> MakeLinear:
+    """Returns :class:`Int8Linear` if ``int8``, else :class:`PackedLinear`.
+
+    Args:
+        device: the device of the model.
+        option: the name of the option ``int8`` in the error.
+
+    Raises:
+        ConfigError: ``int8`` on a device other than a CPU.
+    """
+    if int8 and device.type != "cpu":
+        raise ConfigError(f"{option} is for a CPU, and the model is on {device}")
+    return Int8Linear if int8 else PackedLinear
 
 
 def _in_blocks(weight: Tensor) -> Tensor | None:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.packed_linear import Int8Linear, PackedLinear
+from transformer_suite.core.inference.packed_linear import packed_linear_for
 from transformer_suite.core.inference.packed_transformer import PackedEncoder
 from transformer_suite.core.model.masks import padding_mask
 from transformer_suite.tasks.classification.model import ClassificationModel, mean_scores, pool
@@ -29,9 +28,7 @@ class PackedClassificationModel:
 
     def __init__(self, model: ClassificationModel, *, int8: bool = False) -> None:
         device = model.embedding.weight.device
-        if int8 and device.type != "cpu":
-            raise ConfigError(f"int8 is for a CPU, and the model is on {device}")
-        make = Int8Linear if int8 else PackedLinear
+        make = packed_linear_for(device, int8=int8, option="int8")
         self._pad_id, self._concat_type = model.pad_id, model.config.concat_type
         with torch.no_grad():
             self._table = model.embedding.weight * math.sqrt(model.embedding.emb_size)

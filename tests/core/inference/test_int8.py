@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from transformer_suite.core.errors import ConfigError
 from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.inference.packed_linear import Int8Linear
 from transformer_suite.core.model.config import TransformerConfig
@@ -79,3 +80,11 @@ def small_model() -> SequenceToSequence:
 def first_logits(model: IncrementalModel, src: torch.Tensor) -> torch.Tensor:
     with torch.inference_mode():
         return model.step(torch.full((src.shape[1],), 2), model.start(src)).clone()
+
+
+def test_int8_is_for_a_cpu() -> None:
+    config = TransformerConfig(d_model=8, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
+    model = SequenceToSequence(9, 9, config, share_embeddings=True).to("meta")
+    message = r"generation\.int8 is for a CPU, and the model is on meta"
+    with pytest.raises(ConfigError, match=message):
+        IncrementalModel(model, int8=True)
