@@ -43,18 +43,32 @@ def fit_temperature(probabilities: Tensor, labels: Tensor) -> float:
     return 2.0 / (low + high)
 
 
-def expected_calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = BINS) -> float:
-    """Returns the mean difference of confidence and accuracy (Guo et al. 2017, equation 3).
+def binned(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Groups texts by their highest probability, the confidence, into ``BINS`` equal intervals.
 
-    The texts are grouped by their highest probability, into ``bins`` intervals of equal width
-    that include their upper ends.
+    Each interval includes its upper end.
+
+    Args:
+        probabilities: ``[N, C]``.
+        labels: ``[N]``, the true classes.
+
+    Returns:
+        ``[BINS, 3]``: of each interval, the sum of the confidences, the number of texts that are
+        right, and the number of texts.
+    """
+    confidence, predicted = probabilities.double().max(dim=1)
+    is_right = (predicted == labels).double()
+    of_bin = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
+    columns = torch.stack([confidence, is_right, torch.ones_like(confidence)], dim=1)
+    return torch.zeros(BINS, 3, dtype=torch.double).index_add_(0, of_bin, columns)
+
+
+def expected_calibration_error(probabilities: Tensor, labels: Tensor) -> float:
+    """Returns the mean difference of confidence and accuracy (Guo et al. 2017, equation 3).
 
     Args:
         probabilities: ``[N, C]``.
         labels: ``[N]``, the true classes.
     """
-    confidence, predicted = probabilities.double().max(dim=1)
-    is_right = (predicted == labels).double()
-    of_bin = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gap = torch.zeros(bins, dtype=torch.double).index_add_(0, of_bin, is_right - confidence)
-    return (gap.abs().sum() / max(1, len(labels))).item()
+    confidence, right, _ = binned(probabilities, labels).unbind(dim=1)
+    return ((right - confidence).abs().sum() / max(1, len(labels))).item()

@@ -40,7 +40,9 @@ def evaluate(
         options: those of :meth:`Classifier.probabilities`.
     """
     examples = dataset.encoded(split)
-    probabilities = classifier.probabilities([ids for ids, _ in examples], **options)
+    (probabilities, uncalibrated), _ = classifier.probabilities_and_states(
+        [ids for ids, _ in examples], temperatures=(None, 1.0), **options
+    )
     predicted, truth = classifier.decide(probabilities), [label for _, label in examples]
     names = dataset.classes
     report = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
@@ -64,9 +66,7 @@ def evaluate(
             labels=torch.tensor(truth),
             predicted=predicted,
             probabilities=probabilities,
-            uncalibrated=classifier.probabilities(
-                [ids for ids, _ in examples], temperature=1.0, **options
-            ),
+            uncalibrated=uncalibrated,
         )
     return report
 

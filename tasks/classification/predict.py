@@ -152,7 +152,7 @@ class Classifier:
             on_batch: called after each batch with its number of segments.
         """
         cleaned = [normalize(text, self.config.data) for text in as_texts(texts)]
-        probabilities, states = self.probabilities_and_states(
+        (probabilities,), states = self.probabilities_and_states(
             [encode(self.codec, text) if text else [] for text in cleaned],
             batch_tokens=batch_tokens,
             on_batch=on_batch,
@@ -194,20 +194,26 @@ class Classifier:
         Args:
             temperature: None: that of the model.
         """
-        return self.probabilities_and_states(
-            texts, temperature=temperature, batch_tokens=batch_tokens, on_batch=on_batch
-        )[0]
+        (probabilities,), _ = self.probabilities_and_states(
+            texts, temperatures=(temperature,), batch_tokens=batch_tokens, on_batch=on_batch
+        )
+        return probabilities
 
     def probabilities_and_states(
         self,
         texts: Sequence[Sequence[int]],
         *,
-        temperature: float | None = None,
+        temperatures: Sequence[float | None] = (None,),
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: OnBatch = lambda segments: None,
-    ) -> tuple[Tensor, Tensor]:
-        """As :meth:`probabilities`, with the pooled states ``[len(texts), D]``, averaged alike."""
-        temperature = temperature or self.config.prediction.temperature
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """As :meth:`probabilities`, at one or more temperatures, in one pass.
+
+        Returns:
+            The probabilities at each temperature, and the pooled states ``[len(texts), D]``,
+            averaged over the segments in the same way.
+        """
+        divisors = [each or self.config.prediction.temperature for each in temperatures]
         size = self.config.model.max_len
         if isinstance(self.config.data.max_sen_len, int):
             size = min(size, self.config.data.max_sen_len)
@@ -216,18 +222,20 @@ class Classifier:
             for n, ids in enumerate(texts)
             for start in range(0, len(ids), size)
         ]
-        count = len(self.classes)
-        total = torch.zeros(len(texts), count + self.config.model.d_model)
+        widths = [len(self.classes)] * len(divisors) + [self.config.model.d_model]
+        total = torch.zeros(len(texts), sum(widths))
         lengths = [(len(ids),) for _, ids in segments]
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             numbers, batch = zip(*(segments[i] for i in indices), strict=True)
             with torch.inference_mode():
                 src = pad_sequence(batch).to(self.device)
                 scores, states = self._compute(src)
-                probabilities = (scores.float() / temperature).softmax(dim=-1)
-                found = torch.cat([probabilities, states.float()], dim=1).cpu()
+                scaled = [(scores.float() / divisor).softmax(dim=-1) for divisor in divisors]
+                found = torch.cat([*scaled, states.float()], dim=1).cpu()
             weights = torch.tensor([float(len(ids)) for ids in batch])
             total.index_add_(0, torch.tensor(numbers), found * weights.unsqueeze(1))
             on_batch(len(indices))
-        total /= total[:, :count].sum(dim=1, keepdim=True).clamp(min=1e-9)
-        return total[:, :count], total[:, count:]
+        # The probabilities of a text sum to its length.
+        total /= total[:, : widths[0]].sum(dim=1, keepdim=True).clamp(min=1e-9)
+        *probabilities, states = total.split(widths, dim=1)
+        return tuple(probabilities), states

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_suite.core.storage.files import write_json, write_text
-from transformer_suite.tasks.classification.calibration import BINS, expected_calibration_error
+from transformer_suite.tasks.classification.calibration import binned, expected_calibration_error
 from transformer_suite.tasks.classification.report_page import report_page
 
 REPORT_FILE, PAGE_FILE = "report.json", "report.html"
@@ -93,23 +93,15 @@ def bootstrap_intervals(
     }
 
 
-def reliability(
-    probabilities: Tensor, labels: Tensor, *, bins: int = BINS
-) -> list[dict[str, float]]:
+def reliability(probabilities: Tensor, labels: Tensor) -> list[dict[str, float]]:
     """Returns mean confidence, accuracy and number of texts of each bin that has texts.
 
-    The bins are those of :func:`.calibration.expected_calibration_error`.
+    The bins are those of :func:`.calibration.binned`.
     """
-    confidence, predicted = (column.numpy() for column in probabilities.double().max(dim=1))
-    is_right = predicted == labels.numpy()
-    of_bin = np.ceil(confidence * bins).clip(1, bins).astype(int)
     return [
-        {
-            "confidence": float(confidence[of_bin == number].mean()),
-            "accuracy": float(is_right[of_bin == number].mean()),
-            "texts": int((of_bin == number).sum()),
-        }
-        for number in np.unique(of_bin)
+        {"confidence": confidence / texts, "accuracy": right / texts, "texts": int(texts)}
+        for confidence, right, texts in binned(probabilities, labels).tolist()
+        if texts
     ]
 
 

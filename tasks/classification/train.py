@@ -66,11 +66,13 @@ def prepare(
     batch_tokens = config.train.batch_tokens
 
     def calibrate(config: ClassificationConfig) -> ClassificationConfig:
-        probabilities = classifier.probabilities([ids for ids, _ in val_examples], temperature=1.0)
+        (probabilities,), states = classifier.probabilities_and_states(
+            [ids for ids, _ in val_examples], temperatures=(1.0,)
+        )
         labels = torch.tensor([label for _, label in val_examples])
         temperature = round(fit_temperature(probabilities, labels), 3)
         log(f"temperature {temperature}, fitted on the validation data")
-        familiarity_of(classifier, dataset.training_texts(), val_examples.columns[0]).save(out)
+        familiarity_of(classifier, dataset.training_texts(), states).save(out)
         prediction = replace(config.prediction, temperature=temperature)
         classifier.config = replace(config, prediction=prediction)
         return classifier.config
@@ -119,11 +121,13 @@ def start_from_ppmi(
     log(f"{int(has_vector.sum()):,} of {len(weight):,} embeddings are from co-occurrence counts")
 
 
-def familiarity_of(classifier: Classifier, train: Any, val: Any) -> Familiarity:
-    """Returns the familiarity with texts, given the ids of training and of held-out texts."""
-    train, val = (texts[:: max(1, len(texts) // MAX_TEXTS)] for texts in (train, val))
-    train, val = (classifier.probabilities_and_states(texts)[1] for texts in (train, val))
-    return Familiarity.fit(train, val)
+def familiarity_of(classifier: Classifier, train: Any, held_out: Tensor) -> Familiarity:
+    """Returns the familiarity with texts, given the ids of training texts.
+
+    ``held_out`` ``[N, D]`` are the pooled states of other texts.
+    """
+    train = train[:: max(1, len(train) // MAX_TEXTS)]
+    return Familiarity.fit(classifier.probabilities_and_states(train)[1], held_out)
 
 
 def weights_of(dataset: LoadSentenceClassificationDataset) -> Tensor:

@@ -92,6 +92,40 @@ def test_a_run_saves_the_temperature_and_prediction_uses_it(
     assert f"{100 * report['calibration_error']:.2f}%" in evaluate.as_table(report)
 
 
+def test_a_report_takes_one_pass_over_the_texts(
+    tiny_models: Callable[[str], Path], tiny_corpora: dict[str, Path], tmp_path: Path
+) -> None:
+    """The probabilities before and after calibration are from the same scores."""
+    folder, counts = tiny_models("classification"), list[int]()
+    report = evaluate.run(
+        folder,
+        tiny_corpora["classification"],
+        device="cpu",
+        report_in=tmp_path,
+        on_batch=counts.append,
+    )
+    assert sum(counts) == report["texts"]
+    before, after = json.loads((tmp_path / "report.json").read_text())["reliability"].values()
+    assert before != after
+
+
+def test_several_temperatures_give_what_each_gives_alone(
+    tiny_models: Callable[[str], Path],
+) -> None:
+    from transformer_suite.tasks.classification.predict import Classifier
+
+    classifier = Classifier.load(tiny_models("classification"), device="cpu")
+    longer_than_the_model = [4, 5, 6] * classifier.config.model.max_len
+    texts = [[4, 5, 6], [], longer_than_the_model, [7]]
+    found, states = classifier.probabilities_and_states(texts, temperatures=(None, 1.0, 3.0))
+    for probabilities, temperature in zip(found, (None, 1.0, 3.0), strict=True):
+        alone = classifier.probabilities(texts, temperature=temperature)
+        torch.testing.assert_close(probabilities, alone)
+        assert not probabilities[1].any()
+    assert states.shape == (4, classifier.config.model.d_model)
+    assert not torch.equal(found[1], found[2])
+
+
 def test_only_temperatures_above_zero_are_accepted() -> None:
     with pytest.raises(ConfigError, match=r"prediction\.temperature must be at least"):
         PredictionConfig(temperature=0.0)
