@@ -164,23 +164,33 @@ class Translator(Predictor[Translation]):
     def _result(
         self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]
     ) -> Translation:
+        counts = self._segment_counts(text, len(segments))
         best, *others = (
-            Translation(self._text_of(text, segments, output), output.score, len(segments))
+            Translation(self._text_of(counts, segments, output), output.score, len(segments))
             for output in outputs
         )
         return replace(best, others=tuple(others))
 
-    def _text_of(self, text: str, segments: Sequence[Sequence[int]], output: Output) -> str:
-        """Returns one text, whose lines begin as those of the source ``text`` do."""
-        translated = zip(segments, output.hypotheses, strict=True)
+    def _segment_counts(self, text: str, total: int) -> list[tuple[str, int]]:
+        """Returns the beginning of each line of ``text``, and its number of segments of ``total``.
+
+        The beginning is what comes before the first word.
+        """
         of_lines = lines(text)
         if len(of_lines) == 1:
-            return of_lines[0][0] + self._line_of(translated)
+            return [(of_lines[0][0], total)]
         encode, size = self.source.encode, self.max_source_tokens
-        return "".join(
-            start + self._line_of(islice(translated, len(line_segments(line, encode, size))))
-            for start, line in of_lines
-        )
+        return [(start, len(line_segments(line, encode, size))) for start, line in of_lines]
+
+    def _text_of(
+        self,
+        counts: Iterable[tuple[str, int]],
+        segments: Sequence[Sequence[int]],
+        output: Output,
+    ) -> str:
+        """Returns one text, given the :meth:`_segment_counts` of its source."""
+        translated = zip(segments, output.hypotheses, strict=True)
+        return "".join(start + self._line_of(islice(translated, n)) for start, n in counts)
 
     def _line_of(self, translated: Iterable[tuple[Sequence[int], Hypothesis]]) -> str:
         """Returns one line. No separator comes where a long word of the source was cut."""
