@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,33 +13,30 @@ import click
 from transformer_suite.core.errors import ConfigError, UserError
 from transformer_suite.tasks.commands.options import PATH, combined, machine_options, use_threads
 from transformer_suite.tasks.registry import TASKS
+from transformer_suite.tasks.web.config import ServiceConfig, read_keys
 
 _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 
+
+def _limit(name: str, explanation: str) -> Callable[[Any], Any]:
+    """Returns the option for a limit of :class:`ServiceConfig`, with its default."""
+    default = getattr(ServiceConfig, name)
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, type=type(default), default=default, help=explanation)
+
+
 limit_options = combined(
-    click.option("--max-body", type=int, default=100_000, help="The bytes of a request."),
-    click.option("--max-text", type=int, default=5_000, help="The characters of a text."),
-    click.option("--max-texts", type=int, default=100, help="The texts in a request."),
-    click.option("--max-beam", type=int, default=16, help="The widest beam of a request."),
-    click.option("--max-candidates", type=int, default=50, help="The outputs for each text."),
-    click.option("--max-seconds", type=float, default=30, help="Computing time of a request."),
-    click.option("--max-queue", type=int, default=256, help="Requests that wait for a model."),
-    click.option(
-        "--rate-limit",
-        type=int,
-        default=600,
-        help="Requests in a minute from one client; 0: no limit.",
-    ),
-    click.option("--max-connections", type=int, default=256, help="Open connections."),
-    click.option(
-        "--read-seconds", type=float, default=10, help="The time a client has to send a request."
-    ),
-    click.option(
-        "--grace",
-        type=float,
-        default=30,
-        help="After SIGTERM: seconds in which accepted requests are still answered.",
-    ),
+    _limit("max_body", "The bytes of a request."),
+    _limit("max_text", "The characters of a text."),
+    _limit("max_texts", "The texts in a request."),
+    _limit("max_beam", "The widest beam of a request."),
+    _limit("max_candidates", "The outputs for each text."),
+    _limit("max_seconds", "Computing time of a request."),
+    _limit("max_queue", "Requests that wait for a model."),
+    _limit("rate_limit", "Requests in a minute from one client; 0: no limit."),
+    _limit("max_connections", "Open connections."),
+    _limit("read_seconds", "The time a client has to send a request."),
+    _limit("grace", "After SIGTERM: seconds in which accepted requests are still answered."),
 )
 access_options = combined(
     click.option(
@@ -106,7 +104,6 @@ def serve(
     use_threads(threads)
     if any(find_spec(name) is None for name in _PACKAGES):
         raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
-    from transformer_suite.tasks.web.config import ServiceConfig, read_keys
     from transformer_suite.tasks.web.server import serve as serve_models
 
     models = {task: options.pop(task) for task in TASKS}
