@@ -16,6 +16,9 @@ from transformer_suite.tasks.commands.options import (
     text_options,
 )
 from transformer_suite.tasks.commands.output import print_results
+from transformer_suite.tasks.couplet.config import TONES
+from transformer_suite.tasks.couplet.script import SCRIPTS
+from transformer_suite.tasks.couplet.tones import SYSTEMS
 
 if TYPE_CHECKING:
     from transformer_suite.tasks.couplet.answer import Couplet
@@ -37,12 +40,12 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--tones",
-    type=click.Choice(["off", "ending", "strict"]),
+    type=click.Choice(TONES),
     help="Which tones oppose those of TEXT: none, the last, or also those at places 2, 4 and 6.",
 )
 @click.option(
     "--rhyme",
-    type=click.Choice(["modern", "pingshui"]),
+    type=click.Choice(SYSTEMS),
     help="Where tones and rhymes are looked up: modern readings or the classical table.",
 )
 @click.option(
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--script",
-    type=click.Choice(["auto", "simplified", "traditional"]),
+    type=click.Choice(SCRIPTS),
     help="The characters of the answers; auto, the default: those of TEXT.",
 )
 @click.option("--backward", is_flag=True, help="TEXT is a second line; answer with a first line.")

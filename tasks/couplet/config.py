@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from transformer_suite.core.config import (
     check,
@@ -23,12 +24,13 @@ from transformer_suite.tasks.runs.presets import (
     SMALL_TRANSFORMER,
     TINY_TRAINING,
     TINY_TRANSFORMER,
+    check_weight,
 )
 
 MAX_POOL = 200
 
-TONES = ("off", "ending", "strict")
-MAX_WEIGHT = 1000.0
+ToneRules = Literal["off", "ending", "strict"]
+TONES = get_args(ToneRules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +70,7 @@ class CoupletData:
         one_each = f"{count} numbers, one for each of data.extra"
         check(len(weights) in (0, count), "data.extra_weights", list(weights), one_each)
         for weight in weights:
-            check(weight > 0.0, "data.extra_weights", weight, "above 0")
-            check_range("data.extra_weights", weight, 0.0, MAX_WEIGHT)
+            check_weight("data.extra_weights", weight)
         check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")

@@ -11,13 +11,13 @@ from transformer_suite.core.config import check, check_choice
 from transformer_suite.core.errors import ConfigError, CorpusError
 from transformer_suite.data.readers import read_lines
 from transformer_suite.tasks.couplet.config import FormConfig
+from transformer_suite.tasks.couplet.script import SCRIPTS
 from transformer_suite.tasks.couplet.tones import is_punctuation
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 
 WILDCARDS = "？?＊*"
 """The characters of ``keep`` that stand for a free place."""
 
-SCRIPTS = ("auto", "simplified", "traditional")
 MAX_AVOIDED = 10_000
 MAX_AVOIDED_LENGTH = 20
 

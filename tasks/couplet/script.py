@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from operator import ne
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from opencc import OpenCC
+
+Script = Literal["auto", "simplified", "traditional"]
+"""The values of ``script``: that of the first line, or one of the two."""
+SCRIPTS = get_args(Script)
 
 
 def simplified(text: str) -> str:

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import groupby
+from typing import Literal, get_args
 
 from transformer_suite.core.config import check_choice
 
 LEVEL, OBLIQUE = "level", "oblique"
-SYSTEMS = ("modern", "pingshui")
+System = Literal["modern", "pingshui"]
 """The values of ``rhyme``, the system that tones and rhymes are looked up in."""
+SYSTEMS = get_args(System)
 
 Tones = frozenset[str]
 _UNKNOWN: Tones = frozenset()

@@ -1,5 +1,6 @@
-"""The parts of presets that several tasks share."""
+"""The parts of configurations that several tasks share."""
 
+from transformer_suite.core.config import check, check_range
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.training.config import TrainConfig
@@ -52,3 +53,11 @@ PAPER_GENERATION = GenerationConfig(
     beam_size=4, length_penalty=0.6, max_length_ratio=1.0, max_length_extra=50
 )
 """Section 6.1 of the paper."""
+
+_MAX_WEIGHT = 1000.0
+
+
+def check_weight(name: str, weight: float) -> None:
+    """Raises a ConfigError unless a pair can be drawn ``weight`` times in an epoch."""
+    check(weight > 0.0, name, weight, "above 0")
+    check_range(name, weight, 0.0, _MAX_WEIGHT)

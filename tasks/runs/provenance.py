@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import reason_of
+from transformer_suite.core.storage.files import is_folder, reason_of
 from transformer_suite.core.training.state import DIGEST
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def corpus_digests(corpus: Path, files: Iterable[Path]) -> dict[str, str]:
         CorpusError: a file cannot be read.
     """
     digests = {}
-    folder = corpus if corpus.is_dir() else corpus.parent
+    folder = corpus if is_folder(corpus) else corpus.parent
     for path in files:
         try:
             with path.open("rb") as file:

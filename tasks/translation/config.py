@@ -19,9 +19,8 @@ from transformer_suite.tasks.runs.presets import (
     SMALL_TRANSFORMER,
     TINY_TRAINING,
     TINY_TRANSFORMER,
+    check_weight,
 )
-
-MAX_WEIGHT = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +42,7 @@ class ExtraCorpus:
 
     def __post_init__(self) -> None:
         check(bool(self.path), "data.extra.path", self.path, "the path of a folder")
-        check(self.weight > 0.0, "data.extra.weight", self.weight, "above 0")
-        check_range("data.extra.weight", self.weight, 0.0, MAX_WEIGHT)
+        check_weight("data.extra.weight", self.weight)
         is_tag = re.fullmatch(r"(?!(unk|pad|bos|eos)\Z)[a-z][a-z0-9_-]{0,19}", self.tag)
         allowed = "up to 20 of a-z, 0-9, _ and -, the first a letter, and not a special token"
         check(not self.tag or is_tag is not None, "data.extra.tag", self.tag, allowed)

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from transformer_suite.core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
+from transformer_suite.tasks.couplet.config import ToneRules
+from transformer_suite.tasks.couplet.script import Script
+from transformer_suite.tasks.couplet.tones import System
 
 # The limits of the command line.
 _MAX_LENGTH = 100_000
@@ -91,13 +94,9 @@ class CoupletBody(SearchBody):
     keep: Annotated[str, Field(max_length=1000)] | None = Field(
         None, description="Characters of the answers, with ？ for free ones: 春？？？？."
     )
-    tones: Literal["off", "ending", "strict"] | None = Field(
-        None, description="Which tones oppose those of the first line."
-    )
-    rhyme: Literal["modern", "pingshui"] | None = Field(
-        None, description="Where tones and rhymes are looked up."
-    )
-    script: Literal["auto", "simplified", "traditional"] | None = Field(
+    tones: ToneRules | None = Field(None, description="Which tones oppose those of the first line.")
+    rhyme: System | None = Field(None, description="Where tones and rhymes are looked up.")
+    script: Script | None = Field(
         None, description="The characters of the answers; `auto`: those of the first line."
     )
 
