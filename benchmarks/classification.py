@@ -36,7 +36,7 @@ Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]
 _TUTORIAL_BATCH = 64
 
 
-def rivals() -> dict[str, Callable[[], Any]]:
+def baselines() -> dict[str, Callable[[], Any]]:
     """Returns functions that make untrained scikit-learn models, by name."""
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -84,9 +84,9 @@ def measure(predict: Predict, split: Corpus) -> dict[str, Any]:
     }
 
 
-def rows_of_rivals(training: Corpus, split: Corpus) -> Iterator[dict[str, Any]]:
-    """Yields the figures of each rival."""
-    for name, make in rivals().items():
+def rows_of_baselines(training: Corpus, split: Corpus) -> Iterator[dict[str, Any]]:
+    """Yields the figures of each baseline."""
+    for name, make in baselines().items():
         model = make()
         started = time.perf_counter()
         model.fit(*training)
@@ -184,8 +184,8 @@ def compare_speed(folder: Path | None, texts: Sequence[str], count: int) -> dict
 @click.option("--model", type=click.Path(path_type=Path), help="Default: the shipped model.")
 @click.option("--split", type=click.Choice(["val", "test"]), default="val", show_default=True)
 @click.option("--speed-rows", default=20_000, show_default=True, help="0: no comparison of speed.")
-@click.option("--rivals/--no-rivals", "has_rivals", default=True, show_default=True)
-def main(folder: Path, model: Path | None, split: str, speed_rows: int, has_rivals: bool) -> None:
+@click.option("--baselines/--no-baselines", "is_compared", default=True, show_default=True)
+def main(folder: Path, model: Path | None, split: str, speed_rows: int, is_compared: bool) -> None:
     """Print the tables."""
     from pandas import DataFrame
 
@@ -204,7 +204,7 @@ def main(folder: Path, model: Path | None, split: str, speed_rows: int, has_riva
         return [dataset.text_of(row) for row in rows], [row.label for row in rows]
 
     training, chosen = corpus("train"), corpus(split)
-    rows = list(rows_of_rivals(training, chosen)) if has_rivals else []
+    rows = list(rows_of_baselines(training, chosen)) if is_compared else []
     rows += rows_of_ours(model, chosen)
     seconds = read_metrics(model_folder("classification", model)).get("training_seconds", math.nan)
     rows[-2]["trained in s"] = seconds

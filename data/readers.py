@@ -90,7 +90,7 @@ def read_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> lis
 
     Quoted fields may hold commas, doubled quotes and line ends. All rows have as many columns as
     the first. The first row may be a header; it then begins with ``label`` or ``class``. Labels are
-    whole numbers from 1 to ``num_classes``, or without an upper limit if that is None.
+    integers from 1 to ``num_classes``, or without an upper limit if that is None.
 
     Raises:
         CorpusError: names the file and the line where the faulty row begins.

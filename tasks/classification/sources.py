@@ -321,6 +321,6 @@ def _is_folder_of_texts(path: Path) -> bool:
 
 
 def _in_order(name: str) -> tuple[int, str]:
-    """Sorts whole numbers by value, before other names."""
+    """Sorts integers by value, before other names."""
     is_number = name.isascii() and name.isdigit()
     return (len(name), name) if is_number else (1 << 30, name)
