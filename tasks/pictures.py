@@ -7,16 +7,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transformer_suite.core.errors import ConfigError, UserError
 from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import atomic_write
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from numpy.typing import ArrayLike
 
 FORMATS = (".png", ".svg", ".pdf")
+
+# Can be told apart by color-blind readers (Okabe and Ito 2008).
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, ORANGE, *_ = COLORS
+
+_PAD_INCHES = 0.1  # around every panel
 
 INSTALL_FONT = "install a font that has it, for example the package fonts-noto-cjk"
 
@@ -52,13 +61,38 @@ def picture(path: Path) -> Iterator[Figure]:
     check_picture(path)
     from matplotlib import style
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.rcsetup import cycler
 
     # The default style makes the picture independent of the user's settings.
-    with style.context(["default", {"font.family": fonts()}]):
-        figure = Figure(layout="constrained")
+    own = {"font.family": fonts(), "axes.prop_cycle": cycler(color=COLORS)}
+    with style.context(["default", own]):
+        figure = Figure(layout=ConstrainedLayoutEngine(w_pad=_PAD_INCHES, h_pad=_PAD_INCHES))
         yield figure
         with atomic_write(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=120)
+
+
+def draw_matrix(
+    axes: Axes,
+    values: ArrayLike,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    font_size: float = 9.0,
+    **options: Any,
+) -> AxesImage:
+    """Draws a matrix as colored cells, with a token beside each row and under each column.
+
+    Args:
+        font_size: of the tokens, in points.
+        options: those of ``Axes.imshow``.
+    """
+    # Dollar signs in a token are no formula.
+    labels: dict[str, Any] = {"parse_math": False, "fontsize": font_size}
+    axes.set_xticks(range(len(columns)), columns, rotation="vertical", **labels)
+    axes.set_yticks(range(len(rows)), rows, **labels)
+    return axes.imshow(values, **options)
 
 
 def fonts() -> list[str]:

@@ -1,0 +1,81 @@
+"""The masks of a decoder's self-attention, for one example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transformer_suite.core.config import check
+from transformer_suite.core.model.masks import (
+    combine_masks,
+    generate_square_subsequent_mask,
+    padding_mask,
+)
+from transformer_suite.data.vocabulary import BOS, BOS_ID, PAD, PAD_ID, UNK_ID
+from transformer_suite.tasks.pictures import BLUE, draw_matrix, picture, warn_about_boxes
+
+MAX_TOKENS = 50
+"""The most tokens of an example, padding included."""
+
+_ALLOWED = "#F2F2F2"
+_CELL_INCHES = 0.32
+
+
+def draw_masks(path: str | Path, words: Sequence[str], *, padding: int = 2) -> None:
+    """Draws the causal mask, the padding mask and their union, side by side.
+
+    The example is a target as a decoder reads it: ``<bos>``, the words, then padding. A row is a
+    query and a column is a key.
+
+    Args:
+        path: the picture; its suffix is .png, .svg or .pdf.
+        padding: the number of ``<pad>`` after the words.
+
+    Raises:
+        ConfigError: another suffix, no word, or more than ``MAX_TOKENS`` tokens.
+        UserError: matplotlib is not installed, or the picture cannot be written.
+    """
+    length = 1 + len(words) + padding
+    check(bool(words), "the example", " ".join(words), "a text of at least one word")
+    check(length <= MAX_TOKENS, "the example", length, f"at most {MAX_TOKENS} tokens long")
+    tokens = [BOS, *words, *[PAD] * padding]
+    with picture(Path(path)) as figure:
+        from matplotlib.colors import ListedColormap
+        from matplotlib.patches import Patch
+
+        warn_about_boxes(tokens)
+        side = 1.1 + _CELL_INCHES * length
+        figure.set_size_inches(3 * side, side + 0.7)
+        colors = ListedColormap([_ALLOWED, BLUE])
+        panels = figure.subplots(1, 3)
+        for axes, (title, mask) in zip(panels, masks(len(words), padding).items(), strict=True):
+            draw_matrix(axes, mask.numpy(), tokens, tokens, cmap=colors, vmin=0, vmax=1)
+            axes.set_title(title, fontsize="medium")
+            axes.set_xlabel("key")
+            axes.set_ylabel("query")
+            edges = [i - 0.5 for i in range(1, length)]
+            axes.set_xticks(edges, minor=True)
+            axes.set_yticks(edges, minor=True)
+            axes.grid(which="minor", color="white")
+            axes.tick_params(which="minor", length=0)
+        keys = [Patch(color=BLUE), Patch(facecolor=_ALLOWED, edgecolor="grey")]
+        names = ["True: blocked", "False: the query may attend to the key"]
+        figure.legend(keys, names, loc="outside lower center", ncols=2)
+
+
+def masks(num_words: int, padding: int) -> Mapping[str, Tensor]:
+    """Returns three boolean masks ``[T, T]`` by title; T is 1 + ``num_words`` + ``padding``."""
+    ids = torch.tensor([BOS_ID, *[UNK_ID] * num_words, *[PAD_ID] * padding]).unsqueeze(1)
+    length = len(ids)
+    is_future = generate_square_subsequent_mask(length, dtype=torch.bool)
+    is_pad = padding_mask(ids, PAD_ID)
+    both = combine_masks(is_future, is_pad, (1, 1, length, length))
+    assert both is not None
+    return {
+        "causal mask: later positions": is_future,
+        "padding mask": is_pad.expand(length, length),
+        "union: blocked by either mask": both[0, 0],
+    }

@@ -1,0 +1,75 @@
+"""Learning-rate schedules (:mod:`core.training.schedule`) side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_suite.core.training.config import SCHEDULES, TrainConfig
+from transformer_suite.core.training.fit import make_schedule
+from transformer_suite.core.training.schedule import CustomSchedule, Schedule
+from transformer_suite.tasks.pictures import picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_POINTS = 1000
+_LINES = ("-", "--", "-.", ":")
+
+
+def draw_schedules(
+    path: str | Path,
+    *,
+    d_models: Sequence[int] = (512, 256),
+    warmup_steps: Sequence[int] = (4000, 8000),
+    learning_rate: float = 1e-3,
+    total_steps: int = 20_000,
+) -> None:
+    """Draws the paper's schedule for several sizes, and all schedules for the first of them.
+
+    Args:
+        path: the picture; its suffix is .png, .svg or .pdf.
+        d_models, warmup_steps: every pair of them has a line in the first panel.
+        learning_rate: the peak in the second panel; "noam" has its own.
+        total_steps: the last step.
+
+    Raises:
+        ConfigError: another suffix, or a value out of range.
+        UserError: matplotlib is not installed, or the picture cannot be written.
+    """
+    config = TrainConfig(warmup_steps=warmup_steps[0], learning_rate=learning_rate)
+    paper: dict[str, Schedule] = {
+        f"d_model = {d_model}, {warmup:,} warmup steps": CustomSchedule(d_model, warmup)
+        for d_model in d_models
+        for warmup in warmup_steps
+    }
+    kinds = {
+        kind: make_schedule(
+            replace(config, schedule=kind), d_model=d_models[0], total_steps=total_steps
+        )
+        for kind in SCHEDULES
+    }
+    with picture(Path(path)) as figure:
+        figure.set_size_inches(12, 4.5)
+        left, right = figure.subplots(1, 2)
+        _draw(left, paper, total_steps)
+        left.set_title("noam (equation 3 of the paper)")
+        _draw(right, kinds, total_steps)
+        right.set_title(f"all schedules: d_model = {d_models[0]}, {warmup_steps[0]:,} warmup steps")
+
+
+def _draw(axes: Axes, schedules: Mapping[str, Schedule], total_steps: int) -> None:
+    stride = max(1, total_steps // _POINTS)
+    steps = sorted({*range(1, total_steps + 1, stride), total_steps})
+    for number, (name, rate) in enumerate(schedules.items()):
+        line = _LINES[number % len(_LINES)]
+        axes.plot(steps, [rate(step) for step in steps], linestyle=line, label=name)
+    axes.set_xlabel("step")
+    axes.set_ylabel("learning rate")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
