@@ -10,7 +10,7 @@ from scipy.spatial.distance import mahalanobis
 from scipy.stats import kstest
 
 from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks.classification.familiarity import FAMILIARITY_FILE, Familiarity
+from transformer_suite.tasks.familiarity import FAMILIARITY_FILE, Familiarity
 from transformer_suite.tasks.classification.predict import Classifier
 
 Models = Callable[[str], Path]
@@ -37,6 +37,22 @@ def test_it_is_spread_evenly_for_like_texts_and_near_zero_for_others() -> None:
     familiarity = Familiarity.fit(drawn(5000, seed=1), drawn(2000, seed=2))
     assert kstest(familiarity.of(drawn(2000, seed=3)).numpy(), "uniform").statistic < 0.06
     assert familiarity.of(drawn(500, seed=4, shift=30.0)).max() == 0.0
+
+
+def test_lengths_make_texts_of_all_lengths_comparable() -> None:
+    """Means of many tokens vary less: a long text of another kind seemed as near as any."""
+
+    def means(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        lengths = torch.randint(1, 50, (count,), generator=torch.Generator().manual_seed(seed))
+        noise = (drawn(count, seed=seed) - 3.0) / lengths.sqrt().unsqueeze(1)
+        return 3.0 + noise, lengths.float()
+
+    (states, lengths), (others, their) = means(5000, 1), means(2000, 2)
+    familiarity = Familiarity.fit(states, others, (lengths, their))
+    states, lengths = means(6000, 3)
+    for chosen in (lengths <= 10, lengths >= 40):
+        found = familiarity.of(states[chosen], lengths[chosen])
+        assert kstest(found.numpy(), "uniform").statistic < 0.06
 
 
 def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:

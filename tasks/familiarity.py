@@ -2,8 +2,12 @@
 
 Pooled states of the training texts are taken as samples of one normal distribution. A text is the
 less familiar, the larger its Mahalanobis distance from their mean is (Lee et al. 2018, section 2.1,
-with one distribution for all classes). A classifier is confident about any text, so its
-probabilities do not say this.
+with one distribution for all classes). A model is confident about any text, so its probabilities
+do not say this.
+
+The mean of n token states varies about 1 / sqrt(n) as much as a single state. With the lengths of
+the texts, centered states are multiplied by sqrt(n): texts of all lengths then have one
+distribution, and a long text that is unlike the others does not hide behind its small variance.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from transformer_suite.core.storage.files import is_file
 FAMILIARITY_FILE = "familiarity.safetensors"
 MAX_TEXTS = 5000
 """The most training texts that the distribution is estimated from."""
+UNLIKE = 0.05
+"""A text of lower familiarity is unlike the training data; so is this share of held-out texts."""
 
 _QUANTILES = 201
 _SHRINKAGE = 0.01  # share of the mean variance that is added to every variance
@@ -38,15 +44,26 @@ class Familiarity:
         self.mean, self.whitening, self.quantiles = mean, whitening, quantiles
 
     @classmethod
-    def fit(cls, states: Tensor, held_out: Tensor) -> Familiarity:
-        """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``."""
-        mean, covariance = states.mean(dim=0), torch.cov(states.t(), correction=0)
+    def fit(
+        cls, states: Tensor, held_out: Tensor, lengths: tuple[Tensor, Tensor] | None = None
+    ) -> Familiarity:
+        """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``.
+
+        Args:
+            lengths: the numbers of tokens of both, ``[N]`` and ``[M]``. Then :meth:`distance` and
+                :meth:`of` need lengths, too.
+        """
+        mean = states.mean(dim=0)
+        if lengths is not None:
+            states = mean + (states - mean) * lengths[0].sqrt().unsqueeze(1)
+        covariance = torch.cov(states.t(), correction=0)
         ridge = _SHRINKAGE * covariance.diagonal().mean() + 1e-12
         values, vectors = torch.linalg.eigh(covariance.double())
         scale = (values.clamp(min=0.0) + ridge).rsqrt()
         found = cls(mean, (vectors * scale).to(states), torch.zeros(1))
         steps = torch.linspace(0, 1, _QUANTILES)
-        return cls(mean, found.whitening, found.distance(held_out).quantile(steps))
+        distances = found.distance(held_out, None if lengths is None else lengths[1])
+        return cls(mean, found.whitening, distances.quantile(steps))
 
     @classmethod
     def load(cls, folder: Path, *, width: int) -> Familiarity | None:
@@ -70,15 +87,16 @@ class Familiarity:
         names = ("mean", "whitening", "quantiles")
         save_tensors(folder / FAMILIARITY_FILE, {name: getattr(self, name) for name in names})
 
-    def distance(self, states: Tensor) -> Tensor:
+    def distance(self, states: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Returns the Mahalanobis distance ``[N]`` of pooled states ``[N, D]``."""
-        return ((states - self.mean) @ self.whitening).norm(dim=1)
+        distances = ((states - self.mean) @ self.whitening).norm(dim=1)
+        return distances if lengths is None else distances * lengths.sqrt()
 
-    def of(self, states: Tensor) -> Tensor:
+    def of(self, states: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Returns the share of held-out texts that are at least as far from the mean ``[N]``.
 
-        For texts such as the training texts it is spread evenly from 0 to 1; a text with less than
-        0.01 is unlike them.
+        For texts such as the training texts it is spread evenly from 0 to 1; a text below
+        :data:`UNLIKE` is unlike them.
         """
-        place = torch.searchsorted(self.quantiles, self.distance(states))
+        place = torch.searchsorted(self.quantiles, self.distance(states, lengths))
         return 1.0 - place.clamp(max=_QUANTILES - 1) / (_QUANTILES - 1)
