@@ -18,10 +18,10 @@ from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.classification.classes import read_classes
 from transformer_suite.tasks.classification.config import ClassificationConfig
 from transformer_suite.tasks.classification.dataset import encode, normalize
-from transformer_suite.tasks.familiarity import Familiarity
 from transformer_suite.tasks.classification.imbalance import decide
 from transformer_suite.tasks.classification.inference import PackedClassificationModel
 from transformer_suite.tasks.classification.model import ClassificationModel
+from transformer_suite.tasks.familiarity import Familiarity
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 from transformer_suite.tasks.texts import as_texts
 

@@ -25,10 +25,10 @@ from transformer_suite.tasks.classification.dataset import (
 )
 from transformer_suite.tasks.classification.embeddings import ppmi_embeddings
 from transformer_suite.tasks.classification.evaluate import evaluate
-from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
 from transformer_suite.tasks.classification.imbalance import class_weights
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.classification.predict import Classifier, build_model
+from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
 from transformer_suite.tasks.runs.run import Prepared
 
 

@@ -10,8 +10,8 @@ from scipy.spatial.distance import mahalanobis
 from scipy.stats import kstest
 
 from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks.familiarity import FAMILIARITY_FILE, Familiarity
 from transformer_suite.tasks.classification.predict import Classifier
+from transformer_suite.tasks.familiarity import FAMILIARITY_FILE, Familiarity
 
 Models = Callable[[str], Path]
 
