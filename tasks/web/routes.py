@@ -13,6 +13,7 @@ from transformer_suite.core.errors import UserError
 from transformer_suite.tasks.texts import check_unicode
 from transformer_suite.tasks.translation.segments import sentences
 from transformer_suite.tasks.web import metrics
+from transformer_suite.tasks.web.batching import Work
 from transformer_suite.tasks.web.config import ServiceConfig
 from transformer_suite.tasks.web.errors import RequestError, request_error
 from transformer_suite.tasks.web.schemas import (
@@ -27,7 +28,7 @@ from transformer_suite.tasks.web.schemas import (
     TranslateBody,
 )
 from transformer_suite.tasks.web.service import Service, plain
-from transformer_suite.tasks.web.work import AttentionMaps, Classify, Score
+from transformer_suite.tasks.web.work import AttentionMaps, Classify, Explain, Score
 
 Route = Callable[..., Awaitable[Response]]
 Decorator = Callable[[Route], Route]
@@ -76,16 +77,20 @@ def v1_routes(service: Service) -> APIRouter:
         classifier = service.predictor("classification")
         if body.top is not None and body.top > (most := len(classifier.classes)):
             raise RequestError(400, f"top must be from 1 to {most}, the classes", field="top")
-        results = await service.compute(
-            "classification",
-            Classify(classifier),
-            body.texts,
-            [*map(len, body.texts)],
-            request.receive,
-        )
-        records = [result.record() for result in results]
+
+        async def compute(work: Work) -> list[Any]:
+            lengths = [*map(len, body.texts)]
+            return await service.compute(
+                "classification", work, body.texts, lengths, request.receive
+            )
+
+        records = [result.record() for result in await compute(Classify(classifier))]
         for record in records:
             record["probabilities"] = dict(islice(record["probabilities"].items(), body.top))
+        if body.explain:
+            explanations = await compute(Explain(classifier))
+            for record, explanation in zip(records, explanations, strict=True):
+                record["explanation"] = explanation.record()
         return _answer(body.texts, records)
 
     @post("/score", "Score pairs: how probable is each target, given its source?")

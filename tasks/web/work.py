@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from transformer_suite.tasks.classification.explain import explain
 from transformer_suite.tasks.seq2seq.attention_maps import attention
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.web.errors import RequestError
@@ -40,6 +41,17 @@ class Classify:
     def __call__(self, texts: Sequence[str], numbers: Sequence[int], check: Check) -> Sequence[Any]:
         check()
         return list(self.classifier.classify_scored(texts, on_batch=lambda count: check()))
+
+
+@dataclass(frozen=True)
+class Explain:
+    """What each word of a text contributes to its class."""
+
+    classifier: Any
+
+    def __call__(self, texts: Sequence[str], numbers: Sequence[int], check: Check) -> Sequence[Any]:
+        check()
+        return explain(self.classifier, texts, on_batch=lambda count: check())
 
 
 @dataclass(frozen=True)

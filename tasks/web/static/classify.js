@@ -5,6 +5,8 @@ import { say } from "./strings.js";
 
 export const task = new Task("classify", "classify-text", run);
 
+const UNLIKE = 0.01; // fewer of the texts that are like the training data are as unusual as this
+
 let result;
 
 export function offer() {
@@ -12,7 +14,7 @@ export function offer() {
 }
 
 async function run(text, signal) {
-  ({ results: [result] } = await request("classify", { texts: [text] }, signal));
+  ({ results: [result] } = await request("classify", { texts: [text], explain: true }, signal));
   draw();
 }
 
@@ -28,18 +30,18 @@ function draw() {
     return row;
   });
   const parts = [make("ol", { className: "bars" }, ...rows)];
-  if (result.unfamiliar) parts.push(make("p", { className: "warning", textContent: say("unfamiliar") }));
-  if (result.explanation) parts.push(make("h2", { textContent: say("explanation") }), words(result.explanation));
+  if (result.familiarity < UNLIKE) parts.push(make("p", { className: "warning", textContent: say("unfamiliar") }));
+  if (result.explanation.length) parts.push(make("h2", { textContent: say("explanation") }), words(result.explanation));
   $("classes").replaceChildren(...parts);
   task.show(Object.entries(result.probabilities).map(([label, p]) => `${label}\t${p.toFixed(4)}`).join("\n"));
 }
 
-// Words, each with its contribution: [{ word, weight }], positive for the class, negative against it.
+// Words in the color of their contribution to the log-odds of the class: for it or against it.
 function words(explanation) {
-  const most = Math.max(...explanation.map(({ weight }) => Math.abs(weight)), 1e-9);
-  return make("p", { className: "words" }, ...explanation.flatMap(({ word, weight }) => {
-    const span = make("span", { textContent: word, title: weight.toFixed(3), className: weight < 0 ? "against" : "for" });
-    span.style.setProperty("--weight", `${Math.round(70 * Math.abs(weight) / most)}%`);
+  const most = Math.max(...explanation.map(({ contribution }) => Math.abs(contribution)), 1e-9);
+  return make("p", { className: "words" }, ...explanation.flatMap(({ word, contribution }) => {
+    const span = make("span", { textContent: word, title: contribution.toFixed(2), className: contribution < 0 ? "against" : "for" });
+    span.style.setProperty("--weight", `${Math.round(70 * Math.abs(contribution) / most)}%`);
     return [span, " "];
   }));
 }

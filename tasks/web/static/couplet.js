@@ -5,7 +5,9 @@ import { say } from "./strings.js";
 
 const CANDIDATES = 5;
 
-let kept = "";
+const FREE = "？";
+
+let kept = []; // the characters that the user has fixed, by their place
 let result;
 
 export const task = new Task("couplet", "couplet-text", run);
@@ -15,7 +17,9 @@ export function offer() {
 }
 
 async function run(text, signal) {
-  const body = { texts: [text], candidates: CANDIDATES, ...(kept && { prefix: kept }) };
+  const length = [...text.replace(/\s/g, "")].length;
+  const keep = Array.from({ length }, (_, i) => kept[i] ?? FREE).join("");
+  const body = { texts: [text], candidates: CANDIDATES, ...(hasKept() && { keep }) };
   ({ results: [result] } = await request("couplet", body, signal));
   draw();
 }
@@ -23,17 +27,23 @@ async function run(text, signal) {
 function draw() {
   const first = result.input.replace(/\s/g, "");
   const candidates = result.hypotheses.map((hypothesis, rank) => candidate(first, hypothesis, rank));
-  const hint = make("p", { className: "hint", textContent: kept ? say("kept", kept) : say("keepHint") });
-  if (kept) hint.append(" ", make("button", { type: "button", textContent: say("release"), onclick: () => keep("") }));
+  const hint = make("p", { className: "hint", textContent: say("keepHint") });
+  if (hasKept()) {
+    hint.textContent = say("kept", Array.from(kept, character => character ?? FREE).join(""));
+    const button = (name, onclick) => make("button", { type: "button", textContent: say(name), onclick });
+    hint.append(" ", button("again", () => task.start()), " ", button("release", () => { forget(); draw(); }));
+  }
   $("candidates").replaceChildren(hint, make("ol", { className: "papers" }, ...candidates));
   task.show(`${first}\n${result.second}`);
 }
 
 function candidate(first, { second, rules, score }, rank) {
   const characters = [...second].map((character, i) => {
-    const button = make("button", { type: "button", textContent: character, onclick: () => keep([...second].slice(0, i + 1).join("")) });
+    const isKept = kept[i] === character;
+    const button = make("button", { type: "button", textContent: character, onclick: () => keep(i, isKept ? undefined : character, rank) });
     button.setAttribute("aria-label", say("keep", character));
-    button.classList.toggle("kept", i < [...kept].length);
+    button.setAttribute("aria-pressed", isKept);
+    button.classList.toggle("kept", isKept);
     return button;
   });
   const paper = make("div", { className: "paper", lang: "zh-CN" },
@@ -50,14 +60,17 @@ function candidate(first, { second, rules, score }, rank) {
   return make("li", {}, heading, paper, make("ul", { className: "rules" }, ...checks), small, make("div", { className: "actions" }, copy, save));
 }
 
-// Keeps the beginning of a second line and asks for the rest again.
-function keep(beginning) {
-  kept = beginning;
-  task.start();
+const hasKept = () => kept.some(Boolean);
+
+// Fixes the character at place i of the answers, or frees the place.
+function keep(i, character, rank) {
+  kept[i] = character;
+  draw();
+  $("candidates").querySelectorAll(".papers > li")[rank].querySelectorAll(".strip button")[i].focus();
 }
 
-export function forget() {
-  kept = "";
+function forget() {
+  kept = [];
 }
 
 function savePicture(first, second) {

@@ -140,6 +140,17 @@ def test_classifying(page: Page) -> None:
     size = "bars => bars.map(bar => getComputedStyle(bar).backgroundSize)"
     widths = rows.locator(".bar").evaluate_all(size)
     assert [float(width.split("%")[0]) for width in widths] == shown
+    expect(page.locator(".words span")).to_have_text(["shares", "fall"])
+    expect(page.locator(".warning")).to_have_count(0)
+
+
+def test_a_text_unlike_the_training_data_is_marked(page: Page) -> None:
+    found = {"label": "Sports", "probabilities": {"Sports": 0.7}, "explanation": []}
+    answer = {"results": [{"familiarity": 0.009, **found}]}
+    page.route("**/v1/classify", lambda route: route.fulfill(json=answer))
+    page.locator("#tab-classify").click()
+    page.locator("#classify .go").click()
+    expect(page.locator(".warning")).to_contain_text("unlike the news")
 
 
 def test_answering_a_couplet(page: Page) -> None:
@@ -150,12 +161,18 @@ def test_answering_a_couplet(page: Page) -> None:
     expect(papers.nth(1)).to_be_visible()  # the model knows few characters: there may be only two
     expect(papers.nth(0).locator(".rules li")).to_have_count(10)
     second = papers.nth(1).locator(".strip").nth(1).locator("button")
-    kept = "".join(second.all_inner_texts()[:2])
+    kept = second.nth(1).inner_text()
     second.nth(1).click()
-    expect(page.locator("#candidates .hint")).to_contain_text(f"Kept: {kept}")
+    expect(second.nth(1)).to_be_focused()
+    expect(second.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#candidates .hint")).to_contain_text(f"Kept: ？{kept}")
+    page.get_by_text("Answer again").click()
+    expect(page.locator("#couplet .status")).to_have_text("Done.")
     for paper in papers.all():
         line = paper.locator(".strip").nth(1).locator("button").all_inner_texts()
-        assert "".join(line).startswith(kept)
+        assert line[1] == kept
+    page.get_by_text("Keep none").click()
+    expect(page.locator(".kept")).to_have_count(0)
     with page.expect_download() as download:
         papers.nth(0).get_by_text("Save picture").click()
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")

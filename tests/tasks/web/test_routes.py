@@ -20,6 +20,7 @@ from tests.tasks.web.services import (
     refusal,
     service,
 )
+from transformer_suite.tasks.classification.explain import explain
 from transformer_suite.tasks.couplet.request import CoupletRequest
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.segments import sentences
@@ -95,6 +96,15 @@ def test_classifications_are_the_classifiers(web: Any) -> None:
     assert without_input(results) == expected
     (top, *_) = post(web, "/v1/classify", {"texts": texts, "top": 2})["results"]
     assert list(top["probabilities"]) == list(expected[0]["probabilities"])[:2]
+    explained = post(web, "/v1/classify", {"texts": texts, "explain": True})["results"]
+    words = [result.pop("explanation") for result in explained]
+    assert explained == results
+    assert words == plain([each.record() for each in explain(classifier, texts)])
+    assert [[each["word"] for each in of_text] for of_text in words] == [
+        ["shares", "fall"],
+        [],
+        ["the", "cup", "final"],
+    ]
 
 
 def test_couplets_are_the_writers(web: Any) -> None:
