@@ -13,14 +13,18 @@ from transformer_suite.tasks.commands.options import PATH
 from transformer_suite.tasks.commands.output import print_results, table
 from transformer_suite.tasks.runs import checkpoint_folder
 
-COLUMNS = ("task", "parameters", "size", "trained", "headline", "folder")
+COLUMNS = ("task", "name", "parameters", "size", "trained", "headline", "folder")
 
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_context
 def models(context: click.Context, is_json: bool) -> None:
-    """List the shipped models."""
+    """List the shipped models.
+
+    \b
+        translate --model captions    # the model of that name; without a name: the default one
+    """
     if context.invoked_subcommand is None:
         _list(is_json)
 
@@ -45,6 +49,7 @@ def _list(is_json: bool) -> None:
         print_results("".join(f"{line}\n" for line in lines))
         return
     for record in records:
+        record["name"] = record["name"] or "(default)"
         record["parameters"] = record["parameters"] and f"{record['parameters']:,}"
         record["size"] = f"{record['size'] / 1e6:.1f} MB"
     rows = [[shorten(str(record[name] or "?"), 200) for name in COLUMNS] for record in records]
@@ -53,8 +58,10 @@ def _list(is_json: bool) -> None:
 
 def _record(folder: Path) -> dict[str, Any]:
     metrics = checkpoint_folder.read_metrics(folder)
+    task = checkpoint_folder.describe(folder)["task"]
     return {
-        "task": checkpoint_folder.describe(folder)["task"],
+        "task": task,
+        "name": checkpoint_folder.shipped_name(task, folder),
         "parameters": metrics.get("parameters"),
         "size": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         "trained": metrics.get("trained"),

@@ -176,7 +176,10 @@ machine_options = combined(
     ),
 )
 model_option = click.option(
-    "--model", type=PATH, metavar="FOLDER", help="A checkpoint folder; else the shipped model."
+    "--model",
+    type=PATH,
+    metavar="FOLDER",
+    help="A checkpoint folder, or the name of a shipped model; else the default one.",
 )
 models_option = click.option(
     "--model",
@@ -184,7 +187,8 @@ models_option = click.option(
     metavar="FOLDER",
     multiple=True,
     callback=one_or_several,
-    help="A checkpoint folder; else the shipped model. Several form an ensemble.",
+    help="A checkpoint folder, or the name of a shipped model; else the default one. Several form "
+    "an ensemble.",
 )
 batch_option = click.option(
     "--batch-tokens", type=click.IntRange(1, MAX_BATCH_TOKENS), help="The tokens in a batch."

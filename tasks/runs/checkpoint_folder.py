@@ -46,7 +46,8 @@ PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
 C = TypeVar("C")
 
 Folders = str | Path | Sequence[str | Path] | None
-"""A folder, several folders for an ensemble, or None for the shipped model."""
+"""A folder or the name of a shipped model, several of them for an ensemble, or None for the default
+model."""
 
 
 _unsealed: set[Path] = set()  # the folders without a manifest that were reported
@@ -202,15 +203,28 @@ def headline(metrics: Mapping[str, Any]) -> str:
 
 
 def model_folder(task: str, folder: str | Path | None) -> Path:
-    """Returns ``folder``, or that of the shipped model; a CheckpointError if it is missing."""
+    """Returns the folder of a model of ``task``.
+
+    Args:
+        folder: a checkpoint folder, or the name of a shipped model if there is no such folder;
+            None: the default model of the task.
+
+    Raises:
+        CheckpointError: there is neither.
+    """
     if folder is None:
         folder = PRETRAINED / task
         if not is_folder(folder):
             raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
     elif not is_folder(folder):
-        raise CheckpointError(
-            f"{folder}: there is no such folder; train a model, or name another folder"
-        )
+        shipped = {shipped_name(task, path): path for path in shipped_models()}
+        if str(folder) not in shipped.keys() - {""}:
+            names = ", ".join(sorted(shipped.keys() - {""}))
+            other = f", or take a shipped model: {names}" if names else ""
+            raise CheckpointError(
+                f"{folder}: there is no such folder; train a model, or name another folder{other}"
+            )
+        folder = shipped[str(folder)]
     return Path(folder)
 
 
@@ -222,8 +236,15 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 
 
 def shipped_models() -> list[Path]:
-    """Returns the folders of the shipped models, one for each task."""
+    """Returns the folders of the shipped models, such as ``translation``, the default of its task,
+    and ``translation-captions``, which has the name ``captions``."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
+
+
+def shipped_name(task: str, folder: Path) -> str:
+    """Returns the name of the shipped model of ``task`` in ``folder``; "" if it has none."""
+    prefix = f"{task}-"
+    return folder.name.removeprefix(prefix) if folder.name.startswith(prefix) else ""
 
 
 def _checksums(folder: Path) -> dict[str, str]:

@@ -261,6 +261,12 @@ def test_models_lists_the_shipped_models(
     assert second["folder"] == str(tmp_path / "translation")
     assert weights < second["size"] < 100 * weights
     names, _, row = lines_of("models")
-    assert names.split() == ["task", "parameters", "size", "trained", "headline", "folder"]
-    for fact in ("translation", f"{metrics['parameters']:,}", " MB", second["headline"]):
+    assert names.split() == ["task", "name", "parameters", "size", "trained", "headline", "folder"]
+    for fact in (
+        "translation",
+        "(default)",
+        f"{metrics['parameters']:,}",
+        " MB",
+        second["headline"],
+    ):
         assert fact in row
