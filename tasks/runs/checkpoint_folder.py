@@ -236,8 +236,11 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 
 
 def shipped_models() -> list[Path]:
-    """Returns the folders of the shipped models, such as ``translation``, the default of its task,
-    and ``translation-captions``, which has the name ``captions``."""
+    """Returns the folders of the shipped models.
+
+    ``translation`` is the default model of its task, ``translation-captions`` the one that has the
+    name ``captions``.
+    """
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
 
 
