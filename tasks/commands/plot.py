@@ -8,11 +8,20 @@ from typing import Any
 
 import click
 
-from transformer_suite.tasks.commands.options import PATH
+from transformer_suite.core.errors import ConfigError, TextError
+from transformer_suite.tasks import registry
+from transformer_suite.tasks.commands.options import (
+    PATH,
+    check_prefix,
+    machine_options,
+    model_option,
+    use_threads,
+)
 from transformer_suite.tasks.commands.output import print_results
 
 MAX_WIDTH = 8192
 MAX_POSITIONS = 1000
+MAX_LAYERS = 1000
 MAX_STEPS = 100_000_000
 MAX_BARS = 50
 MAX_LINES = 6
@@ -62,6 +71,63 @@ def history(runs: tuple[Path, ...], output: Path) -> None:
     from transformer_suite.tasks.runs.history import draw_histories
 
     draw_histories(runs, output)
+    print_results(f"{output}\n")
+
+
+@plot.command()
+@click.argument("text", callback=check_prefix)
+@click.argument("target", required=False, callback=check_prefix)
+@click.option(
+    "--task",
+    type=click.Choice(registry.PAIR_TASKS),
+    default=registry.PAIR_TASKS[0],
+    show_default=True,
+    help="The task of the model.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(("cross", "encoder", "decoder")),
+    default="cross",
+    show_default=True,
+    help="From the decoder to the source, inside the encoder, or inside the decoder.",
+)
+@click.option(
+    "--layer", type=click.IntRange(1, MAX_LAYERS), help="The number of the layer; else the last."
+)
+@model_option
+@machine_options
+@output_option("attention")
+def attention(
+    text: str,
+    target: str | None,
+    task: str,
+    kind: str,
+    layer: int | None,
+    model: Path | None,
+    device: str,
+    threads: int | None,
+    output: Path,
+) -> None:
+    """Draw the attention between TEXT and TARGET, all heads of one layer side by side.
+
+    Without TARGET, it is the model's own output, and TEXT is one sentence.
+
+    \b
+        plot attention "Ein Hund rennt am Strand."
+        plot attention --kind encoder --layer 2 "Ein Hund rennt." "A dog runs."
+        plot attention --task couplet 晚风摇树树还挺 晨露润花花更红
+    """
+    from transformer_suite.tasks.pictures import check_picture
+
+    check_picture(output)
+    use_threads(threads)
+    maps = registry.predictor(task, model, device=device).attention(text, target)
+    if len(maps) != 1:
+        raise TextError(f"the text has {len(maps)} sentences: give one")
+    layers = len(getattr(maps[0], kind))
+    if layer is not None and layer > layers:
+        raise ConfigError(f"--layer must be from 1 to {layers}, not {layer}")
+    maps[0].draw(output, kind=kind, layer=(layer or layers) - 1)
     print_results(f"{output}\n")
 
 

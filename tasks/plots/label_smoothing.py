@@ -77,7 +77,7 @@ def _draw_targets(axes: Axes, smoothing: Sequence[float], vocab_size: int) -> No
         shift = (number - (len(smoothing) - 1) / 2) * width
         target = target_distribution(value, vocab_size).tolist()
         axes.bar([word + shift for word in words], target, width, label=f"e = {value:g}")
-    axes.set_title("target: 1 - e on the right word, e / V on every word")
+    axes.set_title("target: 1 - e on the right word, plus e / V on all")
     axes.set_xlabel(f"word of the vocabulary (V = {vocab_size}); word 1 is right")
     axes.set_ylabel("probability")
     axes.set_xticks(words)
@@ -95,7 +95,7 @@ def _draw_losses(axes: Axes, smoothing: Sequence[float], vocab_size: int) -> Non
             best = target_distribution(value, vocab_size)[:1]
             lowest = losses(best, value, vocab_size)
             axes.plot(best.numpy(), lowest.numpy(), "o", color=line.get_color())
-    axes.set_title("penalty: with e > 0, too certain is wrong (dot: lowest loss)")
+    axes.set_title("penalty: with e > 0 it rises again near 1 (dot: minimum)")
     axes.set_xlabel("predicted probability of the right word")
     axes.set_ylabel("loss (nats)")
     axes.set_xlim(0, 1)

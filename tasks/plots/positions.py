@@ -129,7 +129,7 @@ def _draw_rotary(axes: Axes, head_dim: int, length: int) -> None:
     distances = range(length)
     scores, bound = rotary_scores(head_dim, length), rotary_bound(head_dim, length)
     axes.plot(distances, scores.numpy(), label="score of q = k = (1, ..., 1)")
-    axes.plot(distances, bound.numpy(), linestyle="--", label="upper bound of the paper")
+    axes.plot(distances, bound.numpy(), linestyle="--", label="relative bound of the paper")
     axes.set_title(f"rotary: the score by distance (head_dim = {head_dim})")
     axes.set_ylabel("score / score at distance 0")
     _finish(axes)
@@ -148,7 +148,7 @@ def _draw_t5(axes: Axes, length: int) -> None:
         distances = torch.arange(-length + 1, 1 if is_causal else length)
         buckets = t5_buckets(distances, is_causal=is_causal)
         axes.plot(distances.numpy(), buckets.numpy(), drawstyle="steps-mid", label=name)
-    axes.set_title("t5: one learned number per bucket of distances")
+    axes.set_title("t5: one learned number per bucket")
     axes.set_ylabel("number of the bucket")
     _finish(axes)
 

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from transformer_suite.core.config import check, check_choice
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import BOS_ID, EOS, Vocabulary
-from transformer_suite.tasks.pictures import picture, warn_about_boxes
+from transformer_suite.tasks.pictures import draw_matrix, picture, warn_about_boxes
 from transformer_suite.tasks.seq2seq.batches import source_tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = ("cross", "encoder", "decoder")
+"""Which attention: from the decoder to the source, inside the encoder, inside the decoder."""
+
+_TITLES = {
+    "cross": "attention of the decoder to the source",
+    "encoder": "self-attention of the encoder",
+    "decoder": "self-attention of the decoder",
+}
+_AXES = {  # of queries and of keys
+    "cross": ("token to write", "source token"),
+    "encoder": ("query", "key"),
+    "decoder": ("token to write", "token read"),
+}
+_MAX_IN_A_ROW = 5  # panels
+_CELL_INCHES, _MAX_PANEL_INCHES = 0.25, 8.0
 
 
 @dataclass(frozen=True)
@@ -40,27 +62,71 @@ class Attention:
         """
         return [*self.target[1:], EOS]
 
-    def draw(self, path: str | Path, *, layer: int = -1) -> None:
-        """Draws the attention of a decoder layer to the source, averaged over its heads.
+    def draw(self, path: str | Path, *, kind: str = "cross", layer: int = -1) -> None:
+        """Draws the attention of all heads of one layer side by side, and their mean.
 
-        There is a row for each token that the decoder writes, and a column for each source token.
+        A row is a query. In "cross" and "decoder" it has the token that the decoder writes there.
+        A column is a key: a source token, or in "decoder" a token that the decoder has read.
 
         Args:
             path: the picture; its suffix is .png, .svg or .pdf.
+            kind: one of ``KINDS``.
             layer: the number of the layer, from 0; -1 is the last.
 
         Raises:
-            ConfigError: another suffix.
+            ConfigError: another suffix or kind, or no such layer.
             UserError: matplotlib is not installed, or the picture cannot be written.
         """
+        check_choice("kind", kind, KINDS)
+        weights: NDArray[np.float32] = getattr(self, kind)
+        count = len(weights)
+        check(-count <= layer < count, "layer", layer, f"from 0 to {count - 1}")
+        rows = self.source if kind == "encoder" else self.written
+        columns = self.target if kind == "decoder" else self.source
         with picture(Path(path)) as figure:
-            warn_about_boxes([*self.source, *self.written])
-            figure.set_size_inches(2 + 0.3 * len(self.source), 1 + 0.3 * len(self.written))
-            axes = figure.subplots()
-            axes.imshow(self.cross[layer].mean(axis=0), vmin=0)
-            labels = {"parse_math": False}  # dollar signs are no formula
-            axes.set_xticks(range(len(self.source)), self.source, rotation="vertical", **labels)
-            axes.set_yticks(range(len(self.written)), self.written, **labels)
+            warn_about_boxes([*columns, *rows])
+            figure.suptitle(f"{_TITLES[kind]}, layer {layer % count + 1} of {count}")
+            _draw_heads(figure, weights[layer], rows, columns, _AXES[kind])
+
+
+def _draw_heads(
+    figure: Figure,
+    weights: NDArray[np.float32],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    axis_names: tuple[str, str],
+) -> None:
+    """Draws the weights ``[H, T, S]`` of each head, and their mean if there are several."""
+    panels = {f"head {number}": head for number, head in enumerate(weights, start=1)}
+    if len(weights) > 1:
+        panels["mean of the heads"] = weights.mean(axis=0)
+    width = len(panels) if len(panels) <= _MAX_IN_A_ROW else math.ceil(math.sqrt(len(panels)))
+    height = math.ceil(len(panels) / width)
+    cell = min(_CELL_INCHES, _MAX_PANEL_INCHES / max(len(rows), len(columns)))
+    font_size = min(9.0, 72 * cell * 0.7)
+    # Room for the tokens, whose letters are about 0.6 of the font size wide.
+    letters = max(map(len, (*rows, *columns)))
+    margin = 0.5 + 0.6 * letters * font_size / 72
+    panel = max(1.2, cell * len(columns)) + 0.3, max(1.2, cell * len(rows)) + 0.5
+    figure.set_size_inches(panel[0] * width + margin + 1.0, panel[1] * height + margin + 0.5)
+    grid = figure.subplots(height, width, squeeze=False).flatten().tolist()
+    for number, (title, head) in enumerate(panels.items()):
+        axes = grid[number]
+        options = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
+        image = draw_matrix(axes, head, rows, columns, font_size=font_size, **options)
+        axes.set_title(title, fontsize="medium")
+        # Labels are slow to draw: only the outer panels have them.
+        if number % width == 0:
+            axes.set_ylabel(axis_names[0])
+        else:
+            axes.tick_params(labelleft=False)
+        if number + width >= len(panels):
+            axes.set_xlabel(axis_names[1])
+        else:
+            axes.tick_params(labelbottom=False)
+    for axes in grid[len(panels) :]:
+        axes.remove()
+    figure.colorbar(image, ax=grid[: len(panels)], label="attention weight", aspect=20 * height)
 
 
 def attention(

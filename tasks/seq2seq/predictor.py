@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import torch
 
+from transformer_suite.core.config import check
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import CheckpointError, ConfigError, TextError
@@ -129,26 +130,33 @@ class Predictor(ABC, Generic[R]):
         of_texts = zip(texts, encoded.segments, outputs, strict=True)
         return [self._result(*of_text) for of_text in of_texts]
 
-    def attention(self, text: str, **options: Any) -> list[Attention]:
+    def attention(self, text: str, target: str | None = None, **options: Any) -> list[Attention]:
         """Returns the attention between ``text`` and its best output, one record per segment.
 
         Args:
-            options: those of :class:`GenerationRequest`, for the search.
+            target: an output to use instead of the best one. The pair is one segment, as in
+                :meth:`score`.
+            options: those of :class:`GenerationRequest`, for the search; none with a ``target``.
 
         Raises:
-            ConfigError: as :meth:`generate`; or this is an ensemble, whose models each have
-                attention of their own.
+            ConfigError: as :meth:`generate`; options with a ``target``; or this is an ensemble,
+                whose models each have attention of their own.
+            TextError: as :meth:`generate`; or the pair is too long for the model.
         """
         if len(self.models) > 1:
             raise ConfigError(
                 "attention belongs to a single model: load the ensemble's models one by one"
             )
+        vocabularies = self.source.vocabulary, self.target.vocabulary
+        if target is not None:
+            check(not options, "the options of a search", [*options], "left out with a target")
+            source_ids, target_ids = self._pair(text, target)
+            return [attention(self.models[0], source_ids, target_ids, vocabularies, self.device)]
         request = GenerationRequest.of(**options)
         config = request.resolve(self.generation)
         encoded = self._encode(as_texts([text]), request)
         step_model = self.step_model(int8=config.int8)
         ((best, *_),) = generate_texts(step_model, encoded, config, request, self.device)
-        vocabularies = self.source.vocabulary, self.target.vocabulary
         return [
             attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)
             for ids, hypothesis in zip(encoded.segments[0], best.hypotheses, strict=True)
@@ -202,6 +210,21 @@ class Predictor(ABC, Generic[R]):
             on_batch=on_batch,
         )
         return scores[0] if isinstance(sources, str) else scores
+
+    def _pair(self, source: str, target: str) -> tuple[list[int], list[int]]:
+        """Returns the ids of both texts.
+
+        Raises:
+            TextError: one of them is too long for the model.
+        """
+        (source,), (target,) = as_texts([source], name="source"), as_texts([target], name="target")
+        pair = self.source.encode(source), self.target.encode(target)
+        for name, ids in zip(("source", "target"), pair, strict=True):
+            if len(ids) >= self.max_len:  # with <eos> or <bos>
+                raise TextError(
+                    f"the {name} has {len(ids)} tokens, the model takes {self.max_len - 1}"
+                )
+        return pair
 
     @classmethod
     @abstractmethod

@@ -46,7 +46,8 @@ def test_the_tokens_are_beside_their_weights(
     shown = attention_of("a$", "b")
     shown.cross[1, 0, 1] = [0.5, 0.25, 0.25]
     shown.draw(tmp_path / "attention.pdf")
-    (axes,) = saved[0].axes
+    axes, bar = saved[0].axes
+    assert bar.get_ylabel() == "attention weight"
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "$", "<eos>"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "<eos>"]
     assert np.array_equal(axes.images[0].get_array(), [[1, 1, 1], [0.5, 0.25, 0.25]])
