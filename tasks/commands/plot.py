@@ -17,13 +17,14 @@ from transformer_suite.tasks.commands.options import (
     model_option,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import print_results
+from transformer_suite.tasks.commands.output import print_results, table
 
 MAX_WIDTH = 8192
 MAX_POSITIONS = 1000
 MAX_LAYERS = 1000
 MAX_STEPS = 100_000_000
 MAX_BARS = 50
+MAX_NEIGHBORS = 100
 MAX_LINES = 6
 """The most lines in one panel, so that their colors can be told apart."""
 
@@ -280,3 +281,62 @@ def label_smoothing(smoothing: tuple[float, ...], vocab_size: int, output: Path)
 
     draw_label_smoothing(output, smoothing=smoothing, vocab_size=vocab_size)
     print_results(f"{output}\n")
+
+
+@plot.command()
+@click.argument("word", callback=check_prefix)
+@click.option(
+    "--task",
+    type=click.Choice(registry.TASKS),
+    default=registry.TASKS[0],
+    show_default=True,
+    help="The task of the model.",
+)
+@click.option(
+    "--side",
+    type=click.Choice(("source", "target")),
+    default="source",
+    show_default=True,
+    help="The embedding of the encoder or of the decoder.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, MAX_NEIGHBORS),
+    default=15,
+    show_default=True,
+    help="The number of neighbors.",
+)
+@model_option
+@machine_options
+@output_option("neighbors")
+def neighbors(
+    word: str,
+    task: str,
+    side: str,
+    count: int,
+    model: Path | None,
+    device: str,
+    threads: int | None,
+    output: Path,
+) -> None:
+    """Print the nearest words of WORD in the embedding of a model, and draw them as a map.
+
+    A line has a token of the vocabulary and its cosine similarity to WORD. The last line is the
+    name of the picture, which shows the plane in which the vectors differ most (PCA).
+
+    \b
+        plot neighbors Hund
+        plot neighbors --task couplet 春 --count 20 --output spring.svg
+        plot neighbors --task classification oil
+    """
+    from transformer_suite.tasks.pictures import check_picture
+    from transformer_suite.tasks.plots.neighbors import neighbors as nearest_tokens
+
+    check_picture(output)
+    use_threads(threads)
+    predictor = registry.predictor(task, model, device=device)
+    found = nearest_tokens(task, predictor, word, side=side, count=count)
+    found.draw(output)
+    similarities = (f"{similarity:.3f}" for similarity in found.similarities)
+    rows = table([*zip(found.tokens, similarities, strict=True)])
+    print_results(f"{rows}{output}\n")

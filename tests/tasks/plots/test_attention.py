@@ -83,8 +83,8 @@ def test_a_long_text_makes_a_picture_of_limited_size(
     """matplotlib refuses 65,536 pixels a side."""
     saved: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: saved.append(figure))
-    tokens = ["token"] * 150
-    weights = np.zeros((1, 2, 150, 150), np.float32)
+    tokens = ["token"] * 60
+    weights = np.zeros((1, 4, 60, 60), np.float32)
     Attention(tokens, tokens, weights, weights, weights).draw("attention.png")
     assert 20 < max(saved[0].get_size_inches()) < 40
 
