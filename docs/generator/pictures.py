@@ -1,0 +1,64 @@
+"""Draws the pictures of the guide, and makes their files small.
+
+    python -m docs.generator.pictures              # all of them, into docs/pictures
+    python -m docs.generator.pictures masks.png    # one
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from docs.generator.sources import ROOT
+
+PICTURES = {
+    "masks.png": "plot masks",
+    "positions.png": "plot positions --d-model 64 --length 60",
+    "schedule.png": "plot schedule",
+    "label-smoothing.png": "plot label-smoothing",
+}
+"""The command of ``cli.py`` that draws each picture. A page that shows it names the command."""
+
+FOLDER = ROOT / "docs" / "pictures"
+SIZES = ((1100, 256), (1100, 128), (1100, 64), (900, 64), (800, 32))
+"""Widths in pixels and numbers of colors, the best first."""
+MAX_BYTES = 60_000
+
+
+def draw(name: str) -> None:
+    """Draws one picture, scales it down and reduces its colors until its file is small.
+
+    Raises:
+        ValueError: it is too large with the smallest of ``SIZES`` as well.
+    """
+    path = FOLDER / name
+    command = [sys.executable, "cli.py", *shlex.split(PICTURES[name]), "--output", str(path)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    shrink(path)
+
+
+def shrink(path: Path) -> None:
+    """Overwrites a picture with a smaller one; see :func:`draw`."""
+    picture = Image.open(path).convert("RGB")
+    for width, colors in SIZES:
+        size = (min(width, picture.width), round(picture.height * min(1, width / picture.width)))
+        smaller = picture.resize(size, Image.Resampling.LANCZOS)
+        smaller.quantize(colors, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
+        if path.stat().st_size < MAX_BYTES:
+            return
+    raise ValueError(f"{path}: more than {MAX_BYTES} bytes at all sizes")
+
+
+def main() -> None:
+    """Draws the pictures that are named, or all."""
+    for name in sys.argv[1:] or PICTURES:
+        draw(name)
+        print(FOLDER / name)
+
+
+if __name__ == "__main__":
+    main()
