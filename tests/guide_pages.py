@@ -1,7 +1,9 @@
 """The pages of the guide: their code is run, and what it prints is compared or written.
 
-python -m tests.guide_pages            # writes into docs/ what the code prints now
-python -m tests.guide_pages index.md   # only into one page
+    python -m tests.guide_pages            # writes into docs/ what the code prints now
+    python -m tests.guide_pages index.md   # only into one page
+
+Look at the changes with ``git diff`` before you commit them.
 """
 
 import ast

@@ -2,6 +2,8 @@
 
     python -m docs.generator.pictures              # all of them, into docs/pictures
     python -m docs.generator.pictures masks.png    # one
+
+It needs matplotlib (``pip install '.[plot]'``).
 """
 
 from __future__ import annotations
