@@ -89,6 +89,10 @@ class ClassificationData(CodecConfig):
         class_weight: the weights of the classes in the training loss: ``balanced`` for weights
             inversely proportional to the numbers of rows, or ``LABEL=WEIGHT`` for each class whose
             weight is not 1 (:mod:`.imbalance`).
+        soft_labels: files with the probabilities that other models give the classes of every
+            training text, as ``classify --json`` writes them (:mod:`.soft_labels`).
+        soft_label_weight: the weight of the mean of these probabilities in the target of the
+            training loss; the label itself has the rest.
     """
 
     text: tuple[str, ...] = ()
@@ -104,6 +108,8 @@ class ClassificationData(CodecConfig):
     val_share: float = 0.03
     test_share: float = 0.1
     class_weight: tuple[str, ...] = ()
+    soft_labels: tuple[str, ...] = ()
+    soft_label_weight: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +122,9 @@ class ClassificationData(CodecConfig):
         for name in ("token_dropout", "val_share", "test_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")
+        check_range("data.soft_label_weight", self.soft_label_weight, 0.0, 1.0)
+        is_right = all(self.soft_labels) and len(set(self.soft_labels)) == len(self.soft_labels)
+        check(is_right, "data.soft_labels", list(self.soft_labels), "names of files, each once")
         length = self.max_sen_len
         is_right = length in (None, "same") or (isinstance(length, int) and length >= 1)
         check(is_right, "data.max_sen_len", length, "none, 'same', or a whole number from 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor, tensor
@@ -21,6 +22,7 @@ from transformer_suite.tasks.classification import cleaning, sources
 from transformer_suite.tasks.classification.classes import class_count, write_classes
 from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.config import ClassificationData
+from transformer_suite.tasks.classification.soft_labels import read_soft_labels
 from transformer_suite.tasks.classification.sources import TableSource, open_source
 from transformer_suite.tasks.runs import hold_out
 
@@ -32,6 +34,7 @@ _MIN_BATCHES = 100
 _MIN_BATCH_TOKENS = 256
 
 Example = tuple[list[int], int]
+"""The ids and the class number of a text."""
 
 
 class LoadSentenceClassificationDataset:
@@ -84,22 +87,30 @@ class LoadSentenceClassificationDataset:
 
     def text_of(self, row: Row) -> str:
         """Returns the cleaned text of the configured columns."""
-        columns = ("description",) if self.config.text else self.config.columns
-        text = " ".join(getattr(row, column) for column in columns)
-        return normalize(text, self.config)
+        return text_of(row, self.config)
 
     def encoded(self, split: str) -> Examples[Example]:
         """Returns the rows of a split as ids and class numbers; no row is left out."""
-        tensors = cached(
-            "labeled",
-            lambda: self._encode(split),
-            files=self.source.files(split),
-            settings={"codec": self.codec.describe(), **self._settings()},
-            code=_CODE,
-        )
-        texts, labels = IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy()
-        examples: Examples[Example] = Examples(texts, labels)
+        examples = self._all_encoded(split)
         return examples.select(self.source.selected(split, len(examples)))
+
+    def soft_labels(self) -> Tensor | None:
+        """Returns the probabilities ``[N, C]`` in ``data.soft_labels`` for the training rows.
+
+        Raises:
+            CorpusError: a file does not belong to the training rows.
+        """
+        paths = self.soft_label_files()
+        if not paths:
+            return None
+        labels = self._all_encoded("train").columns[1]
+        assert isinstance(labels, np.ndarray)
+        found = read_soft_labels(paths, self.classes, labels.tolist(), self.source.file("train"))
+        return found[list(self.source.selected("train", len(found)))]
+
+    def soft_label_files(self) -> list[Path]:
+        """Returns the files in ``data.soft_labels``."""
+        return [Path(path) for path in self.config.soft_labels]
 
     def training_texts(self) -> IdLists:
         """Returns the training texts as ids."""
@@ -114,7 +125,7 @@ class LoadSentenceClassificationDataset:
         """
         is_text_needed = self.config.bpe_dropout > 0.0
         examples = self.encoded("train")
-        counts = np.bincount(examples.columns[-1], minlength=len(self.classes))
+        counts = np.bincount(examples.columns[1], minlength=len(self.classes))
         for number, rows in ((0, "no training row"), (1, "only one training row")):
             names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
             if names:
@@ -152,6 +163,17 @@ class LoadSentenceClassificationDataset:
             "lowercase": config.lowercase,
             "source": self.source.key(),
         }
+
+    def _all_encoded(self, split: str) -> Examples[Example]:
+        """Returns all rows of the file that contains a split."""
+        tensors = cached(
+            "labeled",
+            lambda: self._encode(split),
+            files=self.source.files(split),
+            settings={"codec": self.codec.describe(), **self._settings()},
+            code=_CODE,
+        )
+        return Examples(IdLists.from_tensors(tensors, "texts"), tensors["labels"].numpy())
 
     def _encode(self, split: str) -> dict[str, Tensor]:
         """Returns the ids and the class numbers of those rows."""
@@ -197,7 +219,10 @@ class TextData:
         seed: int,
         max_len: int,
     ) -> None:
-        self._examples, self._texts = examples, texts
+        self._examples: Examples[Any] = examples
+        if config.soft_labels:
+            self._examples = Examples(*examples.columns, np.arange(len(examples)))
+        self._texts = texts
         self._codec, self._config = codec, config
         self._batch_tokens, self._seed = batch_tokens, seed
         wanted = config.max_sen_len
@@ -210,7 +235,7 @@ class TextData:
         if wanted == "same":
             self._pad_to = min(self._longest, int(lengths.max()))
 
-    def plan(self, epoch: int) -> list[Examples[Example]]:
+    def plan(self, epoch: int) -> list[Examples[Any]]:
         """Returns the batches of ``epoch``."""
         examples = self._encode(epoch).cut(self._longest)
         lengths = examples.lengths.clip(min=self._pad_to).tolist()
@@ -218,17 +243,26 @@ class TextData:
         batches = bucket_by_length(lengths, batch_tokens=self._batch_tokens, seed=seed)
         return [examples.select(batch) for batch in batches]
 
-    def batch(self, item: Sequence[Example]) -> tuple[Tensor, Tensor]:
-        """Returns ``src`` ``[S, B]`` and the class numbers ``[B]``."""
+    def batch(self, item: Sequence[Any]) -> tuple[Tensor, ...]:
+        """Returns ``src`` ``[S, B]`` and the class numbers ``[B]``.
+
+        With soft labels, there are also the numbers of the examples ``[B]``.
+        """
         return as_tensors(item, pad_to=self._pad_to)
 
-    def _encode(self, epoch: int) -> Examples[Example]:
+    def _encode(self, epoch: int) -> Examples[Any]:
         dropout = self._config.bpe_dropout
         if dropout == 0.0:
             return self._examples
         seed_dropout(epoch_seed(self._seed, epoch))
         ids = IdLists.of(encode(self._codec, text, dropout=dropout) for text in self._texts)
-        return Examples(ids, self._examples.columns[-1])
+        return Examples(ids, *self._examples.columns[1:])
+
+
+def text_of(row: Row, config: ClassificationData) -> str:
+    """Returns the cleaned text of the columns that ``config`` names."""
+    columns = ("description",) if config.text else config.columns
+    return normalize(" ".join(getattr(row, column) for column in columns), config)
 
 
 def normalize(text: str, config: ClassificationData) -> str:
@@ -242,9 +276,8 @@ def encode(codec: TextCodec, text: str, *, dropout: float = 0.0) -> list[int]:
     return codec.encode(text, dropout=dropout) or [UNK_ID]
 
 
-def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor, Tensor]:
-    """Returns ``src`` ``[S, B]`` (S at least ``pad_to``) and the class numbers ``[B]``."""
-    texts = [ids for ids, _ in examples]
-    if pad_to:
-        texts = [[*ids, *[PAD_ID] * (pad_to - len(ids))] for ids in texts]
-    return pad_sequence(texts), tensor([label for _, label in examples])
+def as_tensors(examples: Sequence[Any], *, pad_to: int = 0) -> tuple[Tensor, ...]:
+    """Returns ``src`` ``[S, B]`` (S at least ``pad_to``), the class numbers ``[B]``, and others."""
+    texts, *numbers = zip(*examples, strict=True)
+    padded = [[*ids, *[PAD_ID] * (pad_to - len(ids))] for ids in texts]
+    return pad_sequence(padded), *map(tensor, numbers)

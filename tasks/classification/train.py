@@ -50,6 +50,7 @@ def prepare(
         codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
         classes=read_classes(out) if vocabulary == out else None,
     )
+    soft_labels = dataset.soft_labels()
     model = build_model(dataset.codec, dataset.classes, config).to(device)
     if config.data.ppmi_window and vocabulary is None:
         start_from_ppmi(model, dataset, config)
@@ -92,12 +93,17 @@ def prepare(
             config.data.token_dropout,
             config.train.r_drop,
             weights_of(dataset).to(device) if config.data.class_weight else None,
+            soft_labels=None if soft_labels is None else soft_labels.to(device),
+            soft_label_weight=config.data.soft_label_weight,
         ),
         validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
         metric="val_accuracy",
         evaluate=test,
         calibrate=calibrate,
-        files=dataset.files("train", "val", *(["test"] if has_test else ())),
+        files=[
+            *dataset.files("train", "val", *(["test"] if has_test else ())),
+            *dataset.soft_label_files(),
+        ],
         new_weights=model.last_layer_weights() if has_other_classes else (),
     )
 
@@ -142,17 +148,28 @@ def text_loss(
     token_dropout: float,
     r_drop: float = 0.0,
     weights: Tensor | None = None,
+    *,
+    soft_labels: Tensor | None = None,
+    soft_label_weight: float = 0.0,
 ) -> LossFunction:
     """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``.
 
     With ``r_drop`` every text passes the model twice, with different dropout, and the divergence of
     the two outputs is added (:mod:`core.training.loss`). ``weights`` are those of the classes.
+
+    Args:
+        soft_labels: the probabilities of the classes for all training rows, ``[N, C]``.
+        soft_label_weight: their weight in the target distribution; the label has the rest.
     """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
-        src, labels = batch
+        src, targets, *rows = batch
+        if soft_labels is not None:
+            probabilities = soft_labels[rows[0]]
+            one_hot = F.one_hot(targets, probabilities.shape[1]).to(probabilities)
+            targets = one_hot.lerp(probabilities, soft_label_weight)
         if r_drop > 0.0:
-            src, labels = src.repeat_interleave(2, dim=1), labels.repeat_interleave(2)
+            src, targets = src.repeat_interleave(2, dim=1), targets.repeat_interleave(2, dim=0)
         if token_dropout > 0.0:
             is_dropped = torch.rand(src.shape, device=src.device) < token_dropout
             src = src.masked_fill(is_dropped & (src != PAD_ID), UNK_ID)
@@ -161,14 +178,14 @@ def text_loss(
             scores = part.float()
             total = total + F.cross_entropy(
                 scores,
-                labels,
+                targets,
                 weight=weights,
                 label_smoothing=label_smoothing,
                 reduction="sum",
             )
             if r_drop > 0.0:
                 total = total + r_drop * symmetric_divergence(scores)
-        return total, len(labels)
+        return total, len(targets)
 
     return loss
 
