@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from transformer_suite.tasks.classification.charts import (
+    MAX_CELLS,
+    confusion_chart,
+    reliability_charts,
+)
+
 _MAX_ROWS = 200  # classes in the table
-_MAX_CELLS = 30  # classes in the picture of the confusion matrix
-_CELL, _PLOT = 44, 260  # pixels
-_MAX_NAME, _LETTER = 18, 8  # characters of a name, and pixels of one
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -35,7 +38,7 @@ def report_page(report: Mapping[str, Any]) -> str:
         _class_table(classes, largest),
         _note(len(classes), _MAX_ROWS),
         "<h2>Confusion matrix</h2>",
-        _confusion(report, largest),
+        _confusion(report),
         "<h2>Reliability</h2>",
         _reliability(report),
         "<h2>Most confident mistakes</h2><p class=note>Some of these labels may be wrong.</p>",
@@ -106,82 +109,22 @@ def _note(count: int, most: int) -> str:
     return f"<p class=note>The {most} largest of {count:,} classes.</p>"
 
 
-def _confusion(report: Mapping[str, Any], largest: Sequence[str]) -> str:
+def _confusion(report: Mapping[str, Any]) -> str:
     if "confusion" not in report:
         mistakes = report["confused"]
         return html_table(
             ("label", "predicted", "texts"),
             ((m["true"], m["predicted"], m["texts"]) for m in mistakes[:_MAX_ROWS]),
         )
-    names = list(report["classes"])
-    chosen = [name for name in names if name in set(largest[:_MAX_CELLS])]
-    numbers = [names.index(name) for name in chosen]
-    chosen = [_shortened(name) for name in chosen]
-    margin = 20 + _LETTER * max(map(len, chosen))
-    side = margin + _CELL * len(chosen)
-    parts = [f'<svg viewBox="0 0 {side} {side}" width="{side}" role="img">']
-    parts.append("<title>Confusion matrix: rows are labels, columns are predictions</title>")
-    for row, i in enumerate(numbers):
-        y, total = margin + row * _CELL, max(1, sum(report["confusion"][i]))
-        parts.append(_svg_text(margin - 6, y + 26, chosen[row], "end"))
-        x = margin + row * _CELL + 26
-        parts.append(_svg_text(x, margin - 6, chosen[row], "start", turned=True))
-        for column, j in enumerate(numbers):
-            count = report["confusion"][i][j]
-            share, color = count / total, "#1a7f37" if i == j else "#c62828"
-            x = margin + column * _CELL
-            parts.append(
-                f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" fill="{color}" '
-                f'fill-opacity="{0.75 * share**0.5:.3f}" stroke="#ddd"/>'
-            )
-            if count:
-                parts.append(_svg_text(x + _CELL / 2, y + 26, str(count), "middle"))
     note = "<p class=note>Rows: labels; columns: predictions; color: share of the row.</p>"
-    return "\n".join([*parts, "</svg>", note, _note(len(names), _MAX_CELLS)])
+    count = len(report["classes"])
+    return "\n".join([confusion_chart(report).svg(), note, _note(count, MAX_CELLS)])
 
 
 def _reliability(report: Mapping[str, Any]) -> str:
-    titles = {"before": "without temperature scaling", "after": "with temperature scaling"}
-    plots = (_reliability_plot(report["reliability"][key], titles[key]) for key in titles)
+    plots = "\n".join(chart.svg() for chart in reliability_charts(report))
     note = (
         "Above the line the classifier is better than its probabilities say, below it is worse; "
         "the size of a point shows the number of texts."
     )
-    return f"<div class=plots>{''.join(plots)}</div><p class=note>{note}</p>"
-
-
-def _reliability_plot(bins: Sequence[Mapping[str, float]], title: str) -> str:
-    left, side, most = 40, _PLOT, max((b["texts"] for b in bins), default=1)
-
-    def place(confidence: float, accuracy: float) -> tuple[float, float]:
-        return left + side * confidence, 10 + side * (1 - accuracy)
-
-    (x0, y0), (x1, y1) = place(0, 0), place(1, 1)
-    parts = [
-        f'<svg viewBox="0 0 {side + 60} {side + 60}" width="{side + 60}" role="img">'
-        f"<title>Reliability diagram {escape(title)}</title>"
-        f'<rect x="{left}" y="10" width="{side}" height="{side}" fill="none" stroke="#999"/>'
-        f'<line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="#999" stroke-dasharray="4"/>'
-    ]
-    for b in bins:
-        x, y = place(b["confidence"], b["accuracy"])
-        radius = 3 + 9 * (b["texts"] / most) ** 0.5
-        parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="#1f5fa8" '
-            f'fill-opacity="0.7"><title>{int(b["texts"])} texts</title></circle>'
-        )
-    for tick in (0.0, 0.5, 1.0):
-        x, y = place(tick, tick)
-        parts.append(_svg_text(x, side + 26, f"{100 * tick:.0f}%", "middle"))
-        parts.append(_svg_text(left - 4, y + 4, f"{100 * tick:.0f}%", "end"))
-    parts.append(_svg_text(left + side / 2, side + 46, f"confidence, {title}", "middle"))
-    return "\n".join([*parts, "</svg>"])
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}\u2026"
-
-
-def _svg_text(x: float, y: float, text: str, anchor: str, *, turned: bool = False) -> str:
-    turn = f' transform="rotate(-90 {x} {y})"' if turned else ""
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{turn}>{escape(text)}</text>'
+    return f"<div class=plots>{plots}</div><p class=note>{note}</p>"

@@ -340,3 +340,39 @@ def neighbors(
     similarities = (f"{similarity:.3f}" for similarity in found.similarities)
     rows = table([*zip(found.tokens, similarities, strict=True)])
     print_results(f"{rows}{output}\n")
+
+
+@plot.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@output_option("confusion")
+def confusion(run: Path, output: Path) -> None:
+    """Draw the confusion matrix of a classifier.
+
+    RUN is the folder of a classifier or of its report, or the output of `evaluate --json`.
+
+    \b
+        plot confusion runs/topics
+        plot confusion report/report.json --output confusion.pdf
+    """
+    from transformer_suite.tasks.plots.classifier_report import draw_confusion
+
+    draw_confusion(output, run)
+    print_results(f"{output}\n")
+
+
+@plot.command()
+@click.argument("run", metavar="RUN", type=PATH)
+@output_option("reliability")
+def reliability(run: Path, output: Path) -> None:
+    """Draw how often a classifier is right, by the probability that it gives.
+
+    RUN is a folder with report.json, which `evaluate classification --report FOLDER` writes, or
+    that file.
+
+    \b
+        plot reliability runs/topics
+    """
+    from transformer_suite.tasks.plots.classifier_report import draw_reliability
+
+    draw_reliability(output, run)
+    print_results(f"{output}\n")
