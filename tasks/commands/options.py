@@ -114,6 +114,18 @@ def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decorate
 
 
+def picture_option(name: str) -> Callable[[Any], Any]:
+    """Returns the option of the picture's file, ``name``.png in the current folder by default."""
+    return click.option(
+        "--output",
+        type=PATH,
+        default=Path(f"{name}.png"),
+        show_default=True,
+        metavar="FILE",
+        help="The picture: .png, .svg or .pdf.",
+    )
+
+
 def check_device(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
     """Refuses a name that no device has; whether this machine has the device is checked later."""
     if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", name):

@@ -72,6 +72,21 @@ def run(
         model: what :meth:`Translator.load` takes.
         split: by default the first whose name begins with ``test``.
     """
+    return evaluate(*open_split(model, data, split, device=device), request)
+
+
+def open_split(
+    model: Folders, data: str | Path, split: str | None, *, device: str
+) -> tuple[Translator, LoadEnglishGermanDataset, str]:
+    """Returns a translator, a corpus with its codecs, and the name of a split.
+
+    Args:
+        split: None for the first whose name begins with ``test``.
+
+    Raises:
+        ConfigError: there is no such split.
+        CorpusError: the corpus is not valid, or has no test split.
+    """
     from transformer_suite.tasks.translation.predict import Translator
 
     translator = Translator.load(model, device=device)
@@ -87,7 +102,7 @@ def run(
     split = split or dataset.test_split()
     if split is None:
         raise CorpusError(data, f"no test split; name one of: {', '.join(dataset.splits())}")
-    return evaluate(translator, dataset, split, request)
+    return translator, dataset, split
 
 
 def as_table(report: Mapping[str, Any]) -> str:
