@@ -183,6 +183,12 @@ class TextCodec:
             return self.vocabulary.encode(self.tokenizer.tokenize(text, dropout))
         return self.vocabulary.encode(self.tokenizer.tokenize(text))
 
+    def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
+        """Returns what :meth:`encode` returns for each text; SentencePiece uses ``threads``."""
+        if isinstance(self.tokenizer, SentencePieceBPE):
+            return self.tokenizer.encode_all(texts, threads=threads)
+        return [self.encode(text) for text in texts]
+
     def tag_id(self, tag: str) -> int:
         """Returns the id of a tag.
 

@@ -183,6 +183,12 @@ class SentencePieceBPE:
         pieces = self._processor.encode(text, out_type=str)
         return pieces
 
+    def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
+        """Returns the numbers of the pieces of each text: their places in :attr:`pieces`."""
+        if self._has_bytes:
+            texts = [normalized(text) for text in texts]
+        return self._processor.encode(list(texts), num_threads=threads)
+
     def detokenize(self, tokens: Sequence[str]) -> str:
         known = self._bytes_of
         text = b"".join(known[token] if token in known else token.encode() for token in tokens)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, tensor
+from torch import Tensor, get_num_threads, tensor
 
 from transformer_suite.core.progress import log
 from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
@@ -274,6 +274,11 @@ def normalize(text: str, config: ClassificationData) -> str:
 def encode(codec: TextCodec, text: str, *, dropout: float = 0.0) -> list[int]:
     """Returns the ids of a cleaned text; one ``<unk>`` for a text without tokens."""
     return codec.encode(text, dropout=dropout) or [UNK_ID]
+
+
+def encode_all(codec: TextCodec, texts: Sequence[str]) -> list[list[int]]:
+    """Returns what :func:`encode` returns for each text, faster."""
+    return [ids or [UNK_ID] for ids in codec.encode_all(texts, threads=get_num_threads())]
 
 
 def as_tensors(examples: Sequence[Any], *, pad_to: int = 0) -> tuple[Tensor, ...]:

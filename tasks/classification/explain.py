@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from transformer_suite.tasks.classification.dataset import encode, normalize
+from transformer_suite.tasks.classification.dataset import encode_all, normalize
 from transformer_suite.tasks.classification.predict import Classifier
 from transformer_suite.tasks.classification.report_page import page_head
 
@@ -93,7 +93,7 @@ def _explain(classifier: Classifier, text: str, options: dict[str, Any]) -> Expl
     if not words:
         return Explanation("", 0.0, ())
     rests = ("".join(words[:i] + words[i + 1 :]) for i in range(len(words)))
-    ids = [encode(classifier.codec, text) for text in ("".join(words), *rests)]
+    ids = encode_all(classifier.codec, ["".join(words), *rests])
     probabilities = classifier.probabilities(ids, **options)
     number = int(classifier.decide(probabilities[:1]))
     odds = torch.logit(probabilities[:, number].double(), eps=_SMALLEST)

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import CheckpointError, CorpusError
+from transformer_suite.core.parallel import map_on_cores
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.batching import bucket_by_length, pad_sequence
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks.classification.classes import read_classes
 from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.classification.dataset import encode, normalize
+from transformer_suite.tasks.classification.dataset import encode_all, normalize
 from transformer_suite.tasks.classification.imbalance import decide
 from transformer_suite.tasks.classification.inference import PackedClassificationModel
 from transformer_suite.tasks.classification.model import ClassificationModel
@@ -152,8 +153,9 @@ class Classifier:
             on_batch: called after each batch with its number of segments.
         """
         cleaned = [normalize(text, self.config.data) for text in as_texts(texts)]
+        found = encode_all(self.codec, cleaned)
         (probabilities,), states = self.probabilities_and_states(
-            [encode(self.codec, text) if text else [] for text in cleaned],
+            [ids if text else [] for text, ids in zip(cleaned, found, strict=True)],
             batch_tokens=batch_tokens,
             on_batch=on_batch,
         )
@@ -225,16 +227,24 @@ class Classifier:
         widths = [len(self.classes)] * len(divisors) + [self.config.model.d_model]
         total = torch.zeros(len(texts), sum(widths))
         lengths = [(len(ids),) for _, ids in segments]
-        for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
-            numbers, batch = zip(*(segments[i] for i in indices), strict=True)
-            with torch.inference_mode():
-                src = pad_sequence(batch).to(self.device)
-                scores, states = self._compute(src)
-                scaled = [(scores.float() / divisor).softmax(dim=-1) for divisor in divisors]
-                found = torch.cat([*scaled, states.float()], dim=1).cpu()
-            weights = torch.tensor([float(len(ids)) for ids in batch])
-            total.index_add_(0, torch.tensor(numbers), found * weights.unsqueeze(1))
-            on_batch(len(indices))
+        buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)
+        # The longest first, so that no core is left with a long batch at the end.
+        batches = [[segments[i] for i in bucket] for bucket in reversed(buckets)]
+
+        @torch.inference_mode()
+        def compute(batch: Sequence[tuple[int, Sequence[int]]]) -> Tensor:
+            scores, states = self._compute(pad_sequence([ids for _, ids in batch]).to(self.device))
+            scaled = [(scores.float() / divisor).softmax(dim=-1) for divisor in divisors]
+            return torch.cat([*scaled, states.float()], dim=1).cpu()
+
+        workers = None if self.device.type == "cpu" else 1
+        for batch, found in zip(
+            batches, map_on_cores(compute, batches, workers=workers), strict=True
+        ):
+            weights = torch.tensor([float(len(ids)) for _, ids in batch])
+            numbers = torch.tensor([number for number, _ in batch])
+            total.index_add_(0, numbers, found * weights.unsqueeze(1))
+            on_batch(len(batch))
         # The probabilities of a text sum to its length.
         total /= total[:, : widths[0]].sum(dim=1, keepdim=True).clamp(min=1e-9)
         *probabilities, states = total.split(widths, dim=1)

@@ -26,6 +26,28 @@ def test_a_codec_comes_back_from_its_folder(tokenizer: str, tmp_path: Path) -> N
         assert loaded.encode(text) == built.encode(text)
 
 
+@pytest.mark.parametrize("byte_fallback", [False, True])
+@pytest.mark.parametrize("tokenizer", TOKENIZER_NAMES)
+def test_many_texts_at_once_are_encoded_as_each_alone(
+    tokenizer: str, byte_fallback: bool, tmp_path: Path
+) -> None:
+    size = 600 if tokenizer == "sentencepiece" else None
+    config = CodecConfig(
+        tokenizer=tokenizer, vocab_size=size, min_freq=1, byte_fallback=byte_fallback
+    )
+    codec = TextCodec.build(TEXTS, tmp_path, config)
+    texts = [
+        *TEXTS,
+        "",
+        " \t",
+        "a zebra ☃☃ sees",
+        "<unk> <s> <pad>",
+        "e\u0301 \u2581 大狗",
+        "ﬁ dog",
+    ]
+    assert codec.encode_all(texts, threads=2) == [codec.encode(text) for text in texts]
+
+
 @pytest.mark.parametrize("tokenizer", ["sentencepiece", "whitespace", "basic_english"])
 def test_known_words_survive_the_round_trip(tokenizer: str, tmp_path: Path) -> None:
     codec = TextCodec.build(TEXTS, tmp_path, small(tokenizer))

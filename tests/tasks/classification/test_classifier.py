@@ -98,6 +98,23 @@ def test_long_texts_are_classified_in_pieces_weighted_by_length(how: str, tmp_pa
     assert sum(endless.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_batches_on_several_cores_give_the_same_probabilities(tmp_path: Path) -> None:
+    classifier = untrained(tmp_path)
+    texts = [" ".join(TEXTS[: n % 4 + 1]) for n in range(30)]
+    before, counts = torch.get_num_threads(), list[int]()
+    alone = classifier.classify_scored(texts)
+    torch.set_num_threads(3)
+    try:
+        together = classifier.classify_scored(texts, batch_tokens=20, on_batch=counts.append)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert len(counts) > 3
+    assert sum(counts) == 30
+    for one, other in zip(alone, together, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+
+
 def test_what_scars_is_cleaned_in_prediction_as_in_training(tmp_path: Path) -> None:
     classifier = untrained(tmp_path)
     one, other = classifier.classify_scored(["shares&lt;br&gt;fall", "shares fall"])
