@@ -16,18 +16,18 @@ from torch import Tensor
 
 
 def generate_square_subsequent_mask(
-    size: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    sz: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Returns the causal mask ``[size, size]``: position t attends to positions 0 to t only.
+    """Returns the causal mask ``[sz, sz]``: position t attends to positions 0 to t only.
 
-    Like PyTorch's function of this name: 0 where attention is allowed and ``-inf`` where it is
-    blocked, in ``dtype`` (None for the default type). With ``dtype=torch.bool`` the same mask is
-    boolean, True where blocked.
+    It takes the arguments of PyTorch's function of this name and returns the same: 0 where
+    attention is allowed and ``-inf`` where it is blocked, in ``dtype`` (None for the default type).
+    With ``dtype=torch.bool`` the mask is boolean, True where blocked.
     """
-    is_future = torch.ones(size, size, dtype=torch.bool, device=device).triu(diagonal=1)
+    is_future = torch.ones(sz, sz, dtype=torch.bool, device=device).triu(diagonal=1)
     if dtype == torch.bool:
         return is_future
-    return torch.zeros(size, size, dtype=dtype, device=device).masked_fill(is_future, -torch.inf)
+    return torch.zeros(sz, sz, dtype=dtype, device=device).masked_fill(is_future, -torch.inf)
 
 
 def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:

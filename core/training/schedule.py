@@ -57,14 +57,16 @@ class CustomSchedule:
         """
         if self.optimizer is None:
             raise ValueError("step() needs CustomSchedule(d_model, optimizer=optimizer)")
-        self.steps += 1
-        rate = self(self.steps)
+        rate = self()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         return rate
 
-    def __call__(self, step: int) -> float:
-        """Returns the rate of ``step``."""
+    def __call__(self, step: int | None = None) -> float:
+        """Returns the rate of ``step``; without one, that of the next step since the last call."""
+        if step is None:
+            self.steps += 1
+            step = self.steps
         step = _from_one(step)
         return self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5)
 

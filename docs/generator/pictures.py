@@ -22,6 +22,7 @@ PICTURES = {
     "positions.png": "plot positions --d-model 64 --length 60",
     "schedule.png": "plot schedule",
     "label-smoothing.png": "plot label-smoothing",
+    "attention.png": "plot attention 'Zwei Kinder spielen im Schnee.'",
 }
 """The command of ``cli.py`` that draws each picture. A page that shows it names the command."""
 

@@ -42,8 +42,8 @@ def test_causal_mask_by_hand() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("size", [0, 1, 6])
 def test_causal_mask_is_that_of_torch(size: int, dtype: torch.dtype) -> None:
-    ours = generate_square_subsequent_mask(size, dtype=dtype)
-    theirs = nn.Transformer.generate_square_subsequent_mask(size, dtype=dtype)
+    ours = generate_square_subsequent_mask(sz=size, dtype=dtype)
+    theirs = nn.Transformer.generate_square_subsequent_mask(sz=size, dtype=dtype)
     assert ours.dtype == dtype
     assert torch.equal(ours, theirs)
 

@@ -111,6 +111,14 @@ def test_with_an_optimizer_as_the_tutorials_write_it() -> None:
         assert all(group["lr"] == schedule(step) for group in optimizer.param_groups)
 
 
+def test_without_a_step_it_counts_the_calls() -> None:
+    """``lr = learning_rate()`` before each step of the optimizer, as the tutorials write it."""
+    counting, schedule = CustomSchedule(8, 3), CustomSchedule(8, 3)
+    assert [counting() for _ in range(5)] == [schedule(step) for step in range(1, 6)]
+    assert counting(2) == schedule(2)
+    assert counting() == schedule(6)
+
+
 def test_a_step_without_an_optimizer_says_what_is_missing() -> None:
     with pytest.raises(ValueError, match="optimizer=optimizer"):
         CustomSchedule(8).step()
