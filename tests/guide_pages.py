@@ -12,6 +12,7 @@ import io
 import shlex
 import sys
 import tempfile
+import tomllib
 from typing import NamedTuple
 
 from tests.commands.command_line import run
@@ -86,6 +87,8 @@ def same_in_all_languages(block: Block) -> object:
     """Returns the part of a block that has no language: all of it, but not its comments."""
     if block.language == "python":
         return ast.dump(ast.parse(block.text))
+    if block.language == "toml":
+        return tomllib.loads(block.text)
     return block.commands() if block.language == "sh" else block.text
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -80,8 +81,24 @@ SHELL = [b for page in PAGES for b in blocks(document("en", page)) if b.language
 def test_commands_that_take_long_can_be_parsed(block: Block) -> None:
     assert block.commands()
     for command in block.commands():
-        for part in re.split(r"\s(?:\||&&|>)\s", command):
-            check_command(shlex.split(part))
+        for part in parts_of(command):
+            check_command(part)
+
+
+def parts_of(command: str) -> Iterator[list[str]]:
+    """Yields the words of each program in a pipe."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    part: list[str] = []
+    for word in words:
+        if word == ">":
+            next(words)
+        elif word in ("|", "&&"):
+            yield part
+            part = []
+        else:
+            part.append(word)
+    yield part
 
 
 def check_command(words: list[str]) -> None:
@@ -146,7 +163,7 @@ def test_every_setting_that_is_named_exists(path: str) -> None:
     }
     sections = "model|data|train|generation|rerank|form|prediction"
     named = re.findall(rf"(?:--set |`)'?((?:{sections})\.[a-z]\w*)[=`]", text_of(path))
-    files = {name for name in named if name.endswith((".de", ".en", ".csv", ".tsv"))}
+    files = {name for name in named if name.endswith((".de", ".en", ".fr", ".tsv", ".pkl"))}
     assert set(named) - files <= known
 
 
