@@ -245,7 +245,7 @@ def test_the_reference_has_every_command_and_option() -> None:
     text = "\n".join(commands())
     for name in cli.main.list_commands(click.Context(cli.main)):
         assert f"\n## {name}\n" in f"\n{text}"
-    assert "`--beam, --beam-size INTEGER` | The width of the beam" in text
+    assert "`--beam, --beam-size INTEGER`{ .option } | The width of the beam" in text
 
 
 def test_the_reference_explains_every_setting() -> None:
@@ -254,7 +254,7 @@ def test_the_reference_explains_every_setting() -> None:
     assert len(rows) > 100
     for row in rows:
         assert len(row.rstrip(" |").rpartition("| ")[2]) > 10, row
-    assert any(row.startswith("| `model.nhead` | `int` | `8` | H") for row in rows)
+    assert any(row.startswith("| `model.nhead`{ .option } | `int` | `8` | H") for row in rows)
 
 
 # The site

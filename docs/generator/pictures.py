@@ -3,7 +3,8 @@
     python -m docs.generator.pictures              # all of them, into docs/pictures
     python -m docs.generator.pictures masks.png    # one
 
-It needs matplotlib (``pip install '.[plot]'``).
+It needs matplotlib (``pip install '.[plot]'``). The corpora multi30k and ag_news, for some of the
+pictures, must have been fetched (``cli.py data fetch``).
 """
 
 from __future__ import annotations
@@ -11,20 +12,27 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from PIL import Image
 
 from docs.generator.sources import ROOT
 
+REPORT = "evaluate classification --data ag_news --report report"
 PICTURES = {
-    "masks.png": "plot masks",
-    "positions.png": "plot positions --d-model 64 --length 60",
-    "schedule.png": "plot schedule",
-    "label-smoothing.png": "plot label-smoothing",
-    "attention.png": "plot attention 'Zwei Kinder spielen im Schnee.'",
+    "masks.png": ["plot masks"],
+    "positions.png": ["plot positions --d-model 64 --length 60"],
+    "schedule.png": ["plot schedule"],
+    "label-smoothing.png": ["plot label-smoothing"],
+    "neighbors.png": ["plot neighbors Hund"],
+    "attention.png": ["plot attention 'Zwei Kinder spielen im Schnee.'"],
+    "length.png": ["plot length --data multi30k --beam 1"],
+    "history.png": [f"plot history {ROOT / 'data/pretrained/translation'}"],
+    "confusion.png": [REPORT, "plot confusion report"],
+    "reliability.png": [REPORT, "plot reliability report"],
 }
-"""The command of ``cli.py`` that draws each picture. A page that shows it names the command."""
+"""The commands of ``cli.py`` for each picture; the last one draws it. Its page names them."""
 
 FOLDER = ROOT / "docs" / "pictures"
 SIZES = ((1100, 256), (1100, 128), (1100, 64), (900, 64), (800, 32))
@@ -38,10 +46,12 @@ def draw(name: str) -> None:
     Raises:
         ValueError: it is too large with the smallest of ``SIZES`` as well.
     """
-    path = FOLDER / name
-    command = [sys.executable, "cli.py", *shlex.split(PICTURES[name]), "--output", str(path)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    shrink(path)
+    *before, last = PICTURES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        for command in (*before, f"{last} --output {shlex.quote(str(FOLDER / name))}"):
+            words = [sys.executable, str(ROOT / "cli.py"), *shlex.split(command)]
+            subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    shrink(FOLDER / name)
 
 
 def shrink(path: Path) -> None:

@@ -162,7 +162,7 @@ def _option(parameter: click.Parameter, context: click.Context) -> Iterator[str]
     record = parameter.get_help_record(context)
     if record is not None and isinstance(parameter, click.Option):
         names, purpose = (_cell(text) for text in record)
-        yield f"| `{names.replace(' RANGE', '')}` | {purpose} |"
+        yield f"| `{names.replace(' RANGE', '')}`{{ .option }} | {purpose} |"
 
 
 def _cell(text: str) -> str:
@@ -204,7 +204,7 @@ def _table(section: str, kind: type, presets: dict[str, Any]) -> str:
         default = values.pop("default")
         others = [f"{name} `{value}`" for name, value in values.items() if value != default]
         cells = [
-            f"`{section}.{field.name}`",
+            f"`{section}.{field.name}`{{ .option }}",
             f"`{_type(types_of[field.name])}`",
             f"`{default}`",
             described[field.name] + (f" Presets: {', '.join(others)}." if others else ""),
