@@ -41,7 +41,8 @@ class Forked(subprocess.Popen[bytes]):
         self._function = function
         self._variables = env or {}
         for task in registry.TASKS:  # what is imported here is not imported in every child
-            registry.module(task, "predict")
+            for name in ("predict", "train"):
+                registry.module(task, name)
         super().__init__(["forked"], **streams)
 
     def _execute_child(self, *arguments: Any) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import random
 import subprocess
 import sys
@@ -21,15 +22,17 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
+import cli
+from tests.forked import Forked, forked_cli
 from tests.tiny_corpora import WRITERS
 
-ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 600.0
 
 # They use all parts of a state: dropout, moments, averages, accumulated batches, the curve.
@@ -50,17 +53,17 @@ OWN_SETTINGS: dict[str, dict[str, object]] = {
     "classification": {"data.vocab_size": 100, "data.token_dropout": 0.2},
 }
 
-# The program with slow writes, so that it can be killed in the middle of one.
-SLOW_SAVES = """
-import os, sys, time
-import cli
-fsync = os.fsync
-def slow_fsync(handle):
-    time.sleep(0.04)
-    fsync(handle)
-os.fsync = slow_fsync
-cli.main(sys.argv[1:])
-"""
+
+def train_with_slow_saves(arguments: Sequence[str]) -> None:
+    """Runs the program with slow writes, so that it can be killed in the middle of one."""
+    fsync = os.fsync
+
+    def slow_fsync(handle: int) -> None:
+        time.sleep(0.04)
+        fsync(handle)
+
+    os.fsync = slow_fsync
+    cli.main(arguments)
 
 
 class Victim:
@@ -78,9 +81,8 @@ class Victim:
     def live(self, kind: str | None) -> str:
         """Runs until a kill of that kind, or to the end. Returns where the kill happened."""
         command = self._resume if (self.out / "config.json").is_file() else self._begin
-        process = subprocess.Popen(
-            [sys.executable, "-c", SLOW_SAVES, *command],
-            cwd=ROOT,
+        process = Forked(
+            partial(train_with_slow_saves, command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
@@ -183,13 +185,11 @@ def kill_and_resume(task: str, kills: int, seed: int, folder: Path) -> Counter[s
     data = WRITERS[task](folder / "data")
     straight = folder / "straight"
     started = time.monotonic()
-    subprocess.run(
-        [sys.executable, "cli.py", *train_command(task, data, straight)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=TIMEOUT,
+    process = forked_cli(
+        *train_command(task, data, straight), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, errors.decode()
     seconds = time.monotonic() - started
     expected = content_of(straight)
     struck: Counter[str] = Counter()

@@ -4,14 +4,18 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import cli
 from tests.commands.command_line import run
+from tests.forked import forked_group
 from tests.torchrun import ROOT, TIMEOUT, command, environment
 from transformer_suite.core.storage.checkpoint import load_tensors
 
@@ -69,26 +73,36 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-@needs_proc
+def train_and_hang(arguments: list[str], rank: int, curve: Path) -> None:
+    """Trains in a process of a group; the one with ``rank`` stops when ``curve`` has an epoch."""
+
+    def stop() -> None:
+        wait_until(lambda: curve.exists() and len(curve.read_text().splitlines()) > 1)
+        # In the middle of an epoch. In a validation of the main process there is no limit.
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    signal.alarm(TIMEOUT)  # ends a process that waits without a limit after all
+    if os.environ["RANK"] == str(rank):
+        threading.Thread(target=stop, daemon=True).start()
+    cli.main(arguments)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_hangs_is_named(
     tiny_corpora: dict[str, Path], tmp_path: Path, rank: int
 ) -> None:
     """One that was stopped held the others for 30 days without a word."""
-    out, log = tmp_path / "run", tmp_path / "log"
-    where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
+    out = tmp_path / "run"
+    where = ("train", "couplet", f"--data={tiny_corpora['couplet']}", f"--out={out}")
     # Epochs of many steps: most of the time passes in steps, not in validation.
     limits = ("step_timeout=5", "first_step_timeout=5", "batch_tokens=12")
     options = [f"--set=train.{limit}" for limit in limits]
-    with training(log, *where, *SETTINGS, *options) as launcher:
-        wait_for_epoch(log, launcher)
-        stopped = processes_of(launcher)[rank]
-        # In the middle of an epoch. In a validation of the main process there is no limit.
-        os.kill(stopped, signal.SIGSTOP)
-        wait_until(lambda: "error: " in log.read_text())
-        os.kill(stopped, signal.SIGKILL)  # torchrun would wait for 30 seconds
-        assert launcher.wait(TIMEOUT) == 1
-    said = log.read_text()
+    arguments = [*where, *SETTINGS, *options]
+    program = partial(train_and_hang, arguments, rank, out / "history.csv")
+    # A stopped process does not react to SIGTERM.
+    codes, _, said = forked_group(2, program, stop_seconds=1.0)
+    assert (codes[rank], codes[1 - rank]) == (-signal.SIGKILL, 1)
     assert said.count("error: ") == 1
     line = rf"^error: rank {rank} of 2 does not answer: killed, crashed, or it hangs; --resume"
     assert re.search(line, said, re.MULTILINE)

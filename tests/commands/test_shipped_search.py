@@ -42,19 +42,24 @@ def in_groups(texts: Sequence[str], size: int, **options: Any) -> list[str]:
 def test_a_translation_does_not_depend_on_its_batch(
     count: int, options: dict[str, Any], sentences: list[str]
 ) -> None:
-    """In calls with 7 and 64 sentences, and in batches of one sentence and of similar lengths.
+    """Each sentence is translated in three batches: in large ones, in small ones, and a third time.
 
-    All sentences are translated alone in their batch, in one call that can use several cores; the
-    first hundred are translated alone in a call, too.
+    The third time, some sentences are alone in a call, some are alone in a batch, some are in a
+    call with 6 others, and some in a call with 63 others.
     """
-    expected = translator().translate(sentences[:count], **options)
+    texts = sentences[:count]
+    expected = translator().translate(texts, **options)
     assert len(set(expected)) > 0.9 * count
-    for size in (7, 64):
-        assert in_groups(sentences[:count], size, **options) == expected
-    for batch_tokens in (1, 300):
-        found = translator().translate(sentences[:count], batch_tokens=batch_tokens, **options)
-        assert found == expected
-    assert in_groups(sentences[:100], 1, **options) == expected[:100]
+    assert translator().translate(texts, batch_tokens=300, **options) == expected
+    alone = min(50, count // 4)
+    middle = alone + count // 2
+    found = [
+        *in_groups(texts[:alone], 1, **options),
+        *translator().translate(texts[alone : 2 * alone], batch_tokens=1, **options),
+        *in_groups(texts[2 * alone : middle], 7, **options),
+        *in_groups(texts[middle:], 64, **options),
+    ]
+    assert found == expected
 
 
 def test_int8_is_nearly_as_good(sentences: list[str]) -> None:
