@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..model.masks import padding_mask
+from ..model.sequence_to_sequence import SequenceToSequence
+
 
 class AttentionWeights(NamedTuple):
     """The weights of L layers: row t has the weight of each key for query t, and sums to 1.
@@ -28,8 +31,28 @@ class AttentionWeights(NamedTuple):
     """``[L, B, H, T, S]``: from target to source."""
 
 
+@torch.no_grad()
+def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> AttentionWeights:
+    """Returns every layer's attention weights for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
+
+    ``tgt`` begins with ``<bos>``, as in training. In training mode the weights would show dropout,
+    so call ``model.eval()`` first. Several threads must not call this on one model at the same
+    time.
+    """
+    encoder, decoder = model.transformer.encoder.layers, model.transformer.decoder.layers
+    src_is_pad, tgt_is_pad = (padding_mask(ids, model.special.pad) for ids in (src, tgt))
+    with (
+        _recorded_weights(encoder, "self_attn") as of_encoder,
+        _recorded_weights(decoder, "self_attn") as of_decoder,
+        _recorded_weights(decoder, "multihead_attn") as of_cross,
+    ):
+        model.decode(tgt, model.encode(src))
+    recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
+    return AttentionWeights(*(_stacked(*weights) for weights in recorded))
+
+
 @contextmanager
-def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
+def _recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
     """Records the weights ``[B, H, T, S]`` of each layer's attention called ``name``.
 
     Yields the list to which every call inside the block appends its weights.
@@ -50,9 +73,9 @@ def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Te
         yield weights
 
 
-def stack_weights(weights: Sequence[Tensor], query_is_pad: Tensor) -> Tensor:
-    """Stacks the weights ``[B, H, T, S]`` of L layers: ``[L, B, H, T, S]``, 0 for padded queries.
+def _stacked(weights: Sequence[Tensor], query_is_pad: Tensor) -> Tensor:
+    """Returns the weights ``[B, H, T, S]`` of L layers as ``[L, B, H, T, S]``.
 
-    ``query_is_pad`` is ``[B, T]``.
+    Those of padded queries are 0; ``query_is_pad`` is ``[B, T]``.
     """
     return torch.stack(list(weights)).masked_fill(query_is_pad[:, None, :, None], 0.0)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from .dropout import check_probability, dropout
-from .masks import combine_masks
+from .masks import combine_masks, float_mask
 from .positions import RelativePositions
 from .torch_options import check_torch_options
 
@@ -187,7 +187,7 @@ def attend(
     if needs_steps and q.device.type == "cpu":
         return _attend_with_weights(q, k, v, mask, dropout_p, bias)[0]
     if bias is not None:
-        mask = bias if mask is None else bias + _as_float(mask, bias.dtype)
+        mask = bias if mask is None else bias + float_mask(mask, bias.dtype)
     if mask is not None:
         # The kernel's boolean masks have the opposite meaning: True lets pass.
         mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)
@@ -233,20 +233,13 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     A row of ``-inf`` has no softmax. Such rows are left open here; the caller zeroes their weights.
     The second result is None if there are none.
     """
-    added = _as_float(mask, dtype)
+    added = float_mask(mask, dtype)
     is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
     # A graph must serve other masks too, so the values of this one cannot decide what is in it.
     is_recorded = torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]
     if not is_recorded and not is_row_blocked.any():
         return added, None
     return added.masked_fill(is_row_blocked, 0.0), is_row_blocked
-
-
-def _as_float(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    if mask.dtype != torch.bool:
-        # Cast first: the lowest float32 number becomes -inf in half precision.
-        return mask.to(dtype)
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -torch.inf)
 
 
 def _is_differentiated(x: Tensor | None) -> bool:

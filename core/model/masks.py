@@ -27,7 +27,7 @@ def generate_square_subsequent_mask(
     is_future = torch.ones(sz, sz, dtype=torch.bool, device=device).triu(diagonal=1)
     if dtype == torch.bool:
         return is_future
-    return torch.zeros(sz, sz, dtype=dtype, device=device).masked_fill(is_future, -torch.inf)
+    return float_mask(is_future, dtype or torch.get_default_dtype())
 
 
 def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
@@ -86,12 +86,15 @@ def combine_masks(
         key_padding_mask = key_padding_mask.view(batch_size, 1, 1, source_length)
     if attn_mask is None or key_padding_mask is None:
         return key_padding_mask if attn_mask is None else attn_mask
-    if attn_mask.dtype == torch.bool and key_padding_mask.dtype == torch.bool:
+    dtype = torch.promote_types(attn_mask.dtype, key_padding_mask.dtype)
+    if dtype == torch.bool:
         return attn_mask | key_padding_mask
-    return _to_float(attn_mask) + _to_float(key_padding_mask)
+    return float_mask(attn_mask, dtype) + float_mask(key_padding_mask, dtype)
 
 
-def _to_float(mask: Tensor) -> Tensor:
+def float_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns ``mask`` as a float mask: ``-inf`` where a boolean mask blocks."""
     if mask.dtype != torch.bool:
-        return mask
-    return torch.zeros_like(mask, dtype=torch.get_default_dtype()).masked_fill(mask, -torch.inf)
+        # Cast first: the lowest float32 number becomes -inf in half precision.
+        return mask.to(dtype)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -torch.inf)

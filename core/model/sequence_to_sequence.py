@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..special_ids import SpecialIds
-from .attention_maps import AttentionWeights, recorded_weights, stack_weights
 from .config import TransformerConfig
 from .embedding import PositionalEncoding, TokenEmbedding
 from .masks import generate_square_subsequent_mask, padding_mask
@@ -122,24 +121,6 @@ class SequenceToSequence(nn.Module):
             tgt_mask=generate_square_subsequent_mask(tgt.shape[0], tgt.device, torch.bool),
             memory_key_padding_mask=memory.is_pad,
         )
-
-    @torch.no_grad()
-    def attention_weights(self, src: Tensor, tgt: Tensor) -> AttentionWeights:
-        """Returns every layer's attention weights for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
-
-        ``tgt`` is as in :meth:`forward`. In training mode the weights would show dropout, so call
-        ``eval()`` first. Several threads must not call this on one model at the same time.
-        """
-        encoder, decoder = self.transformer.encoder.layers, self.transformer.decoder.layers
-        src_is_pad, tgt_is_pad = (padding_mask(ids, self.special.pad) for ids in (src, tgt))
-        with (
-            recorded_weights(encoder, "self_attn") as of_encoder,
-            recorded_weights(decoder, "self_attn") as of_decoder,
-            recorded_weights(decoder, "multihead_attn") as of_cross,
-        ):
-            self.decode(tgt, self.encode(src))
-        recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
-        return AttentionWeights(*(stack_weights(*weights) for weights in recorded))
 
 
 def aligned_inputs(

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from transformer_suite.core.config import check, check_choice
+from transformer_suite.core.inference.attention_maps import attention_weights
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.vocabulary import BOS_ID, EOS, Vocabulary
@@ -144,7 +145,7 @@ def attention(
     """
     src = source_tensor([source])
     tgt = pad_sequence([[BOS_ID, *target]])
-    weights = model.attention_weights(src.to(device), tgt.to(device))
+    weights = attention_weights(model, src.to(device), tgt.to(device))
     encoder, decoder, cross = (layers[:, 0].float().cpu().numpy() for layers in weights)
     source_labels, target_labels = (
         [vocabulary.itos[i] for i in ids.flatten().tolist()]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.core.model.parity import assert_near
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
+from transformer_suite.core.inference.attention_maps import attention_weights
 from transformer_suite.core.model import attention
 from transformer_suite.core.model.attention import MyMultiheadAttention
 
@@ -33,7 +34,7 @@ def batch() -> tuple[Tensor, Tensor]:
 def test_rows_of_words_sum_to_one_and_all_else_is_zero(seed: int, norm_first: bool) -> None:
     model = model_of(seed, norm_first)
     src, tgt = batch()
-    encoder, decoder, cross = model.attention_weights(src, tgt)
+    encoder, decoder, cross = attention_weights(model, src, tgt)
     assert encoder.shape == (1, 3, 2, 5, 5)
     assert decoder.shape == (2, 3, 2, 4, 4)
     assert cross.shape == (2, 3, 2, 4, 5)
@@ -57,9 +58,9 @@ def test_rows_of_words_sum_to_one_and_all_else_is_zero(seed: int, norm_first: bo
 def test_a_pair_has_the_same_weights_alone_and_in_a_batch(seed: int, norm_first: bool) -> None:
     model = model_of(seed, norm_first)
     src, tgt = batch()
-    together_ = model.attention_weights(src, tgt)
+    together_ = attention_weights(model, src, tgt)
     for b, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        encoder, decoder, cross = model.attention_weights(src[:s, [b]], tgt[:t, [b]])
+        encoder, decoder, cross = attention_weights(model, src[:s, [b]], tgt[:t, [b]])
         assert_near(together_.encoder[:, [b], :, :s, :s], encoder, 1e-5)
         assert_near(together_.decoder[:, [b], :, :t, :t], decoder, 1e-5)
         assert_near(together_.cross[:, [b], :, :t, :s], cross, 1e-5)
@@ -69,7 +70,7 @@ def test_the_weights_are_those_of_the_equation() -> None:
     """softmax(Q K^T / sqrt(K)), written out for the first layer of the encoder (pre-norm)."""
     model = model_of(1, True)
     src, tgt = column(5, SRC_WORDS), column(4, TGT_WORDS)
-    found = model.attention_weights(src, tgt).encoder[0, 0]
+    found = attention_weights(model, src, tgt).encoder[0, 0]
     with torch.no_grad():
         layer = model.transformer.encoder.layers[0]
         x = layer.norm1(model.positional_encoding(model.src_embedding(src)))[:, 0]  # [S, D]
@@ -85,9 +86,9 @@ def test_every_layer_has_its_own_weights_in_order() -> None:
     """Removing the second decoder layer does not change the weights of the first."""
     model = model_of(1, True)
     src, tgt = batch()
-    both = model.attention_weights(src, tgt)
+    both = attention_weights(model, src, tgt)
     del model.transformer.decoder.layers[1]
-    first = model.attention_weights(src, tgt)
+    first = attention_weights(model, src, tgt)
     for two, one in [(both.decoder, first.decoder), (both.cross, first.cross)]:
         assert_near(two[:1], one, 1e-6)
         assert (two[0] - two[1]).abs().max() > 1e-3
@@ -110,7 +111,7 @@ def test_weights_cost_nothing_unless_requested(monkeypatch: pytest.MonkeyPatch) 
 
     for name in ("attend", "_attend_with_weights"):
         monkeypatch.setattr(attention, name, watched(name))
-    model.attention_weights(src, tgt)
+    attention_weights(model, src, tgt)
     assert calls == ["_attend_with_weights"] * 5
     calls.clear()
     assert torch.equal(model(src, tgt), before)
@@ -120,7 +121,7 @@ def test_weights_cost_nothing_unless_requested(monkeypatch: pytest.MonkeyPatch) 
 def test_a_request_that_fails_leaves_no_hooks_behind() -> None:
     model = model_of(1)
     with pytest.raises(ValueError, match=r"batch 2 .* batch 3"):
-        model.attention_weights(torch.full((5, 3), 4), torch.full((4, 2), 4))
+        attention_weights(model, torch.full((5, 3), 4), torch.full((4, 2), 4))
     attentions = [m for m in model.modules() if isinstance(m, MyMultiheadAttention)]
     assert len(attentions) == 5
     assert not any(a._forward_hooks or a._forward_pre_hooks for a in attentions)
@@ -128,7 +129,7 @@ def test_a_request_that_fails_leaves_no_hooks_behind() -> None:
 
 def test_nothing_but_padding_attends_to_nothing() -> None:
     src, tgt = torch.full((3, 1), PAD), column(2, TGT_WORDS)
-    weights = model_of(1).attention_weights(src, tgt)
+    weights = attention_weights(model_of(1), src, tgt)
     assert (weights.encoder == 0.0).all()
     assert (weights.cross == 0.0).all()
     assert_near(weights.decoder.sum(dim=-1), torch.ones(2, 1, 2, 2), 1e-5)

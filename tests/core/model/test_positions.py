@@ -11,6 +11,7 @@ from torch import Tensor
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
 from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.inference.attention_maps import attention_weights
 from transformer_suite.core.model.attention import MyMultiheadAttention, split_heads
 from transformer_suite.core.model.config import POSITIONS, EncoderConfig
 from transformer_suite.core.model.embedding import PositionalEncoding
@@ -225,7 +226,7 @@ def test_rows_whose_every_key_is_blocked_give_no_nan(kind: str) -> None:
     assert all(x.grad is not None and x.grad.isfinite().all() for x in model.parameters())
     with torch.no_grad():
         assert_near(model(src, tgt), out, 1e-5)
-    for weights in model.attention_weights(src, tgt):
+    for weights in attention_weights(model, src, tgt):
         assert weights.isfinite().all()
 
 

@@ -10,6 +10,7 @@ from tests.core.decoding.every_search import assert_same, every_search
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import Uncached, column, together
 from transformer_suite.core.config import from_mapping
+from transformer_suite.core.inference.attention_maps import attention_weights
 from transformer_suite.core.inference.ensemble import Ensemble
 from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.inference.scoring import score
@@ -148,7 +149,7 @@ def test_a_snapshot_keeps_the_alignment_that_it_was_made_with() -> None:
 
 
 def test_attention_can_be_seen() -> None:
-    weights = model_of(6).attention_weights(column(4, WORDS), column(3, WORDS))
+    weights = attention_weights(model_of(6), column(4, WORDS), column(3, WORDS))
     assert weights.cross.shape == (2, 1, 2, 3, 4)
 
 

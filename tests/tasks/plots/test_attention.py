@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from tests.commands.command_line import error_of
 from transformer_suite.core.errors import ConfigError, TextError
+from transformer_suite.core.inference.attention_maps import attention_weights
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID
 from transformer_suite.tasks.seq2seq.attention_maps import Attention
 from transformer_suite.tasks.translation.predict import Translator
@@ -40,7 +41,7 @@ def test_every_head_has_a_panel_with_its_weights(
 ) -> None:
     source, target = translator.source.encode(SOURCE), translator.target.encode(TARGET)
     src, tgt = torch.tensor([[*source, EOS_ID]]).t(), torch.tensor([[BOS_ID, *target]]).t()
-    weights = getattr(translator.models[0].attention_weights(src, tgt), kind)[0, 0].numpy()
+    weights = getattr(attention_weights(translator.models[0], src, tgt), kind)[0, 0].numpy()
     read = ["<bos>", "▁A", "▁dog", "▁runs", "."]
     written = [*read[1:], "<eos>"]
     given = ["▁Ein", "▁Hund", "▁rennt", ".", "<eos>"]

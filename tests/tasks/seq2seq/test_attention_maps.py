@@ -9,6 +9,7 @@ import torch
 
 from tests.tasks.tiny_networks import CPU, network
 from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.inference.attention_maps import attention_weights
 from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
 from transformer_suite.tasks.couplet.predict import CoupletWriter
 from transformer_suite.tasks.seq2seq.attention_maps import attention
@@ -25,8 +26,8 @@ def test_the_weights_are_the_models_and_the_tokens_are_labeled() -> None:
     assert found.source == ["a", "b", "c", "<eos>"]
     assert found.target == ["<bos>", "E", "F"]
     assert found.written == ["E", "F", "<eos>"]
-    weights = model.attention_weights(
-        torch.tensor([[4, 5, 6, 3]]).t(), torch.tensor([[2, 8, 9]]).t()
+    weights = attention_weights(
+        model, torch.tensor([[4, 5, 6, 3]]).t(), torch.tensor([[2, 8, 9]]).t()
     )
     for shown, expected in zip((found.encoder, found.decoder, found.cross), weights, strict=True):
         assert isinstance(shown, np.ndarray)
