@@ -39,7 +39,7 @@ _MAX_OVERHEAD = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """What is recorded about a file on arrival; ``source`` is an address or a path."""
+    """What is recorded about a fetched file; ``source`` is an address or a path."""
 
     sha256: str
     size: int

@@ -92,6 +92,6 @@ def _sum_gradients(state, bucket):  # type: ignore[no-untyped-def]
     The caller divides by the number of targets of all processes. A mean of three would also be
     rounded: the gradient of a batch that only one process has a part of would not be exact.
     """
-    # No annotations: DistributedDataParallel refuses those that are strings.
+    # No annotations: DistributedDataParallel refuses annotations that are strings.
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     return work.get_future().then(lambda future: future.value()[0])

@@ -82,7 +82,7 @@ class TrainingState:
     conditions: dict[str, str] = field(default_factory=dict)
     """What the run depends on besides its configuration, for example the digests of its corpus."""
     changes: list[str] = field(default_factory=list)
-    """How the conditions have changed in the middle of the run, which somebody has accepted."""
+    """How the conditions have changed in the middle of the run, with the user's consent."""
     precision: str = ""
     """What ``train.precision=auto`` has chosen on a CPU: "bf16" or "fp32"; "": nothing yet."""
 

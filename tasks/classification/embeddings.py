@@ -1,7 +1,7 @@
 """Token embeddings from co-occurrence counts, to begin training with.
 
-How often two tokens occur near each other, compared with how often they would by chance, is their
-pointwise mutual information. Its positive part (PPMI) is a large sparse matrix; the leading
+Pointwise mutual information compares how often two tokens occur near each other with how often
+independent tokens would. Its positive part (PPMI) is a large sparse matrix; the leading
 singular vectors are embeddings in which similar words are near each other, as good as word2vec's
 (Levy and Goldberg 2014; Levy, Goldberg and Dagan 2015, whose sections are named below). They need
 no labels and one minute; an encoder that starts from them needs fewer epochs.

@@ -1,9 +1,9 @@
 """What each word contributes to a classification: occlusion.
 
-A word's contribution is the difference that it makes to the log-odds of the class: those of the
-text minus those of the text without the word (the weight of evidence of Robnik-Sikonja and
-Kononenko 2008, section 3.1, with the word deleted). It needs no gradients and covers all
-that decides the answer: tokenizer, n-grams, pooling and temperature.
+A word's contribution is the log-odds of the class for the text, minus the log-odds for the text
+without the word (the weight of evidence of Robnik-Sikonja and Kononenko 2008, section 3.1, with the
+word deleted). It needs no gradients and covers everything that decides the answer: tokenizer,
+n-grams, pooling and temperature.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def confident_mistakes(
 
 
 def telling_words(texts: Sequence[str], predicted: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the words that speak for each class: those of the texts which the model put in it.
+    """Returns, for each class, the words that are typical of the texts predicted as this class.
 
     They are sorted by the z-score of the log-odds ratio between these texts and all others, with
     the counts in all texts as the prior (Monroe, Colaresi and Quinn 2008, equations 15 to 22). Only

@@ -152,7 +152,7 @@ def search_and_answer(
 def _without_refused(
     work: LineWork, chunk: Chunk, refusal: Callable[[str], str | None]
 ) -> list[str]:
-    """Returns the texts of ``chunk``, with "" for those that are refused, which are logged."""
+    """Returns the texts of ``chunk``, with "" for each refused one; logs the refusals."""
     from transformer_suite.core.progress import log
 
     texts = []

@@ -95,7 +95,7 @@ class CoupletConstraint:
         of_class = torch.nn.functional.one_hot(self._needs, _CLASSES) * is_first.unsqueeze(2)
         following = of_class.flip(2).cumsum(2).flip(2)
         self._following = torch.nn.functional.pad(following, (0, 0, 0, 1))
-        # [B, V]: all words except those of the first line and those that are given.
+        # [B, V]: all words except the given ones and those of the first line.
         self._words = table.is_word.repeat(len(lines), 1)
         self._is_rhyming = torch.zeros_like(self._words)
         for row, line in enumerate(lines):

@@ -76,7 +76,7 @@ class GenerationRequest:
 
     @classmethod
     def of(cls, **options: Any) -> GenerationRequest:
-        """Returns the request that keywords describe; those that are None are left out.
+        """Returns the request that keywords describe; a value of None is as good as no keyword.
 
         The short names of :data:`ALIASES` are accepted as well.
 

@@ -84,7 +84,7 @@ class Shield:
 
 
 class Gate:
-    """Refuses requests from strangers, too many of them, and bodies that nobody should parse."""
+    """Refuses requests without access, too many requests, and bodies that are unsafe to parse."""
 
     def __init__(
         self,
