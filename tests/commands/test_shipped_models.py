@@ -2,9 +2,7 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,15 +11,6 @@ from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED, headline, read_metrics
 
 MOST_BYTES = 16_000_000
-
-
-@cache
-def report(task: str, data: Path) -> Any:
-    """Returns the report of ``cli.py evaluate`` on the shipped model."""
-    corpus = data / registry.DEFAULT_CORPUS[task]
-    done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_each_is_complete_and_small(task: str) -> None:
@@ -51,17 +40,18 @@ def test_all_are_listed() -> None:
     assert all(about["headline"] != "not measured" for about in listed)
 
 
-def test_the_published_figures_are_reproducible(task: str, shared_data: Path) -> None:
+def test_the_published_figures_are_reproducible_and_good(task: str, shared_data: Path) -> None:
     """On another processor the last digits may differ, and with them a few words."""
-    published, found = read_metrics(PRETRAINED / task)["test"], report(task, shared_data)
+    corpus = shared_data / registry.DEFAULT_CORPUS[task]
+    done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json")
+    assert done.exit_code == 0, done.stderr
+    published, found = read_metrics(PRETRAINED / task)["test"], json.loads(done.stdout)
     assert found.keys() == published.keys()
     for name in ("bleu", "accuracy", "perplexity", "loss"):
         if name in published:
             assert found[name] == pytest.approx(published[name], rel=0.005)
-
-
-def test_the_models_reach_the_required_quality(shared_data: Path) -> None:
-    assert report("translation", shared_data)["bleu"] >= 38.0
-    assert report("classification", shared_data)["accuracy"] >= 0.90
-    rules = report("couplet", shared_data)["rules"]
-    assert rules["length"] == rules["punctuation"] == 1.0
+    if task == "couplet":
+        assert found["rules"]["length"] == found["rules"]["punctuation"] == 1.0
+    else:
+        figure, least = {"translation": ("bleu", 38.0), "classification": ("accuracy", 0.90)}[task]
+        assert found[figure] >= least

@@ -13,6 +13,7 @@ from tests.tasks.searching import search
 from tests.tasks.tiny_networks import CPU, network
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.data.batching import pad_sequence
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.tokenizers import get_tokenizer
 from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
@@ -41,12 +42,14 @@ def scores(sources: Sequence[str], targets: Sequence[str], **options: int) -> li
 
 def by_hand(source: str, target: str) -> list[float]:
     """Word by word, the whole model over each prefix, among what could come at its place."""
-    src = torch.tensor([*CODEC.encode(source), EOS_ID]).unsqueeze(1)
     tgt = [BOS_ID, *CODEC.encode(target), EOS_ID]
+    prefixes = pad_sequence([tgt[:place] for place in range(1, len(tgt))])
+    src = torch.tensor([*CODEC.encode(source), EOS_ID]).unsqueeze(1)
+    with torch.inference_mode():
+        of_prefixes = MODEL(src.expand(-1, prefixes.shape[1]), prefixes)
     found = []
     for place in range(1, len(tgt)):
-        with torch.inference_mode():
-            logits = MODEL(src, torch.tensor(tgt[:place]).unsqueeze(1))[-1, 0]
+        logits = of_prefixes[place - 1, place - 1]
         excluded = {PAD_ID, BOS_ID, UNK_ID} - {tgt[place]}
         rated = [i for i in range(len(logits)) if i not in excluded]
         found.append(float(logits[rated].log_softmax(dim=0)[rated.index(tgt[place])]))
