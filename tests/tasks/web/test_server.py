@@ -1,12 +1,10 @@
 """The process that serves: it announces itself, survives slow clients, and ends in order."""
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -20,12 +18,12 @@ from typing import Any
 import pytest
 
 from tests.commands.command_line import error_of
+from tests.forked import forked_cli
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
 from libretranslatepy import LibreTranslateAPI
 
-ROOT = Path(__file__).resolve().parents[3]
 LONG_TEXTS = ["Ein Mann singt ein Lied auf der Straße vor dem alten Haus. " * 4] * 2
 
 
@@ -33,7 +31,7 @@ LONG_TEXTS = ["Ein Mann singt ein Lied auf der Straße vor dem alten Haus. " * 4
 class Running:
     """A service in a process of its own."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[Any]
     url: str
 
     @property
@@ -50,10 +48,8 @@ class Running:
 
 
 def start(*options: str) -> Running:
-    command = [sys.executable, ROOT / "cli.py", "serve", "--port=0", "--device=cpu", *options]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    command = ("serve", "--port=0", "--device=cpu", *options)
+    process = forked_cli(*command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     line = process.stderr.readline()
     found = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
@@ -118,7 +114,8 @@ def test_what_is_no_http_gets_no_traceback(service: Running) -> None:
 
 def test_sigterm_answers_what_was_accepted() -> None:
     """16 of 16 accepted requests were dropped."""
-    running = start("--only=translation")
+    # A machine that does other work as well takes longer than the default grace.
+    running = start("--only=translation", "--grace=300")
     body = {"texts": LONG_TEXTS}
     with ThreadPoolExecutor(16) as pool:
         answers = [pool.submit(running.post, "v1/translate", body) for _ in range(16)]
