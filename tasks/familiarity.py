@@ -63,7 +63,9 @@ class Familiarity:
         found = cls(mean, (vectors * scale).to(states), torch.zeros(1))
         steps = torch.linspace(0, 1, _QUANTILES)
         distances = found.distance(held_out, None if lengths is None else lengths[1])
-        return cls(mean, found.whitening, distances.quantile(steps))
+        # M held-out texts cannot tell shares below 1 / M: no text is farther than infinity.
+        distances = torch.cat([distances, torch.tensor([torch.inf])])
+        return cls(mean, found.whitening, distances.quantile(steps, interpolation="higher"))
 
     @classmethod
     def load(cls, folder: Path, *, width: int) -> Familiarity | None:

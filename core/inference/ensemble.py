@@ -19,6 +19,11 @@ class EnsembleState:
 
     states: list[DecoderState]
 
+    @property
+    def memory_mean(self) -> Tensor | None:
+        """That of the first model."""
+        return self.states[0].memory_mean
+
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
         """Selects rows and sentences in every state, as ``DecoderState.select`` does."""
         for state in self.states:

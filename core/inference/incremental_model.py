@@ -21,6 +21,14 @@ from .packed_linear import packed_linear_for
 from .packed_transformer import PackedDecoder, PackedEncoder
 
 
+class SourceState(SearchState, Protocol):
+    """The state of a model at the start of a search."""
+
+    @property
+    def memory_mean(self) -> Tensor | None:
+        """``[B, D]``, the mean of the encoder's output over the tokens of each sentence."""
+
+
 class StepModel(Protocol):
     """What a search needs of a model: :class:`IncrementalModel` and ``Ensemble`` have it."""
 
@@ -36,7 +44,7 @@ class StepModel(Protocol):
     def max_len(self) -> int:
         """The longest sequence, source or target, that the model has positions for."""
 
-    def start(self, src: Tensor) -> SearchState:
+    def start(self, src: Tensor) -> SourceState:
         """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence."""
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
@@ -48,7 +56,8 @@ class DecoderState:
     """What decoding carries from step to step, for B sentences with N rows (beams) each.
 
     The memory is stored as its keys and values in ``caches``, and as its ``aligned`` inputs
-    (:class:`Memory`). ``length`` counts the steps so far.
+    (:class:`Memory`). ``length`` counts the steps so far. ``memory_mean`` is that of the sentences
+    at the start: the selection of sentences does not change it.
     """
 
     caches: list[LayerCache]
@@ -56,6 +65,7 @@ class DecoderState:
     lineage: Lineage
     sentences: int
     aligned: Tensor | None = None  # [S, B, D]
+    memory_mean: Tensor | None = None  # [B, D]
     length: int = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
@@ -132,6 +142,7 @@ class IncrementalModel:
                 lineage=Lineage(memory),
                 sentences=memory.shape[1],
                 aligned=aligned_inputs(self._alignment, x, memory, mask),
+                memory_mean=_mean(memory, mask),
             )
 
     @torch.no_grad()
@@ -165,6 +176,14 @@ class IncrementalModel:
             raise ValueError(
                 f"position {length} is beyond the longest sequence of the model, {self.max_len}"
             )
+
+
+def _mean(memory: Tensor, is_pad: Tensor | None) -> Tensor:
+    """Returns the mean ``[B, D]`` of ``memory`` ``[S, B, D]`` over the positions of tokens."""
+    if is_pad is None:
+        return memory.mean(dim=0)
+    is_token = (~is_pad).t().unsqueeze(2).to(memory)
+    return (memory * is_token).sum(dim=0) / is_token.sum(dim=0).clamp(min=1.0)
 
 
 def _no_autocast(device: torch.device) -> AbstractContextManager[Any]:

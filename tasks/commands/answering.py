@@ -99,6 +99,7 @@ def search_and_answer(
     options: dict[str, Any],
     *,
     is_backward: bool = False,
+    on_result: Callable[[str, Any], object] = lambda line, result: None,
 ) -> None:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
@@ -107,6 +108,7 @@ def search_and_answer(
             several results are asked for.
         options: all options of the command.
         is_backward: use the model of the opposite direction in the checkpoint folder.
+        on_result: gets every input line and its result.
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
@@ -141,7 +143,9 @@ def search_and_answer(
             # A text on the command line that is refused ends the program, but no line of a file.
             taken = chunk.texts if texts else _without_refused(work, chunk, predictor.refusal)
             results = predictor.generate(taken, replace(request, numbers=chunk.numbers))
-            rows = zip(chunk.numbers, chunk.lines, results, strict=True)
+            rows = [*zip(chunk.numbers, chunk.lines, results, strict=True)]
+            for _, line, result in rows:
+                on_result(line, result)
             work.write(line for row in rows for line in lines_of(*row))
     if work.refused:
         raise UserError(

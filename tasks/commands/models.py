@@ -1,4 +1,4 @@
-"""``models``: the shipped models, and the manifests of checkpoint folders."""
+"""``models``: the shipped models, and the manifests and the calibration of checkpoint folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from transformer_suite.core.errors import shorten
-from transformer_suite.tasks.commands.options import PATH
+from transformer_suite.tasks.commands.corpus import corpus_for
+from transformer_suite.tasks.commands.options import PATH, machine_options, use_threads
 from transformer_suite.tasks.commands.output import print_results, table
 from transformer_suite.tasks.runs import checkpoint_folder
 
@@ -40,6 +41,33 @@ def seal(folder: Path) -> None:
     """
     changed = ", ".join(checkpoint_folder.seal(folder)) or "nothing"
     print_results(f"{folder}: {checkpoint_folder.MANIFEST_FILE} is written; changed: {changed}\n")
+
+
+@models.command()
+@click.argument("folder", metavar="FOLDER", type=PATH)
+@click.option(
+    "--data",
+    "corpora",
+    type=PATH,
+    metavar="FOLDER",
+    multiple=True,
+    required=True,
+    help="A corpus with the splits train and val: a folder, or a name from `data list`.",
+)
+@machine_options
+def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int | None) -> None:
+    """Calibrate the translation model in FOLDER, as a training run does at its end.
+
+    It learns how probable it is that a translation of its own is good (confidence), which texts
+    are like its training data (familiarity), and which are in the target language already. Give
+    the corpora that it was trained on; each contributes equally many pairs.
+    """
+    use_threads(threads)
+    from transformer_suite.tasks.translation.calibration import calibrate_folder
+
+    found = [corpus_for("translation", corpus) for corpus in corpora]
+    calibrate_folder(folder, found, device=device)
+    print_results(f"{folder}: calibrated\n")
 
 
 def _list(is_json: bool) -> None:

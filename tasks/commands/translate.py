@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +17,9 @@ from transformer_suite.tasks.commands.options import (
     text_options,
 )
 
+if TYPE_CHECKING:
+    from transformer_suite.tasks.translation.predict import Translation
+
 
 @click.command()
 @text_options
@@ -22,6 +27,11 @@ from transformer_suite.tasks.commands.options import (
 @output_options
 @search_options
 @length_options
+@click.option(
+    "--pass-through/--no-pass-through",
+    default=None,
+    help="Keep text that is in the target language already; the default if the model can tell.",
+)
 def translate(**options: Any) -> None:
     """Translate each TEXT; the shipped model translates German into English.
 
@@ -31,10 +41,39 @@ def translate(**options: Any) -> None:
     and the translation, separated by tabs. Texts are translated sentence by sentence; limits on the
     length hold for each sentence.
 
+    With --json, "confidence" is the probability that the translation is good, and "familiarity"
+    says how like the training data the text is (0 to 1; below 0.05 it is unlike them), if the model
+    has been calibrated (models calibrate). Standard error says how many lines are unlike them.
+
     \b
         translate "Ein Hund rennt." "Zwei Kinder lachen."
         translate --input german.txt --output english.txt
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
-    search_and_answer("translation", lambda line, result: [result.text], options)
+    counts = Counter[str]()
+
+    def count(line: str, result: Translation) -> None:
+        counts["lines"] += bool(line.strip())
+        counts["unlike"] += result.is_unlike
+        counts["kept"] += result.segments == 0 and bool(result.text.strip())
+
+    search_and_answer("translation", lambda line, result: [result.text], options, on_result=count)
+    from transformer_suite.core.progress import log
+
+    for note in notes(counts):
+        log(note)
+
+
+def notes(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yields what a user should know of the lines of a run, whose numbers are ``counts``."""
+    from transformer_suite.tasks.familiarity import UNLIKE
+
+    total, unlike, kept = counts["lines"], counts["unlike"], counts["kept"]
+    if unlike > UNLIKE * total:  # so many texts of the training data's own kind fall below
+        yield f"{unlike:,} of {total:,} lines look unlike anything that the model was trained on"
+    if kept:
+        yield (
+            f"{kept:,} of {total:,} lines are in the target language already and stay as they are "
+            "(--no-pass-through translates them)"
+        )

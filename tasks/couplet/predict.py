@@ -13,7 +13,7 @@ from zlib import crc32
 
 import torch
 
-from transformer_suite.core.config import check_range
+from transformer_suite.core.config import check, check_range
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import CheckpointError, ConfigError, TextError, shown
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
@@ -289,6 +289,8 @@ class CoupletWriter(Predictor[Couplet]):
                 f"the form of a couplet decides its length and what repeats: "
                 f"leave out {', '.join(f'generation.{name}' for name in refused)}"
             )
+        asked = request.pass_through
+        check(not asked, "pass_through", asked, "left out: for translations")
         for text in texts:
             if reason := self.refusal(text):
                 raise TextError(reason)
@@ -311,12 +313,13 @@ class CoupletWriter(Predictor[Couplet]):
             form=form,
         )
 
-    def _result(
-        self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]
-    ) -> Couplet:
-        first = _characters(text)
-        best, *others = (self._couplet(first, output) for output in outputs)
-        return replace(best, others=tuple(others))
+    def _results(
+        self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
+    ) -> list[Couplet]:
+        return [
+            joined([self._couplet(_characters(text), output) for output in of_text])
+            for text, of_text in zip(texts, outputs, strict=True)
+        ]
 
     def _couplet(self, first: Sequence[str], output: Output) -> Couplet:
         ids = output.tokens

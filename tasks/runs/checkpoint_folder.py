@@ -4,7 +4,9 @@
 * ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: convert text to ids and back
 * ``model.safetensors``: the weights, with a checksum of their own
 * ``manifest.json``: the sha256 of the other files that decide the model's answers
-* ``familiarity.safetensors``: tells texts unlike the training data, for a classifier
+* ``familiarity.safetensors``: tells texts unlike the training data
+* ``confidence.safetensors``, ``language.safetensors``: a translator's confidence, and how it tells
+  its two languages apart; each with a checksum of its own
 * ``report.html``, ``report.json``: a classifier's mistakes and figures
 * ``metrics.json``: measurements and provenance
 * ``history.csv``, ``steps.csv``: the training curve by epoch and by step

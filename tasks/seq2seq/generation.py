@@ -53,12 +53,15 @@ class EncodedTexts:
       in order. Without it the configuration decides.
     * ``form``: a task's own rules. It maps the indices of a batch's segments, counted over all
       texts, to the constraint on their outputs.
+    * ``memory_means``: ``[segments, D]``, where the search writes the mean of the encoder's output
+      over each segment; None if it is not needed.
     """
 
     segments: Sequence[Sequence[Sequence[int]]]
     prefix: Sequence[int] = ()
     max_lengths: Sequence[int] | None = None
     form: Callable[[Sequence[int]], Constraint] | None = None
+    memory_means: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,7 @@ def generate_texts(
             too long, or that other rules forbid.
     """
     segments = _list_segments(texts, config, request, model.max_len)
-    hypotheses = _search_all(
-        _BatchSearch(model, config, request, texts.form, device), segments, request
-    )
+    hypotheses = _search_all(_BatchSearch(model, config, request, texts, device), segments, request)
     for segment, found in zip(segments, hypotheses, strict=True):
         if tuple(found[0].tokens[: len(segment.prefix)]) != segment.prefix:
             raise ConfigError("the prefix is forbidden by the other rules that outputs must keep")
@@ -115,7 +116,7 @@ class _BatchSearch:
     model: StepModel
     config: GenerationConfig
     request: GenerationRequest
-    form: Callable[[Sequence[int]], Constraint] | None
+    texts: EncodedTexts
     device: torch.device
 
     def __call__(self, batch: Sequence[_Segment]) -> list[list[Hypothesis]]:
@@ -133,6 +134,9 @@ class _BatchSearch:
         advice = "use a smaller generation.beam_size, generation.n_best or batch"
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
             state = self.model.start(src)
+            if self.texts.memory_means is not None and state.memory_mean is not None:
+                numbers = [segment.index for segment in batch]
+                self.texts.memory_means[numbers] = state.memory_mean[::samples].float().cpu()
             if config.sample:
                 numbers = [
                     segment.rng_number + (sample << _SAMPLE_BIT)
@@ -171,8 +175,8 @@ class _BatchSearch:
         """Returns all rules for the outputs of ``rows`` as one constraint, or None."""
         config, vocab_size, special = self.config, self.model.vocab_size, self.model.special
         rules: list[Constraint] = []
-        if self.form is not None:
-            rules.append(self.form([segment.index for segment in rows]))
+        if self.texts.form is not None:
+            rules.append(self.texts.form([segment.index for segment in rows]))
         prefixes = [segment.prefix for segment in rows]
         if any(prefixes):
             rules.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
@@ -123,12 +124,16 @@ class Predictor(ABC, Generic[R]):
                 constraint that leaves no possible output.
         """
         texts = as_texts(texts)
+        return self._results(texts, *self.search(texts, request))
+
+    def search(
+        self, texts: Sequence[str], request: GenerationRequest
+    ) -> tuple[EncodedTexts, list[list[Output]]]:
+        """Returns ``texts`` as ids and the outputs of each; errors as in :meth:`generate`."""
         config = request.resolve(self.generation)
         encoded = self._encode(texts, request)
         step_model = self.step_model(int8=config.int8)
-        outputs = generate_texts(step_model, encoded, config, request, self.device)
-        of_texts = zip(texts, encoded.segments, outputs, strict=True)
-        return [self._result(*of_text) for of_text in of_texts]
+        return encoded, generate_texts(step_model, encoded, config, request, self.device)
 
     def attention(self, text: str, target: str | None = None, **options: Any) -> list[Attention]:
         """Returns the attention between ``text`` and its best output, one record per segment.
@@ -152,11 +157,8 @@ class Predictor(ABC, Generic[R]):
             check(not options, "the options of a search", [*options], "left out with a target")
             source_ids, target_ids = self._pair(text, target)
             return [attention(self.models[0], source_ids, target_ids, vocabularies, self.device)]
-        request = GenerationRequest.of(**options)
-        config = request.resolve(self.generation)
-        encoded = self._encode(as_texts([text]), request)
-        step_model = self.step_model(int8=config.int8)
-        ((best, *_),) = generate_texts(step_model, encoded, config, request, self.device)
+        request = replace(GenerationRequest.of(**options), pass_through=False)
+        encoded, ((best, *_),) = self.search(as_texts([text]), request)
         return [
             attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)
             for ids, hypothesis in zip(encoded.segments[0], best.hypotheses, strict=True)
@@ -245,8 +247,10 @@ class Predictor(ABC, Generic[R]):
         """Returns ``texts`` as a search takes them."""
 
     @abstractmethod
-    def _result(self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]) -> R:
-        """Returns the result for one text, from its outputs, the best first."""
+    def _results(
+        self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
+    ) -> list[R]:
+        """Returns the result for each text, from its outputs, the best first."""
 
 
 def check_compatible(

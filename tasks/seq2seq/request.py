@@ -44,6 +44,9 @@ class GenerationRequest:
       number, seed and content draw the same output. Without it they are counted from 0.
     * ``candidates``: this many answers that differ clearly, the best of a larger number. Only the
       couplet writer has them (:mod:`tasks.couplet.reranking`).
+    * ``pass_through``: lines that are in the target language already stay as they are. Without it
+      they do if the model can tell (:mod:`tasks.translation.language`), and there is neither a
+      prefix nor a constraint. Only the translator has it.
     * ``batch_tokens``: the most source tokens in a batch.
     * ``on_batch``: gets the number of segments that have just been finished.
     * ``on_step``: is called before every step of the search, in any thread. An exception that it
@@ -70,6 +73,7 @@ class GenerationRequest:
     constraint: Constraint | None = field(default=None, repr=False)
     numbers: Sequence[int] | None = field(default=None, repr=False)
     candidates: int | None = None
+    pass_through: bool | None = None
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep | None = field(default=None, repr=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.storage.files import exists, is_file, is_folder
@@ -17,6 +19,8 @@ from transformer_suite.tasks.runs.hold_out import HoldOut
 from transformer_suite.tasks.seq2seq.batches import PairData, short_pairs
 from transformer_suite.tasks.translation.config import ExtraCorpus, TranslationData
 from transformer_suite.tasks.translation.mixture import Mixture, Part
+
+T = TypeVar("T")
 
 
 class LoadEnglishGermanDataset:
@@ -93,6 +97,22 @@ class LoadEnglishGermanDataset:
         rows = self._hold_out.rows(split, len(sides[0]))
         sources, targets = ([side[i] for i in rows] for side in sides)
         return sources, targets
+
+    def natural_pairs(self, most: int) -> list[tuple[str, str]]:
+        """Returns at most ``most`` training pairs, from each folder in the share of an epoch.
+
+        Folders with a tag are left out: one of their sides was made by a model.
+        """
+        parts = [([*zip(*self.read("train"), strict=True)], 1.0)]
+        for extra in self.config.extra:
+            if not extra.tag:
+                parts.append(([*iter_parallel(*self._extra_files(extra))], extra.weight))
+        total = sum(weight * len(pairs) for pairs, weight in parts)
+        return [
+            pair
+            for pairs, weight in parts
+            for pair in spaced(pairs, math.ceil(most * weight * len(pairs) / total))
+        ][:most]
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
         """Returns the pairs of a split as ids, without those too long for ``max_len``."""
@@ -184,6 +204,13 @@ class LoadEnglishGermanDataset:
         """Returns all pairs of a split as ids."""
         pairs = encode_parallel(*self._files(split), (self.source, self.target))
         return pairs.select(self._hold_out.rows(split, len(pairs)))
+
+
+def spaced(items: Sequence[T], most: int) -> list[T]:
+    """Returns ``items``, or ``most`` of them at equal distances."""
+    if len(items) <= most:
+        return list(items)
+    return [items[i * len(items) // most] for i in range(most)]
 
 
 def build_codecs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,16 +17,22 @@ from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
+from transformer_suite.tasks.familiarity import UNLIKE, Familiarity
 from transformer_suite.tasks.runs.checkpoint_folder import read_config
 from transformer_suite.tasks.seq2seq.generation import EncodedTexts
 from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
 from transformer_suite.tasks.seq2seq.predictor import Predictor
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.texts import check_unicode
+from transformer_suite.tasks.translation.confidence import Confidence
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import load_codecs
+from transformer_suite.tasks.translation.language import LANGUAGE_FILE, LanguageDetector
 from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.segments import encoded_segments, line_segments, lines
+from transformer_suite.tasks.translation.segments import line_segments, lines
+
+# The decimal places of the familiarity.
+_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -36,17 +42,42 @@ class Translation(Ranked):
     ``score`` is the score of the search: the log-probability, in beam search divided by the length
     normalizer, summed over the ``segments``. That is the number of sentences, or parts of long
     sentences, that were translated one by one. ``others`` are the next best translations if more
-    than one was asked for (``n_best``).
+    than one was asked for (``n_best``). A text without segments is empty, or its ``text`` is the
+    source, which was in the target language already.
+
+    ``confidence`` is the probability that the translation is good (:mod:`.confidence`),
+    ``familiarity`` says how like the training data the source is, from 0 to 1
+    (:mod:`tasks.familiarity`). They are None if there are no segments or the model is not
+    calibrated; an ensemble has no confidence.
     """
 
     text: str
     score: float
     segments: int
     others: tuple[Translation, ...] = ()
+    confidence: float | None = None
+    familiarity: float | None = None
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether the source is unlike the training data."""
+        return self.familiarity is not None and self.familiarity < UNLIKE
 
     def record(self) -> dict[str, Any]:
         """Returns the fields of the JSON output, where the segments are called ``pieces``."""
-        return {"translation": self.text, "score": self.score, "pieces": self.segments}
+        record: dict[str, Any] = {"translation": self.text, "score": self.score}
+        record |= {"pieces": self.segments, "confidence": self.confidence}
+        return record if self.familiarity is None else {**record, "familiarity": self.familiarity}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedDocuments(EncodedTexts):
+    """Texts as ids, and their lines: for each text what begins a line, and its segments.
+
+    A line that stays as it is has no segments, and all of it is its beginning.
+    """
+
+    lines: Sequence[Sequence[tuple[str, int]]]
 
 
 class Translator(Predictor[Translation]):
@@ -56,9 +87,14 @@ class Translator(Predictor[Translation]):
     marks of lists, quotes and dialogue at the beginning of lines stay as they are. A sentence that
     is too long for the model is split (:mod:`tasks.translation.segments`). The alternatives to a
     text of several segments combine those to its segments (:mod:`tasks.seq2seq.n_best`).
+    Lines that are in the target language already stay as they are, if the model can tell.
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
+
+    Attributes:
+        confidence, familiarity, language: what the model has learned in its calibration
+            (:mod:`tasks.translation.calibration`); None for a model without it.
     """
 
     task = "translation"
@@ -73,6 +109,9 @@ class Translator(Predictor[Translation]):
     ) -> None:
         super().__init__(models, source, target, config.generation, device)
         self.config = config
+        self.confidence: Confidence | None = None
+        self.familiarity: Familiarity | None = None
+        self.language: LanguageDetector | None = None
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -118,6 +157,11 @@ class Translator(Predictor[Translation]):
         """The most source tokens in one segment."""
         return min(self.config.data.max_tokens, self.max_len - 1)
 
+    @property
+    def width(self) -> int:
+        """D, the width of the first model."""
+        return self.models[0].config.d_model
+
     @classmethod
     def _load_one(cls, path: Path, device: torch.device) -> Translator:
         config = read_config(path, cls.task, TranslationConfig)
@@ -132,7 +176,19 @@ class Translator(Predictor[Translation]):
             ),
         )
         model = model.to(device).eval().requires_grad_(False)
-        return cls([model], source, target, config, device)
+        translator = cls([model], source, target, config, device)
+        translator.load_calibration(path)
+        return translator
+
+    def load_calibration(self, folder: Path) -> None:
+        """Takes what is calibrated from a checkpoint folder with the same weights.
+
+        Raises:
+            CheckpointError: a file is damaged, or of another model.
+        """
+        self.confidence = Confidence.load(folder)
+        self.familiarity = Familiarity.load(folder, width=self.width)
+        self.language = LanguageDetector.load(folder)
 
     @classmethod
     def _join(cls, members: Sequence[Translator]) -> Translator:
@@ -140,7 +196,10 @@ class Translator(Predictor[Translation]):
         max_tokens = min(member.config.data.max_tokens for member in members)
         config = replace(first.config, data=replace(first.config.data, max_tokens=max_tokens))
         models = [model for member in members for model in member.models]
-        return cls(models, first.source, first.target, config, first.device)
+        ensemble = cls(models, first.source, first.target, config, first.device)
+        # These depend on the first encoder and on the texts. Confidence depends on all models.
+        ensemble.familiarity, ensemble.language = first.familiarity, first.language
+        return ensemble
 
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
         return {
@@ -155,42 +214,98 @@ class Translator(Predictor[Translation]):
         check(
             request.candidates is None, "candidates", request.candidates, "left out: for couplets"
         )
-        size = self.max_source_tokens
-        return EncodedTexts(
-            segments=[encoded_segments(text, self.source.encode, size) for text in texts],
+        is_kept = self._is_kept(request)
+        documents = [[*self._encoded_lines(text, is_kept)] for text in texts]
+        segments = [[ids for _, of_line in document for ids in of_line] for document in documents]
+        count = sum(map(len, segments))
+        return EncodedDocuments(
+            segments=segments,
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
+            memory_means=None if self.familiarity is None else torch.zeros(count, self.width),
+            lines=[[(start, len(of_line)) for start, of_line in one] for one in documents],
         )
 
+    def _is_kept(self, request: GenerationRequest) -> Callable[[str], bool]:
+        """Returns the function that tells which lines stay as they are."""
+        is_asked = request.pass_through
+        is_free = request.prefix is None and request.constraint is None
+        if is_asked and not is_free:
+            raise ConfigError("a text that stays as it is has no prefix and no constraint")
+        if is_asked and self.language is None:
+            raise ConfigError(
+                f"the model cannot tell its languages apart: it has no {LANGUAGE_FILE}; "
+                "`models calibrate` makes it"
+            )
+        if is_asked is False or not is_free or self.language is None:
+            return lambda line: False
+        return self.language.is_target
+
+    def _encoded_lines(
+        self, text: str, is_kept: Callable[[str], bool]
+    ) -> Iterator[tuple[str, list[list[int]]]]:
+        """Yields, for each line of ``text``, what stays as it is, and the segments of the rest."""
+        encode, size = self.source.encode, self.max_source_tokens
+        for start, line in lines(text):
+            if is_kept(line):
+                yield start + line, []
+            else:
+                yield start, line_segments(line, encode, size)
+
+    def _results(
+        self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
+    ) -> list[Translation]:
+        assert isinstance(encoded, EncodedDocuments)
+        rows = zip(
+            encoded.segments, encoded.lines, outputs, self._familiarities(encoded), strict=True
+        )
+        return [self._result(*row) for row in rows]
+
     def _result(
-        self, text: str, segments: Sequence[Sequence[int]], outputs: Sequence[Output]
+        self,
+        segments: Sequence[Sequence[int]],
+        lines: Sequence[tuple[str, int]],
+        outputs: Sequence[Output],
+        familiarity: float | None,
     ) -> Translation:
-        counts = self._segment_counts(text, len(segments))
         best, *others = (
-            Translation(self._text_of(counts, segments, output), output.score, len(segments))
+            Translation(
+                self._text_of(segments, lines, output),
+                output.score,
+                len(segments),
+                confidence=self._confidence(segments, output),
+                familiarity=familiarity,
+            )
             for output in outputs
         )
         return replace(best, others=tuple(others))
 
-    def _segment_counts(self, text: str, total: int) -> list[tuple[str, int]]:
-        """Returns the beginning of each line of ``text``, and its number of segments of ``total``.
+    def _confidence(self, segments: Sequence[Sequence[int]], output: Output) -> float | None:
+        if self.confidence is None or not segments:
+            return None
+        return self.confidence.of(segments, output.hypotheses)
 
-        The beginning is what comes before the first word.
-        """
-        of_lines = lines(text)
-        if len(of_lines) == 1:
-            return [(of_lines[0][0], total)]
-        encode, size = self.source.encode, self.max_source_tokens
-        return [(start, len(line_segments(line, encode, size))) for start, line in of_lines]
+    def _familiarities(self, encoded: EncodedTexts) -> list[float | None]:
+        """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""
+        if self.familiarity is None or encoded.memory_means is None:
+            return [None] * len(encoded.segments)
+        lengths = torch.tensor([len(ids) + 1.0 for text in encoded.segments for ids in text])
+        weighted = iter((self.familiarity.of(encoded.memory_means, lengths) * lengths).tolist())
+        return [
+            round(sum(islice(weighted, len(text))) / sum(len(ids) + 1 for ids in text), _DIGITS)
+            if text
+            else None
+            for text in encoded.segments
+        ]
 
     def _text_of(
         self,
-        counts: Iterable[tuple[str, int]],
         segments: Sequence[Sequence[int]],
+        lines: Sequence[tuple[str, int]],
         output: Output,
     ) -> str:
-        """Returns one text, given the :meth:`_segment_counts` of its source."""
+        """Returns one text, whose lines begin as those of the source do."""
         translated = zip(segments, output.hypotheses, strict=True)
-        return "".join(start + self._line_of(islice(translated, n)) for start, n in counts)
+        return "".join(start + self._line_of(islice(translated, count)) for start, count in lines)
 
     def _line_of(self, translated: Iterable[tuple[Sequence[int], Hypothesis]]) -> str:
         """Returns one line. No separator comes where a long word of the source was cut."""

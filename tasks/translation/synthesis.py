@@ -201,7 +201,9 @@ class Synthesis:
             else:
                 kept.append((number, text, length))
         numbers, texts, lengths = zip(*kept, strict=True) if kept else ((), (), ())
-        results = translator.generate(texts, replace(self.request, numbers=numbers))
+        # A pair with two equal sides would teach a model to copy.
+        request = replace(self.request, numbers=numbers, pass_through=False)
+        results = translator.generate(texts, request)
         for text, length, result in zip(texts, lengths, results, strict=True):
             others = (" ".join(found.text.split()) for found in result.hypotheses)
             for translation in dict.fromkeys(others):

@@ -11,6 +11,11 @@ from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
 from transformer_suite.tasks.runs.run import Prepared
 from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
 from transformer_suite.tasks.seq2seq.request import GREEDY
+from transformer_suite.tasks.translation.calibration import (
+    MAX_LANGUAGE_PAIRS,
+    CalibrationData,
+    calibrate,
+)
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
 from transformer_suite.tasks.translation.evaluate import bleu, evaluate
@@ -62,8 +67,20 @@ def prepare(
     def choose() -> SearchChoice:
         return choose_search(translator(), val_sources, val_targets)
 
+    def calibrate_final(final: TranslationConfig) -> TranslationConfig:
+        pairs = CalibrationData(
+            train=dataset.natural_pairs(MAX_LANGUAGE_PAIRS),
+            held_out=[*zip(val_sources, val_targets, strict=True)],
+        )
+        calibrate(translator(final), pairs, out)
+        return final
+
     def test(final: TranslationConfig) -> dict[str, Any]:
-        return {} if test_split is None else evaluate(translator(final), dataset, test_split)
+        if test_split is None:
+            return {}
+        calibrated = translator(final)
+        calibrated.load_calibration(out)
+        return evaluate(calibrated, dataset, test_split)
 
     def token_weights(initial: Path) -> TokenWeights:
         source, target = load_codecs(initial, config.data)
@@ -85,6 +102,7 @@ def prepare(
         metric="val_bleu",
         evaluate=test,
         files=dataset.files("train", "val", *([test_split] if test_split else ())),
+        calibrate=calibrate_final,
         choose_search=choose if config.train.choose_search else None,
         token_weights=token_weights,
     )

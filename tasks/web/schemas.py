@@ -79,6 +79,9 @@ class TranslateBody(SearchBody):
     no_repeat_ngram: Count | None = Field(
         None, description="No sequence of N tokens is repeated in an output; 0 allows all."
     )
+    pass_through: bool | None = Field(
+        None, description="Whether text that is in the target language already stays as it is."
+    )
     sentences: bool = Field(
         False, description="Answers each sentence of a text by itself, with its alternatives."
     )

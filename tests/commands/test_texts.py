@@ -121,15 +121,21 @@ def test_translate_json_has_score_and_segments(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "--json")
     broken = GERMAN[0].replace(" ", "\n")
     first, second, third = map(json.loads, lines_of(*command, GERMAN[0], "", broken))
-    assert list(first) == ["input", "translation", "score", "pieces"]
+    names = ["input", "translation", "score", "pieces", "confidence", "familiarity"]
+    assert list(first) == names
     assert first == {
         "input": GERMAN[0],
         "translation": ENGLISH[0],
         "score": first["score"],
         "pieces": 1,
+        "confidence": first["confidence"],
+        "familiarity": first["familiarity"],
     }
     assert first["score"] < 0
-    assert second == {"input": "", "translation": "", "score": 0, "pieces": 0}
+    assert 0 < first["confidence"] < 1
+    assert 0 <= first["familiarity"] <= 1
+    empty = {"input": "", "translation": "", "score": 0, "pieces": 0, "confidence": None}
+    assert second == empty
     assert third["input"] == broken
 
 

@@ -37,7 +37,13 @@ def test_the_best_come_first_and_the_first_is_the_translation(translator: Transl
         assert scores == sorted(scores, reverse=True)
         assert {one.segments for one in translation.hypotheses} == {translation.segments}
     assert plain[0].record() == several[0].record()
-    assert list(plain[0].record()) == ["translation", "score", "pieces"]
+    assert list(plain[0].record()) == [
+        "translation",
+        "score",
+        "pieces",
+        "confidence",
+        "familiarity",
+    ]
 
 
 def test_alternatives_to_a_long_text_are_made_of_its_sentences(translator: Translator) -> None:

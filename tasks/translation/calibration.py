@@ -1,0 +1,158 @@
+"""What a trained translator learns of its own translations and of the texts it knows.
+
+Fitted after the training, on texts of the corpus, and saved beside the weights:
+
+* how probable it is that a translation is good (:mod:`.confidence`), on validation pairs;
+* how like the training data a source is (:mod:`tasks.familiarity`), from the encoder's output;
+* which texts are in the target language already (:mod:`.language`), from both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from transformer_suite.core.errors import CorpusError, UserError
+from transformer_suite.core.progress import log
+from transformer_suite.data.batching import bucket_by_length
+from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
+from transformer_suite.tasks.runs.checkpoint_folder import read_config
+from transformer_suite.tasks.seq2seq.batches import source_tensor
+from transformer_suite.tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest
+from transformer_suite.tasks.translation.confidence import Confidence, are_good, features_of
+from transformer_suite.tasks.translation.config import TranslationConfig
+from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, spaced
+from transformer_suite.tasks.translation.language import LANGUAGE_FILE, LanguageDetector
+from transformer_suite.tasks.translation.segments import encoded_segments
+
+if TYPE_CHECKING:
+    from transformer_suite.tasks.translation.predict import Translator
+
+MAX_PAIRS = 2000
+"""The most validation pairs that are translated."""
+MAX_LANGUAGE_PAIRS = 20_000
+"""The most training pairs that the languages are learned from."""
+
+Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationData:
+    """Pairs of source and target texts.
+
+    Attributes:
+        train: what the model was trained on, or a part of it.
+        held_out: other pairs, from the validation data.
+    """
+
+    train: Pairs
+    held_out: Pairs
+
+
+def calibrate(translator: Translator, data: CalibrationData, folder: Path) -> None:
+    """Fits all three and saves them in the checkpoint folder ``folder``.
+
+    Translations are made as the model's own configuration says. What is saved belongs to the
+    weights; other weights need a new calibration.
+
+    Raises:
+        UserError: no held-out text can be translated, or a file cannot be written.
+    """
+    held_out_pairs = spaced(data.held_out, MAX_PAIRS)
+    sources, references = ([pair[side] for pair in held_out_pairs] for side in (0, 1))
+    fit_language(data, folder)
+    encoded, outputs = translator.search(sources, GenerationRequest(pass_through=False))
+    # A text of several segments has one reference for all of them.
+    single = [number for number, segments in enumerate(encoded.segments) if len(segments) == 1]
+    if not single:
+        raise UserError("no validation text is a single sentence: there is nothing to calibrate on")
+    best = [outputs[number][0].hypotheses[0] for number in single]
+    ids = [encoded.segments[number][0] for number in single]
+    is_good = are_good(
+        [translator.target.decode(hypothesis.tokens) for hypothesis in best],
+        [references[number] for number in single],
+    )
+    features = [features_of(*pair) for pair in zip(ids, best, strict=True)]
+    Confidence.fit(features, is_good).save(folder)
+    log(f"confidence fitted on {len(single):,} translations; {sum(is_good):,} of them are good")
+    encode, size = translator.source.encode, translator.max_source_tokens
+    known = [
+        segment
+        for source, _ in spaced(data.train, MAX_TEXTS)
+        for segment in encoded_segments(source, encode, size)
+    ]
+    states, held_out = (memory_means(translator, segments) for segments in (known, ids))
+    Familiarity.fit(states, held_out, (token_counts(known), token_counts(ids))).save(folder)
+    log(f"familiarity fitted on {len(known):,} training and {len(ids):,} held-out sentences")
+
+
+def fit_language(data: CalibrationData, folder: Path) -> None:
+    """Fits the detector of the languages and saves it, if it is useful on the held-out pairs."""
+    train = spaced(data.train, MAX_LANGUAGE_PAIRS)
+    detector = LanguageDetector.fit(*([pair[side] for pair in train] for side in (0, 1)))
+    sources, targets = ([pair[side] for pair in data.held_out] for side in (0, 1))
+    if detector.is_useful(sources, targets):
+        detector.save(folder)
+        log(
+            f"target language recognized in {100 * detector.recognized(targets):.1f}% of the "
+            f"held-out targets and {100 * detector.recognized(sources):.2f}% of the sources"
+        )
+    else:
+        (folder / LANGUAGE_FILE).unlink(missing_ok=True)
+        log("the two languages cannot be told apart for sure: all texts are translated")
+
+
+def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> None:
+    """Calibrates the model in ``folder`` on the splits ``train`` and ``val`` of ``corpora``.
+
+    Every corpus contributes equally many pairs, if it has them.
+
+    Raises:
+        CheckpointError: there is no translation model in ``folder``, or it is damaged.
+        CorpusError: a split is missing or not valid.
+        UserError: as :func:`calibrate`.
+    """
+    from transformer_suite.tasks.translation.predict import Translator
+
+    config = read_config(folder, Translator.task, TranslationConfig)
+    translator = Translator.load(folder, device=device)
+    train: list[tuple[str, str]] = []
+    held_out: list[tuple[str, str]] = []
+    for corpus in corpora:
+        dataset = LoadEnglishGermanDataset(
+            corpus,
+            replace(config.data, extra=()),
+            seed=config.train.seed,
+            source=translator.source,
+            target=translator.target,
+        )
+        for split, pairs, most in (
+            ("train", train, MAX_LANGUAGE_PAIRS),
+            ("val", held_out, MAX_PAIRS),
+        ):
+            pairs += spaced([*zip(*dataset.read(split), strict=True)], most // len(corpora))
+    if not held_out:
+        raise CorpusError(corpora[0], "there are no validation pairs")
+    calibrate(translator, CalibrationData(train=train, held_out=held_out), folder)
+
+
+def memory_means(translator: Translator, segments: Sequence[Sequence[int]]) -> Tensor:
+    """Returns the mean ``[N, D]`` of the encoder's output over the tokens of each segment."""
+    model = translator.step_model()
+    means = torch.zeros(len(segments), translator.width)
+    lengths = [(len(ids) + 1,) for ids in segments]
+    for batch in bucket_by_length(lengths, batch_tokens=DEFAULT_BATCH_TOKENS, seed=None):
+        state = model.start(source_tensor([segments[i] for i in batch]).to(translator.device))
+        assert state.memory_mean is not None
+        means[batch] = state.memory_mean.float().cpu()
+    return means
+
+
+def token_counts(segments: Sequence[Sequence[int]]) -> Tensor:
+    """Returns the number of tokens ``[N]`` of each segment, ``<eos>`` included."""
+    return torch.tensor([len(ids) + 1.0 for ids in segments])

@@ -1,0 +1,143 @@
+"""How probable it is that a translation is good, from what the search knows anyway.
+
+A logistic regression over three features of a segment and its hypothesis, fitted on validation
+pairs whose translations can be compared with a reference. A translation counts as good if its
+sentence chrF (Popović 2015) is at least :data:`GOOD_CHRF`. On validation pairs, the lowest token
+probability and the distance to the second hypothesis added nothing to these features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import sacrebleu
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_suite.core.decoding.search import Hypothesis
+from transformer_suite.core.errors import CheckpointError
+from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
+from transformer_suite.core.storage.files import is_file
+
+CONFIDENCE_FILE = "confidence.safetensors"
+GOOD_CHRF = 60.0
+"""The chrF from which a translation counts as good."""
+BINS = 10
+
+_FEATURES = 3
+_DIGITS = 4
+# A hypothesis may hold tokens that the model finds impossible; the logarithm stays finite.
+_LOWEST = -100.0
+
+
+class Confidence:
+    """The weights of the logistic regression ``[F + 1]``; the last is the intercept."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+
+    @classmethod
+    def fit(cls, features: Sequence[Sequence[float]], is_good: Sequence[bool]) -> Confidence:
+        """Returns the confidence for segments with these :func:`features_of`, good or not.
+
+        As in Platt (1999, section 2.2), the good ones of N have the probability (N + 1) / (N + 2)
+        to be good, and the others 1 / (N + 2): a few that are all good make nothing certain.
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        x, y = np.asarray(features, dtype=float), np.asarray(is_good, dtype=bool)
+        mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
+        good, bad = int(y.sum()), int((~y).sum())
+        target = np.where(y, (good + 1) / (good + 2), 1 / (bad + 2))
+        model = LogisticRegression().fit(
+            np.concatenate([(x - mean) / scale] * 2),
+            np.repeat([1, 0], len(x)),
+            sample_weight=np.concatenate([target, 1 - target]),
+        )
+        slopes = model.coef_[0] / scale
+        return cls(torch.tensor([*slopes, float(model.intercept_[0]) - float(slopes @ mean)]))
+
+    @classmethod
+    def load(cls, folder: Path) -> Confidence | None:
+        """Loads it from a checkpoint folder; None without its file.
+
+        Raises:
+            CheckpointError: the file is damaged.
+        """
+        path = folder / CONFIDENCE_FILE
+        if not is_file(path):
+            return None
+        tensors = load_tensors(path)
+        weights = tensors.get("weights")
+        if weights is None or weights.shape != (_FEATURES + 1,) or not weights.isfinite().all():
+            raise CheckpointError(f"{path}: damaged, or of another version")
+        return cls(weights)
+
+    def save(self, folder: Path) -> None:
+        """Writes it into a checkpoint folder."""
+        save_tensors(folder / CONFIDENCE_FILE, {"weights": self.weights})
+
+    def of(self, segments: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]) -> float:
+        """Returns the confidence in the translation of one text, which has segments.
+
+        That of a segment is the probability that its translation is good. That of a text of several
+        segments is their mean, weighted by tokens: the share of it that can be expected to be good.
+        """
+        *slopes, intercept = self.weights.tolist()
+        total = count = 0.0
+        for ids, hypothesis in zip(segments, hypotheses, strict=True):
+            features = features_of(ids, hypothesis)
+            logit = intercept + sum(a * b for a, b in zip(slopes, features, strict=True))
+            total += len(ids) * _sigmoid(logit)
+            count += len(ids)
+        return round(total / count, _DIGITS)
+
+
+def features_of(ids: Sequence[int], hypothesis: Hypothesis) -> list[float]:
+    """Returns the log-probability per token, and the logarithms of the lengths and their ratio.
+
+    Args:
+        ids: the source. Its length and that of the hypothesis include ``<eos>``.
+    """
+    source, target = len(ids) + 1, len(hypothesis.tokens) + 1
+    mean = max(hypothesis.log_prob / target, _LOWEST)
+    return [mean, math.log(source), math.log(target / source)]
+
+
+def are_good(translations: Sequence[str], references: Sequence[str]) -> list[bool]:
+    """Returns which translations are good, compared with one reference each."""
+    chrf = sacrebleu.CHRF()
+    return [
+        chrf.sentence_score(translation, [reference]).score >= GOOD_CHRF
+        for translation, reference in zip(translations, references, strict=True)
+    ]
+
+
+def reliability(confidences: Sequence[float], is_good: Sequence[bool]) -> NDArray[np.float64]:
+    """Groups translations by their confidence, into :data:`BINS` intervals of equal width.
+
+    Returns:
+        ``[BINS, 3]``: of each interval the number of translations, the mean confidence, and the
+        share of good ones. The last two are NaN where there is no translation.
+    """
+    p, y = np.asarray(confidences, dtype=float), np.asarray(is_good, dtype=float)
+    of_bin = np.minimum((p * BINS).astype(int), BINS - 1)
+    counts, sums, good = (
+        np.bincount(of_bin, weights=w, minlength=BINS) for w in (np.ones_like(p), p, y)
+    )
+    with np.errstate(invalid="ignore"):
+        return np.stack([counts, sums / counts, good / counts], axis=1)
+
+
+def expected_calibration_error(confidences: Sequence[float], is_good: Sequence[bool]) -> float:
+    """Returns the mean difference of confidence and share of good ones (Guo et al. 2017, eq. 3)."""
+    counts, mean, good = reliability(confidences, is_good).T
+    return float(np.nansum(counts * np.abs(mean - good)) / max(1.0, counts.sum()))
+
+
+def _sigmoid(logit: float) -> float:
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > _LOWEST else 0.0

@@ -1,0 +1,128 @@
+"""Which of two languages a text is in, learned from the two sides of a parallel corpus.
+
+Character n-grams of the words have log-odds, the logarithm of how much more frequent they are in
+the target language than in the source language (naive Bayes, as in Cavnar and Trenkle 1994 and
+Lui and Baldwin 2012). A translator uses it to leave text alone that needs no translation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from transformer_suite.core.errors import CheckpointError
+from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
+from transformer_suite.core.storage.files import is_file
+from transformer_suite.tasks.translation.segments import sentences
+
+LANGUAGE_FILE = "language.safetensors"
+MIN_WORDS = 3
+"""A sentence of fewer words is too short to be sure about."""
+MAX_FALSE_ALARMS, MIN_RECOGNIZED = 0.001, 0.9
+"""A detector that is worse than this on held-out pairs is of no use."""
+
+# A mean log-odds above this is in the target language. Zero would be as likely as not.
+_THRESHOLD = 0.35
+_BUCKETS = 1 << 15  # n-grams are counted by their checksum
+_LONGEST = 4
+_SMOOTHING = 0.5
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class LanguageDetector:
+    """Tells target texts from source texts.
+
+    Args:
+        log_odds: ``[BUCKETS]``, of the n-grams with this checksum.
+    """
+
+    def __init__(self, log_odds: Tensor) -> None:
+        self.log_odds = log_odds
+        self._of_bucket: list[float] = log_odds.tolist()
+
+    @classmethod
+    def fit(cls, sources: Iterable[str], targets: Iterable[str]) -> LanguageDetector:
+        """Returns the detector of the languages of ``sources`` and of ``targets``."""
+        of_source, of_target = (_log_frequencies(texts) for texts in (sources, targets))
+        # As rounded as it is in the file.
+        return cls((of_target - of_source).half().float())
+
+    @classmethod
+    def load(cls, folder: Path) -> LanguageDetector | None:
+        """Loads it from a checkpoint folder; None without its file.
+
+        Raises:
+            CheckpointError: the file is damaged.
+        """
+        path = folder / LANGUAGE_FILE
+        if not is_file(path):
+            return None
+        tensors = load_tensors(path)
+        if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != {
+            "log_odds": (_BUCKETS,)
+        }:
+            raise CheckpointError(f"{path}: damaged, or of another version")
+        return cls(tensors["log_odds"].float())
+
+    def save(self, folder: Path) -> None:
+        """Writes it into a checkpoint folder; 64 KiB."""
+        save_tensors(folder / LANGUAGE_FILE, {"log_odds": self.log_odds.half()})
+
+    def is_target(self, text: str) -> bool:
+        """Returns whether every sentence of ``text`` is in the target language for sure.
+
+        Sentences of fewer than :data:`MIN_WORDS` words have no say; one must be longer.
+        """
+        words = [_WORD.findall(sentence.lower()) for sentence in sentences(text)]
+        long_enough = [of_one for of_one in words if len(of_one) >= MIN_WORDS]
+        return bool(long_enough) and all(
+            self._mean_log_odds(of_one) > _THRESHOLD for of_one in long_enough
+        )
+
+    def recognized(self, texts: Sequence[str]) -> float:
+        """Returns the share of ``texts`` that are in the target language for sure."""
+        return sum(map(self.is_target, texts)) / max(1, len(texts))
+
+    def is_useful(self, sources: Sequence[str], targets: Sequence[str]) -> bool:
+        """Returns whether it tells held-out texts of the two languages apart.
+
+        It does not where the two sides are one language, or where there was too little text.
+        """
+        alarms = self.recognized(sources) * len(sources)
+        is_quiet = alarms <= max(1.0, MAX_FALSE_ALARMS * len(sources))
+        return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED
+
+    def _mean_log_odds(self, words: Iterable[str]) -> float:
+        found = [self._of_bucket[_bucket(ngram)] for word in words for ngram in _ngrams(word)]
+        return sum(found) / len(found)
+
+
+def _ngrams(word: str) -> Iterator[str]:
+    """Yields the n-grams of a word and its ends, and the whole word."""
+    word = f" {word} "
+    for length in range(1, _LONGEST + 1):
+        for start in range(len(word) - length + 1):
+            yield word[start : start + length]
+    if len(word) > _LONGEST:
+        yield word
+
+
+def _bucket(ngram: str) -> int:
+    return crc32(ngram.encode()) % _BUCKETS
+
+
+def _log_frequencies(texts: Iterable[str]) -> Tensor:
+    """Returns the smoothed log-frequency ``[BUCKETS]`` of the n-grams of ``texts``."""
+    words = Counter(word for text in texts for word in _WORD.findall(text.lower()))
+    counts = [_SMOOTHING] * _BUCKETS
+    for word, count in words.items():
+        for ngram in _ngrams(word):
+            counts[_bucket(ngram)] += count
+    frequencies = torch.tensor(counts, dtype=torch.double)
+    return (frequencies / frequencies.sum()).log()
