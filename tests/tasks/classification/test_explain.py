@@ -42,15 +42,15 @@ def integrated_gradients(classifier: Classifier, words: list[str], number: int) 
     ids = [classifier.codec.encode(word) for word in words]
     src = pad_sequence([[i for word in ids for i in word]])
     model, steps = classifier.model, 64
-    embedded = model.embedding(src).detach()
-    points = [(embedded * ((step + 0.5) / steps)).requires_grad_() for step in range(steps)]
-    for point in points:
-        hook = model.embedding.register_forward_hook(partial(replaced_by, point))
-        scores = model(src) / classifier.config.prediction.temperature
-        hook.remove()
-        torch.logit(scores.softmax(dim=1)[0, number]).backward()
-    gradients = torch.stack([point.grad for point in points if point.grad is not None])
-    of_token = (gradients.mean(dim=0) * embedded).sum(dim=2)[:, 0].tolist()
+    embedded = model.embedding(src).detach()  # [S, 1, D]
+    shares = (torch.arange(steps) + 0.5) / steps
+    points = (embedded * shares[:, None]).requires_grad_()  # [S, steps, D]: a batch
+    hook = model.embedding.register_forward_hook(partial(replaced_by, points))
+    scores = model(src.expand(-1, steps)) / classifier.config.prediction.temperature
+    hook.remove()
+    torch.logit(scores.softmax(dim=1)[:, number]).sum().backward()
+    assert points.grad is not None
+    of_token = (points.grad.mean(dim=1) * embedded[:, 0]).sum(dim=1).tolist()
     ends = np.cumsum([len(word) for word in ids])
     return [sum(of_token[e - len(w) : e]) for w, e in zip(ids, ends, strict=True)]
 
