@@ -16,6 +16,7 @@ import pytest
 
 import cli
 from docs.generator import sources
+from docs.generator.chinese import joined
 from docs.generator.reference import as_markdown, commands, configuration, python
 from tests.commands.command_line import run
 from tests.guide_pages import LANGUAGES, PAGES, document, run_page, same_in_all_languages
@@ -234,6 +235,23 @@ def test_an_excerpt_that_is_gone_fails_the_build(
 def test_a_docstring_becomes_markdown() -> None:
     text = "Returns ``x``, see :func:`.run`.\n\nArgs:\n    a, b: two\n        lines."
     assert as_markdown(text) == "Returns `x`, see `run`.\n\n**Args**\n\n- `a, b`: two\n  lines."
+
+
+def test_an_equation_becomes_mathml() -> None:
+    pytest.importorskip("latex2mathml")
+    from docs.generator.equations import with_mathml
+
+    inline = with_mathml(r'a <span class="arithmatex">\(x &lt; y^2\)</span> b')
+    assert re.fullmatch(r"a <math [^>]*inline[^>]*>.*<msup>.*</math> b", inline)
+    block = with_mathml('<div class="arithmatex">\\[\nx\n\\]</div>')
+    assert re.match(r"<math [^>]*display=\"block\"", block)
+
+
+def test_lines_of_chinese_are_joined_except_in_code() -> None:
+    """A browser shows a line break as a space, which Chinese does not have."""
+    page = "# 标题\n\n第一行，\n第二行\nand a word\n\n```text\n上联\n下联\n```\n"
+    expected = "# 标题\n\n第一行，第二行\nand a word\n\n```text\n上联\n下联\n```\n"
+    assert joined(page) == expected
 
 
 def test_the_reference_has_every_public_name() -> None:

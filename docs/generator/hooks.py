@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -10,6 +9,7 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.generator.chinese import joined
 from docs.generator.equations import with_mathml
 from docs.generator.reference import with_reference
 from docs.generator.sources import named_files, page_of, source_page, with_sources
@@ -37,11 +37,3 @@ def on_page_markdown(markdown: str, *, page: Page, **rest: Any) -> str:
 def on_page_content(html: str, **rest: Any) -> str:
     """Turns the equations of a page into MathML."""
     return with_mathml(html)
-
-
-def joined(markdown: str) -> str:
-    """Returns a page without line breaks between Chinese characters, which would show as spaces."""
-    chinese = "[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
-    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    parts[::2] = (re.sub(f"(?<={chinese})\n(?={chinese})", "", part) for part in parts[::2])
-    return "".join(parts)

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-import cli
 import transformer_suite
 from transformer_suite.tasks import registry
+from transformer_suite.tasks.commands.main import main
 
 _ROLE = re.compile(r":\w+:`~?\.?([^`]+)`")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
@@ -129,8 +129,8 @@ def _inline(text: str) -> str:
 
 def commands() -> Iterator[str]:
     """Yields every command with its arguments and options."""
-    context = click.Context(cli.main, info_name="cli.py")
-    yield from _command(cli.main, context, "##")
+    context = click.Context(main, info_name="cli.py")
+    yield from _command(main, context, "##")
 
 
 def _command(command: click.Command, context: click.Context, heading: str) -> Iterator[str]:
@@ -235,7 +235,8 @@ def _descriptions(kind: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         text = inspect.getdoc(base) if base.__doc__ and dataclasses.is_dataclass(base) else None
-        section, names = "", []
+        section = ""
+        names: list[str] = []
         for line in (text or "").splitlines():
             if match := _SECTION.match(line):
                 section = match[1]

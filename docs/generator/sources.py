@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
+_LINE = {"en": ", line {}", "zh": "，第 {} 行"}
+
 LANGUAGES = {".py": "python", ".md": "markdown", ".toml": "toml", ".cfg": "ini"}
 
 _DIRECTIVE = re.compile(r"^::: source (\S+) (\S+)(?: /(.+?)/ /(.+?)/)?$", re.MULTILINE)
@@ -89,10 +91,8 @@ def with_sources(markdown: str, page: str) -> str:
     def code(match: re.Match[str]) -> str:
         found = excerpt(*match.groups())
         link = f"{up}{page_of(found.path)}#__codelineno-0-{found.line}"
-        return (
-            f"```python\n{found.text}\n```\n\n"
-            f"[`{found.path}`, line {found.line}]({link}){{ .source }}"
-        )
+        line = _LINE[page.split("/")[0]].format(found.line)
+        return f"```python\n{found.text}\n```\n\n[`{found.path}`{line}]({link}){{ .source }}"
 
     def link(match: re.Match[str]) -> str:
         path = _below_root(page, match[1])
