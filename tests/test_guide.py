@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -325,3 +326,27 @@ def test_a_link_to_a_source_leads_to_its_line(site: Path) -> None:
     path, anchor = re.findall(r'href="\.\./(source/[^"#]*)#([^"]*)"', html)[0]
     target = (site / path).read_text(encoding="utf-8")
     assert f'id="{anchor}"' in target or f'name="{anchor}"' in target
+
+
+def test_the_search_works_in_pages_opened_as_files(site: Path) -> None:
+    """There, a browser starts no worker and fetches no JSON."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    programs = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, programs)), None)
+    with playwright.sync_playwright() as driver:
+        try:
+            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
+        page = browser.new_page()
+        for start, query in (("index.html", "softmax"), ("zh/index.html", "因果掩码")):
+            page.goto((site / start).as_uri())
+            page.keyboard.press("/")
+            page.keyboard.type(query)
+            found = page.locator(".md-search-result__link").first
+            found.wait_for(timeout=60_000)
+            folder = Path(start).parent
+            assert found.get_attribute("href") == (
+                (site / folder / "transformer" / "attention.html").as_uri()
+            )
+        browser.close()

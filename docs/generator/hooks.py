@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -37,3 +38,12 @@ def on_page_markdown(markdown: str, *, page: Page, **rest: Any) -> str:
 def on_page_content(html: str, **rest: Any) -> str:
     """Turns the equations of a page into MathML."""
     return with_mathml(html)
+
+
+# After the search has written its index.
+@event_priority(-100)
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Writes the index of the search as a script, too: pages that are opened as files load that."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index}\n", encoding="utf-8")
