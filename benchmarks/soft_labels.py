@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.classification import rivals
+from benchmarks.classification import baselines
 from transformer_suite.core.config import override
 from transformer_suite.core.progress import log
 from transformer_suite.tasks.classification.calibration import fit_temperature, scaled
@@ -44,7 +44,7 @@ Teacher = Callable[[Rows, Rows, Path], Tensor]
 
 def linear_teacher(training: Rows, fold: Rows, folder: Path) -> Tensor:
     """Returns what a linear SVM says; its temperature suits the labels of the fold."""
-    model = rivals()["TF-IDF of words, pairs and characters, linear SVM"]()
+    model = baselines()["TF-IDF of words, pairs and characters, linear SVM"]()
     model.fit(*training)
     margins = model.decision_function(fold[0])
     if margins.ndim == 1:  # two classes
