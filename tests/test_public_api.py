@@ -167,7 +167,11 @@ def test_every_path_may_be_a_string(
         )
         metrics = train(task, config, data=corpus, out=out, device="cpu")
         measured = registry.module(task, "evaluate").run(out, corpus, device="cpu")
-        assert measured == metrics["test"]
+        expected = metrics["test"]
+        # A training run measures the model before its weights are packed: sums round differently.
+        error = measured.pop("calibration_error", None)
+        assert error == pytest.approx(expected.pop("calibration_error", None), abs=1e-6)
+        assert measured == expected
 
 
 # Models from plain sizes

@@ -81,13 +81,17 @@ def test_a_target_leaves_nothing_to_search_for(translator: Translator) -> None:
 def test_a_long_text_makes_a_picture_of_limited_size(
     monkeypatch: pytest.MonkeyPatch, in_tmp: Path
 ) -> None:
-    """matplotlib refuses 65,536 pixels a side."""
+    """matplotlib refuses 65,536 pixels a side, so beyond a size the cells become smaller."""
     saved: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: saved.append(figure))
-    tokens = ["token"] * 60
-    weights = np.zeros((1, 4, 60, 60), np.float32)
-    Attention(tokens, tokens, weights, weights, weights).draw("attention.png")
-    assert 20 < max(saved[0].get_size_inches()) < 40
+    for length in (60, 120):
+        tokens = ["token"] * length
+        weights = np.zeros((1, 4, length, length), np.float32)
+        Attention(tokens, tokens, weights, weights, weights).draw("attention.png")
+    widths, heights = zip(*(figure.get_size_inches() for figure in saved), strict=True)
+    assert widths == pytest.approx([widths[0]] * 2, abs=0.5)
+    assert heights == pytest.approx([heights[0]] * 2, abs=0.5)
+    assert 20 < widths[0] < 65_536 / 120
 
 
 @pytest.mark.parametrize(
