@@ -8,13 +8,21 @@ import pytest
 
 from tests.commands.command_line import lines_of, run
 from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED, headline, read_metrics
+from transformer_suite.tasks.runs.checkpoint_folder import (
+    PRETRAINED,
+    headline,
+    read_metrics,
+    shipped_models,
+)
 
 MOST_BYTES = 16_000_000
 
 
-def test_each_is_complete_and_small(task: str) -> None:
-    folder = PRETRAINED / task
+FOLDERS = pytest.mark.parametrize("folder", shipped_models(), ids=lambda folder: folder.name)
+
+
+@FOLDERS
+def test_each_is_complete_and_small(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     parts = {"model.safetensors", "config.json", "vocabulary.txt", "metrics.json", "history.csv"}
     assert parts | {"README.md", "manifest.json"} <= names
@@ -22,9 +30,10 @@ def test_each_is_complete_and_small(task: str) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) <= MOST_BYTES
 
 
-def test_each_has_a_card_that_agrees_with_its_metrics(task: str) -> None:
-    card = (PRETRAINED / task / "README.md").read_text(encoding="utf-8")
-    metrics = read_metrics(PRETRAINED / task)
+@FOLDERS
+def test_each_has_a_card_that_agrees_with_its_metrics(folder: Path) -> None:
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    metrics = read_metrics(folder)
     for fact in ("command", "commit", "trained"):
         assert str(metrics[fact]) in card, fact
     assert f"seed {metrics['seed']}" in card
