@@ -24,6 +24,7 @@ from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
 from transformer_suite.tasks.seq2seq.predictor import Predictor
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.texts import check_unicode
+from transformer_suite.tasks.translation.capitals import usual_case
 from transformer_suite.tasks.translation.confidence import Confidence
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import load_codecs
@@ -249,7 +250,7 @@ class Translator(Predictor[Translation]):
             if is_kept(line):
                 yield start + line, []
             else:
-                yield start, line_segments(line, encode, size)
+                yield start, line_segments(usual_case(line, self.source), encode, size)
 
     def _results(
         self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]

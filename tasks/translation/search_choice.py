@@ -42,12 +42,15 @@ class SearchChoice:
 def choose_search(
     translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> SearchChoice:
-    """Returns the search with the highest BLEU on the first :data:`MAX_SENTENCES` pairs.
+    """Returns the search with the highest BLEU on at most :data:`MAX_SENTENCES` of the pairs.
 
-    The candidates are greedy search and, if the configuration has a beam, a beam of that size with
-    its own length penalty and :data:`LENGTH_PENALTIES`. The first of equally good ones wins.
+    They are taken at even distances, because a corpus can consist of different parts. The
+    candidates are greedy search and, if the configuration has a beam, a beam of that size with its
+    own length penalty and :data:`LENGTH_PENALTIES`. The first of equally good ones wins.
     """
-    sources, references = sources[:MAX_SENTENCES], references[:MAX_SENTENCES]
+    count = min(len(sources), MAX_SENTENCES)
+    rows = [row * len(sources) // count for row in range(count)]
+    sources, references = ([texts[row] for row in rows] for texts in (sources, references))
 
     def measure(request: GenerationRequest) -> tuple[GenerationConfig, float]:
         translations = [found.text for found in translator.generate(sources, request)]

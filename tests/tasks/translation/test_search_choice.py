@@ -11,6 +11,7 @@ import pytest
 from tests.commands.command_line import run
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from transformer_suite.tasks.translation import search_choice
 from transformer_suite.tasks.translation.evaluate import bleu
 from transformer_suite.tasks.translation.predict import Translator
 from transformer_suite.tasks.translation.search_choice import LENGTH_PENALTIES, choose_search
@@ -43,6 +44,20 @@ def test_the_search_with_the_best_bleu_is_chosen(best: tuple[int, float]) -> Non
     assert choice.value == pytest.approx(100.0)
     assert choice.greedy == pytest.approx(100.0 if best[0] == 1 else 0.0, abs=5.0)
     assert set(scripted.asked) == {(1, 0.0), (5, 1.4), *((5, p) for p in LENGTH_PENALTIES)}
+
+
+def test_the_pairs_are_of_all_parts_of_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation data of two domains, one after the other: the search suited the first alone."""
+    monkeypatch.setattr(search_choice, "MAX_SENTENCES", 4)
+    asked: list[Sequence[str]] = []
+    scripted = Scripted(GenerationConfig(beam_size=1), {})
+    generate = scripted.generate
+    monkeypatch.setattr(
+        scripted, "generate", lambda texts, r: asked.append(texts) or generate(texts, r)
+    )
+    texts = [str(number) for number in range(10)]
+    choose_search(cast(Translator, scripted), texts, texts)
+    assert asked == [["0", "2", "5", "7"]]
 
 
 def test_without_a_beam_the_search_stays_greedy() -> None:

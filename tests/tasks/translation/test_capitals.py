@@ -1,0 +1,37 @@
+"""Lines in capitals become readable, with the vocabulary of the shipped model."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_suite.data.codec import TextCodec
+from transformer_suite.data.tokenizers import Whitespace
+from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
+from transformer_suite.tasks.translation.capitals import usual_case
+
+
+@pytest.fixture(scope="module")
+def codec() -> TextCodec:
+    return TextCodec.load(Path(PRETRAINED, "translation"), tokenizer="sentencepiece")
+
+
+@pytest.mark.parametrize(
+    ("line", "usual"),
+    [
+        ("WO IST DER SCHLÜSSEL FÜR DAS AUTO?", "Wo ist der Schlüssel für das Auto?"),
+        ("ICH HABE HEUTE KEINE ZEIT.", "Ich habe heute keine Zeit."),
+        ("HALT! DER ZUG KOMMT. ER IST DA.", "Halt! Der Zug kommt. Er ist da."),
+        ("- DAS WETTER", "- Das Wetter"),
+        ("Der HUND", "Der HUND"),
+        ("DHL", "DHL"),
+        ("B 12, A 7", "B 12, A 7"),
+        ("", ""),
+    ],
+)
+def test_capitals(line: str, usual: str, codec: TextCodec) -> None:
+    assert usual_case(line, codec) == usual
+
+
+def test_other_tokenizers_read_the_line_as_it_is(codec: TextCodec) -> None:
+    plain = TextCodec(Whitespace(), codec.vocabulary)
+    assert usual_case("ICH HABE ZEIT", plain) == "ICH HABE ZEIT"
