@@ -70,7 +70,7 @@ def notes(counts: Mapping[str, int]) -> Iterator[str]:
     from transformer_suite.tasks.familiarity import UNLIKE
 
     total, unlike, kept = counts["lines"], counts["unlike"], counts["kept"]
-    if unlike > UNLIKE * total:  # so many texts of the training data's own kind fall below
+    if unlike > UNLIKE * total:  # this share of texts like the training data is below, too
         yield f"{unlike:,} of {total:,} lines look unlike anything that the model was trained on"
     if kept:
         yield (
