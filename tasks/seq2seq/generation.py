@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,6 +74,16 @@ class _Segment:
     rng_number: int
     prefix: tuple[int, ...]
     max_length: int
+
+
+class SearchArguments(NamedTuple):
+    """The arguments of :func:`generate_texts`."""
+
+    model: StepModel
+    texts: EncodedTexts
+    config: GenerationConfig
+    request: GenerationRequest
+    device: torch.device
 
 
 def generate_texts(

@@ -22,7 +22,7 @@ from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import Vocabulary
 from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders
 from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts, SearchArguments, generate_texts
 from transformer_suite.tasks.seq2seq.n_best import Output
 from transformer_suite.tasks.seq2seq.request import (
     DEFAULT_BATCH_TOKENS,
@@ -124,16 +124,23 @@ class Predictor(ABC, Generic[R]):
                 constraint that leaves no possible output.
         """
         texts = as_texts(texts)
-        return self._results(texts, *self.search(texts, request))
+        arguments = self._search_arguments(texts, request)
+        return self._results(texts, arguments.texts, generate_texts(*arguments))
 
     def search(
         self, texts: Sequence[str], request: GenerationRequest
     ) -> tuple[EncodedTexts, list[list[Output]]]:
         """Returns ``texts`` as ids and the outputs of each; errors as in :meth:`generate`."""
+        arguments = self._search_arguments(texts, request)
+        return arguments.texts, generate_texts(*arguments)
+
+    def _search_arguments(
+        self, texts: Sequence[str], request: GenerationRequest
+    ) -> SearchArguments:
         config = request.resolve(self.generation)
         encoded = self._encode(texts, request)
         step_model = self.step_model(int8=config.int8)
-        return encoded, generate_texts(step_model, encoded, config, request, self.device)
+        return SearchArguments(step_model, encoded, config, request, self.device)
 
     def attention(self, text: str, target: str | None = None, **options: Any) -> list[Attention]:
         """Returns the attention between ``text`` and its best output, one record per segment.

@@ -1,5 +1,7 @@
 """The packed Transformer equals ``MyTransformer`` for all options and types."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -60,6 +62,10 @@ def test_the_packed_encoder_is_the_encoder(
 def test_the_packed_decoder_is_the_decoder(
     activation: str, norm_first: bool, seed: int, target: int, source: int, batch: int
 ) -> None:
+    """Its rounding errors are within 1e-5, or within twice those of the decoder itself.
+
+    On some processors, the errors of both exceed 1e-5 after several norms.
+    """
     decoder = transformer(seed, activation, norm_first).decoder
     memory, tgt = torch.randn(source, batch, 8), torch.randn(target, batch, 8)
     causal = generate_square_subsequent_mask(target, dtype=torch.bool)
@@ -67,7 +73,10 @@ def test_the_packed_decoder_is_the_decoder(
     with torch.no_grad():
         stepwise = Stepwise(decoder, memory)
         steps = torch.stack([stepwise(x) for x in tgt])
-        assert_near(steps, decoder(tgt, memory, tgt_mask=causal), 1e-5)
+        at_once = decoder(tgt, memory, tgt_mask=causal)
+        exact = deepcopy(decoder).double()(tgt.double(), memory.double(), tgt_mask=causal)
+        rounding = float((at_once - exact).abs().max())
+        assert_near(steps.double(), exact, max(1e-5, 2 * rounding))
     assert torch.equal(memory, before[0])
     assert torch.equal(tgt, before[1])
 
