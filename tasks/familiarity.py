@@ -19,7 +19,7 @@ from torch import Tensor
 
 from transformer_suite.core.errors import CheckpointError
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import is_file
+from transformer_suite.core.storage.files import is_there
 
 FAMILIARITY_FILE = "familiarity.safetensors"
 MAX_TEXTS = 5000
@@ -75,7 +75,7 @@ class Familiarity:
             CheckpointError: the file is damaged, or of a model of another ``width``.
         """
         path = folder / FAMILIARITY_FILE
-        if not is_file(path):
+        if not is_there(path):
             return None
         tensors = load_tensors(path)
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -21,7 +21,7 @@ from torch import Tensor
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.errors import CheckpointError
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import is_file
+from transformer_suite.core.storage.files import is_there
 
 CONFIDENCE_FILE = "confidence.safetensors"
 GOOD_CHRF = 60.0
@@ -69,7 +69,7 @@ class Confidence:
             CheckpointError: the file is damaged.
         """
         path = folder / CONFIDENCE_FILE
-        if not is_file(path):
+        if not is_there(path):
             return None
         tensors = load_tensors(path)
         weights = tensors.get("weights")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transformer_suite.core.errors import CheckpointError
 from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import is_file
+from transformer_suite.core.storage.files import is_there
 from transformer_suite.tasks.translation.segments import sentences
 
 LANGUAGE_FILE = "language.safetensors"
@@ -61,7 +61,7 @@ class LanguageDetector:
             CheckpointError: the file is damaged.
         """
         path = folder / LANGUAGE_FILE
-        if not is_file(path):
+        if not is_there(path):
             return None
         tensors = load_tensors(path)
         if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != {
