@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.tasks.seq2seq.request import GREEDY, GenerationRequest
+from transformer_suite.tasks.translation.dataset import spaced
 from transformer_suite.tasks.translation.evaluate import bleu
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def choose_search(
     candidates are greedy search and, if the configuration has a beam, a beam of that size with its
     own length penalty and :data:`LENGTH_PENALTIES`. The first of equally good ones wins.
     """
-    count = min(len(sources), MAX_SENTENCES)
-    rows = [row * len(sources) // count for row in range(count)]
-    sources, references = ([texts[row] for row in rows] for texts in (sources, references))
+    sources, references = (spaced(texts, MAX_SENTENCES) for texts in (sources, references))
 
     def measure(request: GenerationRequest) -> tuple[GenerationConfig, float]:
         translations = [found.text for found in translator.generate(sources, request)]
