@@ -101,7 +101,9 @@ def test_translating(page: Page) -> None:
     alternatives.nth(2).click()
     expect(sentences.nth(1)).to_have_text(chosen)
     expect(alternatives.nth(2)).to_have_attribute("aria-pressed", "true")
-    source, target = page.locator("#attention .tokens").all()
+    rows = page.locator("#attention .tokens")
+    expect(rows).to_have_count(2)
+    source, target = rows.all()
     assert source.inner_text().split() == [*SENTENCES.split()[4:], "<eos>"]
     weights = []
     for token in target.locator("span").all()[:2]:
