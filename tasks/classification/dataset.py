@@ -267,7 +267,11 @@ def text_of(row: Row, config: ClassificationData) -> str:
 
 def normalize(text: str, config: ClassificationData) -> str:
     """Returns the cleaned text, in lower case if ``config`` says so."""
-    text = clean(text)
+    return as_read(clean(text), config)
+
+
+def as_read(text: str, config: ClassificationData) -> str:
+    """Returns a cleaned text, in lower case if ``config`` says so."""
     return text.lower() if config.lowercase else text
 
 

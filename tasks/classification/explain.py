@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from transformer_suite.tasks.classification.dataset import encode_all, normalize
+from transformer_suite.tasks.classification.cleaning import clean
+from transformer_suite.tasks.classification.dataset import as_read, encode_all
 from transformer_suite.tasks.classification.predict import Classifier
 from transformer_suite.tasks.classification.report_page import page_head
 
@@ -32,7 +33,7 @@ _GREEN, _RED = (26, 127, 55), (198, 40, 40)
 
 @dataclass(frozen=True)
 class Contribution:
-    """A word, with the white space after it, and what it adds to the log-odds of the class."""
+    """A word as written, with the space after it, and what it adds to the log-odds of the class."""
 
     word: str
     contribution: float
@@ -89,11 +90,12 @@ def explain(classifier: Classifier, texts: Iterable[str], **options: Any) -> lis
 
 
 def _explain(classifier: Classifier, text: str, options: dict[str, Any]) -> Explanation:
-    words = words_of(normalize(text, classifier.config.data))[:MAX_WORDS]
+    words = words_of(clean(text))[:MAX_WORDS]
     if not words:
         return Explanation("", 0.0, ())
     rests = ("".join(words[:i] + words[i + 1 :]) for i in range(len(words)))
-    ids = encode_all(classifier.codec, ["".join(words), *rests])
+    read = [as_read(part, classifier.config.data) for part in ("".join(words), *rests)]
+    ids = encode_all(classifier.codec, read)
     probabilities = classifier.probabilities(ids, **options)
     number = int(classifier.decide(probabilities[:1]))
     odds = torch.logit(probabilities[:, number].double(), eps=_SMALLEST)

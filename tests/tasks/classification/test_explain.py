@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -100,6 +102,15 @@ def test_words_of_all_scripts_and_lengths(classifier: Classifier) -> None:
     assert len(one.words) == 1
     assert (empty.label, empty.words) == ("", ())
     assert len(long.words) == MAX_WORDS
+
+
+def test_words_are_shown_as_written(classifier: Classifier) -> None:
+    lowercase = copy(classifier)
+    data = replace(classifier.config.data, lowercase=True)
+    lowercase.config = replace(classifier.config, data=data)
+    written, lower = explain(lowercase, ["GOAL for Market", "goal for market"])
+    assert [word.word for word in written.words] == ["GOAL ", "for ", "Market"]
+    assert [w.contribution for w in written.words] == [w.contribution for w in lower.words]
 
 
 def test_html_is_escaped_and_colored() -> None:
