@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 from filelock import FileLock
 from hypothesis import settings
 
@@ -59,6 +60,15 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(DATA_FOLDER_VARIABLE, str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fp32() -> Iterator[None]:
+    """Trainings in fp32. ``train.precision=auto`` measures, and on a busy machine two equal runs
+    may choose differently. The tests of this choice make processors of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,7 @@ SETTINGS = {
     "train.r_drop": 1.0,
     "train.ema": 0.9,
     "train.average": 2,
+    "train.precision": "fp32",  # a killed run that begins anew would measure again
     "model.dropout": 0.3,
 }
 OWN_SETTINGS: dict[str, dict[str, object]] = {
