@@ -15,11 +15,13 @@ from transformer_suite.tasks.commands.options import (
     ModelOptions,
     batch_option,
     check_prefix,
+    choice_option,
     data_option,
     given,
     machine_options,
     model_option,
     models_option,
+    number_option,
     option_names,
     picture_option,
     search_options,
@@ -56,19 +58,11 @@ def history(runs: tuple[Path, ...], output: Path) -> None:
 @click.command()
 @click.argument("text", callback=check_prefix)
 @click.argument("target", required=False, callback=check_prefix)
-@click.option(
-    "--task",
-    type=click.Choice(registry.PAIR_TASKS),
-    default=registry.PAIR_TASKS[0],
-    show_default=True,
-    help="The task of the model.",
-)
-@click.option(
+@choice_option("--task", registry.PAIR_TASKS, "The task of the model.")
+@choice_option(
     "--kind",
-    type=click.Choice(("cross", "encoder", "decoder")),
-    default="cross",
-    show_default=True,
-    help="From the decoder to the source, inside the encoder, or inside the decoder.",
+    ("cross", "encoder", "decoder"),
+    "From the decoder to the source, inside the encoder, or inside the decoder.",
 )
 @click.option(
     "--layer", type=click.IntRange(1, MAX_LAYERS), help="The number of the layer; else the last."
@@ -112,26 +106,10 @@ def attention(
 
 @click.command()
 @click.argument("word", callback=check_prefix)
-@click.option(
-    "--task",
-    type=click.Choice(registry.TASKS),
-    default=registry.TASKS[0],
-    show_default=True,
-    help="The task of the model.",
-)
-@click.option(
-    "--side",
-    type=click.Choice(("source", "target")),
-    default="source",
-    show_default=True,
-    help="The embedding of the encoder or of the decoder.",
-)
-@click.option(
-    "--count",
-    type=click.IntRange(1, MAX_NEIGHBORS),
-    default=15,
-    show_default=True,
-    help="The number of neighbors.",
+@choice_option("--task", registry.TASKS, "The task of the model.")
+@choice_option("--side", ("source", "target"), "The embedding of the encoder or of the decoder.")
+@number_option(
+    "--count", type=click.IntRange(1, MAX_NEIGHBORS), default=15, help="The number of neighbors."
 )
 @model_option
 @machine_options
@@ -173,19 +151,9 @@ def neighbors(
 @models_option
 @data_option
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
-@click.option(
-    "--metric",
-    type=click.Choice(("chrf", "bleu")),
-    default="chrf",
-    show_default=True,
-    help="The score of the translations.",
-)
-@click.option(
-    "--width",
-    type=click.IntRange(1, MAX_BIN),
-    default=5,
-    show_default=True,
-    help="The number of lengths in a bin.",
+@choice_option("--metric", ("chrf", "bleu"), "The score of the translations.")
+@number_option(
+    "--width", type=click.IntRange(1, MAX_BIN), default=5, help="The number of lengths in a bin."
 )
 @machine_options
 @batch_option

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from transformer_suite.tasks.commands.options import picture_option
+from transformer_suite.tasks.commands.options import MAX_LINES, number_option, picture_option
 from transformer_suite.tasks.commands.output import print_results
 
 MAX_WIDTH = 8192
 MAX_POSITIONS = 1000
 MAX_STEPS = 100_000_000
 MAX_BARS = 50
-MAX_LINES = 6
-"""The most lines in one panel, so that their colors can be told apart."""
-
-
-def check_lines(
-    ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """Refuses an option that is given more often than the picture has colors."""
-    if len(values) > MAX_LINES:
-        raise click.BadParameter(f"at most {MAX_LINES} values fit into one picture.")
-    return values
 
 
 @click.command()
 @click.argument("text", default="a dog runs on the beach")
-@click.option(
+@number_option(
     "--padding",
     type=click.IntRange(0, MAX_BARS),
     default=2,
-    show_default=True,
     help="The number of <pad> after the text.",
 )
 @picture_option("masks")
@@ -50,25 +37,22 @@ def masks(text: str, padding: int, output: Path) -> None:
 
 
 @click.command()
-@click.option(
+@number_option(
     "--d-model",
     type=click.IntRange(2, MAX_WIDTH),
     default=128,
-    show_default=True,
     help="The width of the sinusoids, even.",
 )
-@click.option(
+@number_option(
     "--head-dim",
     type=click.IntRange(2, MAX_WIDTH // 8),
     default=64,
-    show_default=True,
     help="The width of a head with rotary positions, even.",
 )
-@click.option(
+@number_option(
     "--length",
     type=click.IntRange(2, MAX_POSITIONS),
     default=200,
-    show_default=True,
     help="The number of positions.",
 )
 @picture_option("positions")
@@ -85,37 +69,29 @@ def positions(d_model: int, head_dim: int, length: int, output: Path) -> None:
 
 
 @click.command()
-@click.option(
+@number_option(
     "--d-model",
     "d_models",
     type=click.IntRange(1, MAX_WIDTH),
-    multiple=True,
-    callback=check_lines,
     default=(512, 256),
-    show_default=True,
-    help="The width of the model. May be repeated.",
+    help="The width of the model.",
 )
-@click.option(
+@number_option(
     "--warmup-steps",
     type=click.IntRange(1, MAX_STEPS),
-    multiple=True,
-    callback=check_lines,
     default=(4000, 8000),
-    show_default=True,
-    help="The number of warmup steps. May be repeated.",
+    help="The number of warmup steps.",
 )
-@click.option(
+@number_option(
     "--learning-rate",
     type=click.FloatRange(0, 1000, min_open=True),
     default=1e-3,
-    show_default=True,
     help="The peak of the schedules other than noam.",
 )
-@click.option(
+@number_option(
     "--steps",
     type=click.IntRange(2, MAX_STEPS),
     default=20_000,
-    show_default=True,
     help="The number of steps.",
 )
 @picture_option("schedule")
@@ -149,20 +125,16 @@ def schedule(
 
 
 @click.command()
-@click.option(
+@number_option(
     "--smoothing",
     type=click.FloatRange(0, 1, max_open=True),
-    multiple=True,
-    callback=check_lines,
     default=(0.0, 0.1, 0.3),
-    show_default=True,
-    help="The part of the target distribution that all words share. May be repeated.",
+    help="The part of the target distribution that all words share.",
 )
-@click.option(
+@number_option(
     "--vocab-size",
     type=click.IntRange(2, MAX_BARS),
     default=5,
-    show_default=True,
     help="The number of words.",
 )
 @picture_option("label-smoothing")

@@ -16,6 +16,7 @@ from transformer_suite.tasks.commands.options import (
     length_options,
     machine_options,
     models_option,
+    number_option,
     option_names,
     search_options,
     take,
@@ -29,11 +30,10 @@ from transformer_suite.tasks.commands.output import print_results
     "--input", "text", type=PATH, required=True, metavar="FILE", help="The text: a line a sentence."
 )
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The corpus to make.")
-@click.option(
+@number_option(
     "--length-ratio",
     type=click.FloatRange(1, 100),
     default=2.0,
-    show_default=True,
     help="Leave out pairs where one side has more than this many times the tokens of the other.",
 )
 @click.option(
