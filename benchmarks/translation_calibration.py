@@ -20,6 +20,7 @@ import click
 
 from transformer_suite.core.errors import UserError
 from transformer_suite.data.readers import read_lines, read_parallel
+from transformer_suite.tasks.familiarity import UNFAMILIAR, is_unfamiliar
 from transformer_suite.tasks.translation.confidence import (
     are_good,
     expected_calibration_error,
@@ -93,12 +94,12 @@ def main(model: Path | None, corpora: tuple[Path, ...], split: str, rows: int) -
         found = translator.translate_scored(sources, pass_through=False)
         click.echo(confidence_table(f"{corpus.name}, {names[0]}", found, references))
         own = familiarities(found)
-        below = sum(one.is_unlike for one in found) / len(found)
-        click.echo(f"  familiarity below 0.05: {100 * below:.1f}%")
+        below = sum(is_unfamiliar(one.familiarity) for one in found) / len(found)
+        click.echo(f"  familiarity below {UNFAMILIAR}: {100 * below:.1f}%")
         for kind, values in others.items():
             auc = roc_auc_score([1] * len(own) + [0] * len(values), own + values)
-            below = sum(value < 0.05 for value in values) / len(values)
-            click.echo(f"  {kind}: AUC {auc:.3f}, {100 * below:.0f}% below 0.05")
+            below = sum(map(is_unfamiliar, values)) / len(values)
+            click.echo(f"  {kind}: AUC {auc:.3f}, {100 * below:.0f}% below {UNFAMILIAR}")
         if translator.language is not None:
             for side in (0, 1):
                 texts = [pair[side] for pair in pairs_of(translator, corpus, "val")]

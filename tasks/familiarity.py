@@ -13,22 +13,33 @@ distribution, and a long text that is unlike the others does not hide behind its
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import is_there
+from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
+from transformer_suite.tasks.runs.checkpoint_folder import FAMILIARITY_FILE, calibration_file
 
-FAMILIARITY_FILE = "familiarity.safetensors"
 MAX_TEXTS = 5000
 """The most training texts that the distribution is estimated from."""
-UNLIKE = 0.05
+UNFAMILIAR = 0.05
 """A text of lower familiarity is unlike the training data; so is this share of held-out texts."""
 
 _QUANTILES = 201
 _SHRINKAGE = 0.01  # share of the mean variance that is added to every variance
+
+
+def is_unfamiliar(familiarity: float | None) -> bool:
+    """Returns whether a text is unlike the training data; False if its familiarity is unknown."""
+    return familiarity is not None and familiarity < UNFAMILIAR
+
+
+def familiarity_record(familiarity: float | None) -> dict[str, Any]:
+    """Returns the fields of the JSON output; none if the familiarity is unknown."""
+    if familiarity is None:
+        return {}
+    return {"familiarity": familiarity, "unfamiliar": is_unfamiliar(familiarity)}
 
 
 class Familiarity:
@@ -74,20 +85,17 @@ class Familiarity:
         Raises:
             CheckpointError: the file is damaged, or of a model of another ``width``.
         """
-        path = folder / FAMILIARITY_FILE
-        if not is_there(path):
+        shapes = {"mean": [width], "whitening": [width, width], "quantiles": [_QUANTILES]}
+        tensors = load_optional(folder / FAMILIARITY_FILE, shapes)
+        if tensors is None:
             return None
-        tensors = load_tensors(path)
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        wanted = {"mean": (width,), "whitening": (width, width), "quantiles": (_QUANTILES,)}
-        if shapes != wanted:
-            raise CheckpointError(f"{path}: damaged, or of another model")
         return cls(**{name: tensor.float() for name, tensor in tensors.items()})
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder; about 4 D * D bytes."""
         names = ("mean", "whitening", "quantiles")
-        save_tensors(folder / FAMILIARITY_FILE, {name: getattr(self, name) for name in names})
+        with calibration_file(folder, FAMILIARITY_FILE) as path:
+            save_tensors(path, {name: getattr(self, name) for name in names})
 
     def distance(self, states: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Returns the Mahalanobis distance ``[N]`` of pooled states ``[N, D]``."""
@@ -98,7 +106,7 @@ class Familiarity:
         """Returns the share of held-out texts that are at least as far from the mean ``[N]``.
 
         For texts such as the training texts it is spread evenly from 0 to 1; a text below
-        :data:`UNLIKE` is unlike them.
+        :data:`UNFAMILIAR` is unlike them.
         """
         place = torch.searchsorted(self.quantiles, self.distance(states, lengths))
         return 1.0 - place.clamp(max=_QUANTILES - 1) / (_QUANTILES - 1)

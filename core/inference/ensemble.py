@@ -61,9 +61,11 @@ class Ensemble:
                     f"{first}, number {number} has {_vocabulary(model)}"
                 )
 
-    def start(self, src: Tensor) -> EnsembleState:
+    def start(self, src: Tensor, *, has_memory_mean: bool = False) -> EnsembleState:
         """Encodes ``src`` ``[S, B]`` with every model, with one row for each sentence."""
-        return EnsembleState([model.start(src) for model in self.models])
+        first, *others = self.models
+        states = [first.start(src, has_memory_mean=has_memory_mean)]
+        return EnsembleState(states + [model.start(src) for model in others])
 
     def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
         """Returns the logarithm ``[R, V]`` of the mean probability of each token after ``tokens``

@@ -26,7 +26,10 @@ class SourceState(SearchState, Protocol):
 
     @property
     def memory_mean(self) -> Tensor | None:
-        """``[B, D]``, the mean of the encoder's output over the tokens of each sentence."""
+        """``[B, D]``, the mean of the encoder's output over the tokens of each sentence.
+
+        None unless :meth:`StepModel.start` was asked for it.
+        """
 
 
 class StepModel(Protocol):
@@ -44,7 +47,7 @@ class StepModel(Protocol):
     def max_len(self) -> int:
         """The longest sequence, source or target, that the model has positions for."""
 
-    def start(self, src: Tensor) -> SourceState:
+    def start(self, src: Tensor, *, has_memory_mean: bool = False) -> SourceState:
         """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence."""
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
@@ -124,8 +127,11 @@ class IncrementalModel:
             self._generator = make(model.generator.weight, model.generator.bias)
 
     @torch.no_grad()
-    def start(self, src: Tensor) -> DecoderState:
+    def start(self, src: Tensor, *, has_memory_mean: bool = False) -> DecoderState:
         """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence.
+
+        Args:
+            has_memory_mean: whether the state has a ``memory_mean``.
 
         Raises:
             ValueError: more positions than the model has.
@@ -142,7 +148,7 @@ class IncrementalModel:
                 lineage=Lineage(memory),
                 sentences=memory.shape[1],
                 aligned=aligned_inputs(self._alignment, x, memory, mask),
-                memory_mean=_mean(memory, mask),
+                memory_mean=_mean(memory, mask) if has_memory_mean else None,
             )
 
     @torch.no_grad()

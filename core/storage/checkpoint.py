@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..errors import CheckpointError, UserError, shorten, shown
-from .files import atomic_write, is_file, reason_of
+from .files import atomic_write, is_file, is_there, reason_of
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
@@ -75,6 +75,19 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         )
     if header.get("sha256") != _digest(tensors):
         raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
+    return tensors
+
+
+def load_optional(path: Path, shapes: Shapes) -> dict[str, Tensor] | None:
+    """Returns the tensors that :func:`save_tensors` wrote; None without the file.
+
+    Raises:
+        CheckpointError: as :func:`load_tensors`, or there are other names or ``shapes``.
+    """
+    if not is_there(path):
+        return None
+    tensors = load_tensors(path)
+    _check_shapes(shapes, _shapes(tensors), path)
     return tensors
 
 

@@ -22,7 +22,7 @@ from transformer_suite.tasks.classification.dataset import encode_all, normalize
 from transformer_suite.tasks.classification.imbalance import decide
 from transformer_suite.tasks.classification.inference import PackedClassificationModel
 from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.familiarity import Familiarity
+from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
 from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 from transformer_suite.tasks.texts import as_texts
 
@@ -55,8 +55,7 @@ class Classification:
     def record(self) -> dict[str, Any]:
         """Returns the classification as plain values for JSON."""
         record: dict[str, Any] = {"label": self.label, "score": self.probability}
-        if self.familiarity is not None:
-            record["familiarity"] = self.familiarity
+        record |= familiarity_record(self.familiarity)
         return {**record, "probabilities": self.probabilities}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -88,9 +89,9 @@ def opened(
 
         work = LineWork(chunks, shards.write, on_lines=report, rank=world.rank, size=world.size)
         yield work, device_of_rank(options.device, world.local_rank)
-        shards.finish(work.count, work.checksum, work.refused)
+        shards.finish(work.count, work.checksum, work.tally)
         # Only the main process fails because of refused lines: torchrun would stop the others.
-        work.refused = shards.join(write) if world.is_main else 0
+        work.tally = shards.join(write) if world.is_main else Counter()
 
 
 def search_and_answer(
@@ -99,8 +100,8 @@ def search_and_answer(
     options: dict[str, Any],
     *,
     is_backward: bool = False,
-    on_result: Callable[[str, Any], object] = lambda line, result: None,
-) -> None:
+    kinds_of: Callable[[str, Any], Iterable[str]] = lambda line, result: (),
+) -> Counter[str]:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
     Args:
@@ -108,7 +109,10 @@ def search_and_answer(
             several results are asked for.
         options: all options of the command.
         is_backward: use the model of the opposite direction in the checkpoint folder.
-        on_result: gets every input line and its result.
+        kinds_of: returns what an input line and its result count as.
+
+    Returns:
+        The counts; none in a process other than rank 0.
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
@@ -145,12 +149,11 @@ def search_and_answer(
             results = predictor.generate(taken, replace(request, numbers=chunk.numbers))
             rows = [*zip(chunk.numbers, chunk.lines, results, strict=True)]
             for _, line, result in rows:
-                on_result(line, result)
+                work.tally.update(kinds_of(line, result))
             work.write(line for row in rows for line in lines_of(*row))
-    if work.refused:
-        raise UserError(
-            f"{work.refused} of {work.count} lines were refused; their results are empty"
-        )
+    if refused := work.tally["refused"]:
+        raise UserError(f"{refused} of {work.count} lines were refused; their results are empty")
+    return work.tally
 
 
 def _without_refused(
@@ -163,6 +166,6 @@ def _without_refused(
     for number, text in zip(chunk.numbers, chunk.texts, strict=True):
         if reason := refusal(text):
             log(f"line {number + 1} is refused: {reason}")
-            work.refused += 1
+            work.tally["refused"] += 1
         texts.append("" if reason else text)
     return texts

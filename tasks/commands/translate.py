@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,26 +50,33 @@ def translate(**options: Any) -> None:
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
-    counts = Counter[str]()
-
-    def count(line: str, result: Translation) -> None:
-        counts["lines"] += bool(line.strip())
-        counts["unlike"] += result.is_unlike
-        counts["kept"] += result.segments == 0 and bool(result.text.strip())
-
-    search_and_answer("translation", lambda line, result: [result.text], options, on_result=count)
+    counts = search_and_answer(
+        "translation", lambda line, result: [result.text], options, kinds_of=kinds_of
+    )
     from transformer_suite.core.progress import log
 
     for note in notes(counts):
         log(note)
 
 
+def kinds_of(line: str, result: Translation) -> Iterator[str]:
+    """Yields what a line counts as in :func:`notes`."""
+    from transformer_suite.tasks.familiarity import is_unfamiliar
+
+    if line.strip():
+        yield "lines"
+    if is_unfamiliar(result.familiarity):
+        yield "unfamiliar"
+    if result.segments == 0 and result.text.strip():
+        yield "kept"
+
+
 def notes(counts: Mapping[str, int]) -> Iterator[str]:
     """Yields what a user should know of the lines of a run, whose numbers are ``counts``."""
-    from transformer_suite.tasks.familiarity import UNLIKE
+    from transformer_suite.tasks.familiarity import UNFAMILIAR
 
-    total, unlike, kept = counts["lines"], counts["unlike"], counts["kept"]
-    if unlike > UNLIKE * total:  # this share of texts like the training data is below, too
+    total, unlike, kept = counts["lines"], counts["unfamiliar"], counts["kept"]
+    if unlike > UNFAMILIAR * total:  # this share of texts like the training data is below, too
         yield f"{unlike:,} of {total:,} lines look unlike anything that the model was trained on"
     if kept:
         yield (

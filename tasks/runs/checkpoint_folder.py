@@ -6,7 +6,7 @@
 * ``manifest.json``: the sha256 of the other files that decide the model's answers
 * ``familiarity.safetensors``: tells texts unlike the training data
 * ``confidence.safetensors``, ``language.safetensors``: a translator's confidence, and how it tells
-  its two languages apart; each with a checksum of its own
+  its two languages apart
 * ``report.html``, ``report.json``: a classifier's mistakes and figures
 * ``metrics.json``: measurements and provenance
 * ``history.csv``, ``steps.csv``: the training curve by epoch and by step
@@ -16,8 +16,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from transformer_suite.core.storage.files import (
     exists,
     is_file,
     is_folder,
+    is_there,
     read_json,
     reason_of,
     require_regular_file,
@@ -37,6 +38,10 @@ from transformer_suite.core.storage.files import (
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.json"
 TEXT_FILES = ("vocabulary*.txt", "sentencepiece*.model", "classes.txt")
+CONFIDENCE_FILE = "confidence.safetensors"
+FAMILIARITY_FILE = "familiarity.safetensors"
+LANGUAGE_FILE = "language.safetensors"
+CALIBRATION_FILES = (CONFIDENCE_FILE, FAMILIARITY_FILE, LANGUAGE_FILE)
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
 
@@ -98,8 +103,30 @@ def seal(folder: Path) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
+@contextmanager
+def calibration_file(folder: Path, name: str) -> Iterator[Path]:
+    """Yields the path of one of the :data:`CALIBRATION_FILES`, to be written or removed.
+
+    Then its checksum is in the manifest, if there is one. Meanwhile it is not: a program that is
+    killed leaves a model that can be loaded.
+
+    Raises:
+        CheckpointError: the manifest is damaged.
+        UserError: the manifest cannot be written.
+    """
+    path = folder / name
+    manifest = _read_manifest(folder)
+    if manifest is not None and manifest.pop(name, None) is not None:
+        _write_manifest(folder, manifest)
+    yield path
+    if manifest is not None and is_there(path):
+        _write_manifest(folder, manifest | {name: _checksum(path)})
+
+
 def check_manifest(folder: Path) -> None:
     """Compares the files in ``folder`` with its manifest; a folder without one is reported.
+
+    The manifest of an older program does not list the calibration files.
 
     Raises:
         CheckpointError: a file was changed, added or removed; names it.
@@ -114,7 +141,7 @@ def check_manifest(folder: Path) -> None:
             )
         return
     now = _checksums(folder)
-    for name in sorted(manifest.keys() | now.keys()):
+    for name in sorted(manifest.keys() | (now.keys() - CALIBRATION_FILES)):
         if manifest.get(name) != now.get(name):
             reason = "is missing" if name not in now else "is damaged or was changed"
             raise CheckpointError(
@@ -194,8 +221,7 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
 
 def text_files(folder: Path) -> dict[str, bytes]:
     """Returns the content of the files that convert text to ids and back, by name."""
-    paths = sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
-    return {path.name: _read_bytes(path) for path in paths}
+    return {path.name: _read_bytes(path) for path in _text_paths(folder)}
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
@@ -252,10 +278,19 @@ def shipped_name(task: str, folder: Path) -> str:
     return folder.name.removeprefix(prefix) if folder.name.startswith(prefix) else ""
 
 
+def _text_paths(folder: Path) -> list[Path]:
+    return sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
+
+
 def _checksums(folder: Path) -> dict[str, str]:
     """Returns the sha256 of the files that decide the answers of the model, by name."""
-    contents = {CONFIG_FILE: _read_bytes(folder / CONFIG_FILE), **text_files(folder)}
-    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    paths = [folder / CONFIG_FILE, *_text_paths(folder)]
+    paths += [folder / name for name in CALIBRATION_FILES if is_there(folder / name)]
+    return {path.name: _checksum(path) for path in paths}
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(_read_bytes(path)).hexdigest()
 
 
 def _write_manifest(folder: Path, checksums: Mapping[str, str]) -> None:

@@ -143,10 +143,11 @@ class _BatchSearch:
         step = self.model.step if self.request.on_step is None else self._checked_step
         advice = "use a smaller generation.beam_size, generation.n_best or batch"
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
-            state = self.model.start(src)
-            if self.texts.memory_means is not None and state.memory_mean is not None:
+            means = self.texts.memory_means
+            state = self.model.start(src, has_memory_mean=means is not None)
+            if means is not None and state.memory_mean is not None:
                 numbers = [segment.index for segment in batch]
-                self.texts.memory_means[numbers] = state.memory_mean[::samples].float().cpu()
+                means[numbers] = state.memory_mean[::samples].float().cpu()
             if config.sample:
                 numbers = [
                     segment.rng_number + (sample << _SAMPLE_BIT)

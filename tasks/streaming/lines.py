@@ -8,6 +8,7 @@ import select
 import stat
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,8 +78,9 @@ class LineWork:
 
     Attributes:
         count: how many lines have been read so far, by all processes.
-        refused: how many lines this process has refused; in the end, how many all have.
         checksum: the checksum of these lines, where there are several processes.
+        tally: counts of the lines that this process has worked on, by kind. In the end rank 0 has
+            the sums of all processes, and the others have nothing.
     """
 
     def __init__(
@@ -90,7 +92,8 @@ class LineWork:
         rank: int = 0,
         size: int = 1,
     ) -> None:
-        self.count = self.checksum = self.refused = 0
+        self.count = self.checksum = 0
+        self.tally = Counter[str]()
         self._chunks = chunks
         self._write = write
         self._on_lines = on_lines

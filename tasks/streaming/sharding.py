@@ -9,12 +9,14 @@ keys and values.
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -82,27 +84,26 @@ class Shards:
         with _connected(self.world):
             self.store.add(f"progress/{self.world.rank}", 1)
 
-    def finish(self, count: int, checksum: int, refused: int) -> None:
+    def finish(self, count: int, checksum: int, tally: Mapping[str, int]) -> None:
         """Declares the shard complete.
 
         Args:
             checksum: that of all ``count`` lines of the input.
-            refused: the number of lines in this shard that have no result.
+            tally: counts of the lines in this shard, by kind.
         """
         with _writable(self.folder):
             self._file.close()
         with _connected(self.world):
-            self.store.add("chunks", self.chunks)
-            self.store.add("refused", refused)
-            self.store.set(f"input/{self.world.rank}", f"{count} {checksum}")
+            about = json.dumps([[count, checksum], self.chunks, tally])
+            self.store.set(f"finished/{self.world.rank}", about)
             # ``set`` does not wait until the store has the value, but ``add`` does.
             self.store.add(f"progress/{self.world.rank}", 1)
 
-    def join(self, write: Callable[[str], object]) -> int:
+    def join(self, write: Callable[[str], object]) -> Counter[str]:
         """Writes the results of all processes in order, as soon as all shards are complete.
 
         Returns:
-            The number of lines that were refused.
+            The sum of the tallies of all processes.
 
         Raises:
             UserError: a process has failed, is silent, or has read different lines.
@@ -111,8 +112,8 @@ class Shards:
         for rank in ranks[1:]:
             self._wait_for(rank)
         with _connected(self.world):
-            inputs = [self.store.get(f"input/{rank}") for rank in ranks]
-            chunks, refused = self.store.add("chunks", 0), self.store.add("refused", 0)
+            finished = [json.loads(self.store.get(f"finished/{rank}")) for rank in ranks]
+        inputs, chunks, tallies = zip(*finished, strict=True)
         for rank in ranks[1:]:
             if inputs[rank] != inputs[0]:
                 raise UserError(
@@ -121,21 +122,21 @@ class Shards:
                 )
         with ExitStack() as stack:
             files = [stack.enter_context(self._path(rank).open("rb")) for rank in ranks]
-            for number in range(chunks):
+            for number in range(sum(chunks)):
                 file = files[number % len(files)]
                 length = int.from_bytes(header := file.read(_LENGTH_BYTES))
                 content = file.read(length)
                 if len(header) < _LENGTH_BYTES or len(content) < length:
                     raise UserError(f"{file.name}: cut off: another process has written here")
                 write(content.decode())
-        return refused
+        return sum(map(Counter, tallies), Counter())
 
     def _wait_for(self, rank: int) -> None:
         """Waits until a shard is complete, as long as its process makes progress."""
         progress, since = -1, time.monotonic()
         while True:
             with _connected(self.world):
-                if self.store.check([f"input/{rank}"]):
+                if self.store.check([f"finished/{rank}"]):
                     return
                 if self.store.add("failures", 0):
                     raise UserError

@@ -21,13 +21,17 @@ from transformer_suite.core.errors import CorpusError, UserError
 from transformer_suite.core.progress import log
 from transformer_suite.data.batching import bucket_by_length
 from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
-from transformer_suite.tasks.runs.checkpoint_folder import read_config
+from transformer_suite.tasks.runs.checkpoint_folder import (
+    LANGUAGE_FILE,
+    calibration_file,
+    read_config,
+)
 from transformer_suite.tasks.seq2seq.batches import source_tensor
 from transformer_suite.tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest
 from transformer_suite.tasks.translation.confidence import Confidence, are_good, features_of
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, spaced
-from transformer_suite.tasks.translation.language import LANGUAGE_FILE, LanguageDetector
+from transformer_suite.tasks.translation.language import LanguageDetector
 from transformer_suite.tasks.translation.segments import encoded_segments
 
 if TYPE_CHECKING:
@@ -103,7 +107,8 @@ def fit_language(data: CalibrationData, folder: Path) -> None:
             f"held-out targets and {100 * detector.recognized(sources):.2f}% of the sources"
         )
     else:
-        (folder / LANGUAGE_FILE).unlink(missing_ok=True)
+        with calibration_file(folder, LANGUAGE_FILE) as path:
+            path.unlink(missing_ok=True)
         log("the two languages cannot be told apart for sure: all texts are translated")
 
 
@@ -147,7 +152,8 @@ def memory_means(translator: Translator, segments: Sequence[Sequence[int]]) -> T
     means = torch.zeros(len(segments), translator.width)
     lengths = [(len(ids) + 1,) for ids in segments]
     for batch in bucket_by_length(lengths, batch_tokens=DEFAULT_BATCH_TOKENS, seed=None):
-        state = model.start(source_tensor([segments[i] for i in batch]).to(translator.device))
+        src = source_tensor([segments[i] for i in batch]).to(translator.device)
+        state = model.start(src, has_memory_mean=True)
         assert state.memory_mean is not None
         means[batch] = state.memory_mean.float().cpu()
     return means

@@ -20,10 +20,9 @@ from torch import Tensor
 
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.errors import CheckpointError
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import is_there
+from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
+from transformer_suite.tasks.runs.checkpoint_folder import CONFIDENCE_FILE, calibration_file
 
-CONFIDENCE_FILE = "confidence.safetensors"
 GOOD_CHRF = 60.0
 """The chrF from which a translation counts as good."""
 BINS = 10
@@ -69,17 +68,17 @@ class Confidence:
             CheckpointError: the file is damaged.
         """
         path = folder / CONFIDENCE_FILE
-        if not is_there(path):
+        tensors = load_optional(path, {"weights": [_FEATURES + 1]})
+        if tensors is None:
             return None
-        tensors = load_tensors(path)
-        weights = tensors.get("weights")
-        if weights is None or weights.shape != (_FEATURES + 1,) or not weights.isfinite().all():
-            raise CheckpointError(f"{path}: damaged, or of another version")
-        return cls(weights)
+        if not tensors["weights"].isfinite().all():
+            raise CheckpointError(f"{path}: damaged: weights has values that are NaN or infinite")
+        return cls(tensors["weights"])
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder."""
-        save_tensors(folder / CONFIDENCE_FILE, {"weights": self.weights})
+        with calibration_file(folder, CONFIDENCE_FILE) as path:
+            save_tensors(path, {"weights": self.weights})
 
     def of(self, segments: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]) -> float:
         """Returns the confidence in the translation of one text, which has segments.

@@ -16,12 +16,10 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import is_there
+from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
+from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE, calibration_file
 from transformer_suite.tasks.translation.segments import sentences
 
-LANGUAGE_FILE = "language.safetensors"
 MIN_WORDS = 3
 """A sentence of fewer words is too short to be sure about."""
 MAX_FALSE_ALARMS, MIN_RECOGNIZED = 0.001, 0.9
@@ -60,19 +58,13 @@ class LanguageDetector:
         Raises:
             CheckpointError: the file is damaged.
         """
-        path = folder / LANGUAGE_FILE
-        if not is_there(path):
-            return None
-        tensors = load_tensors(path)
-        if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != {
-            "log_odds": (_BUCKETS,)
-        }:
-            raise CheckpointError(f"{path}: damaged, or of another version")
-        return cls(tensors["log_odds"].float())
+        tensors = load_optional(folder / LANGUAGE_FILE, {"log_odds": [_BUCKETS]})
+        return None if tensors is None else cls(tensors["log_odds"].float())
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder; 64 KiB."""
-        save_tensors(folder / LANGUAGE_FILE, {"log_odds": self.log_odds.half()})
+        with calibration_file(folder, LANGUAGE_FILE) as path:
+            save_tensors(path, {"log_odds": self.log_odds.half()})
 
     def is_target(self, text: str) -> bool:
         """Returns whether every sentence of ``text`` is in the target language for sure.
@@ -84,6 +76,14 @@ class LanguageDetector:
         return bool(long_enough) and all(
             self._mean_log_odds(of_one) > _THRESHOLD for of_one in long_enough
         )
+
+    def evidence(self, text: str) -> tuple[float, float]:
+        """Returns how much ``text`` is like the source and the target language.
+
+        These are the sums of the negative and of the positive log-odds of its n-grams.
+        """
+        found = self._log_odds_of(_WORD.findall(text.lower()))
+        return -sum(x for x in found if x < 0), sum(x for x in found if x > 0)
 
     def recognized(self, texts: Sequence[str]) -> float:
         """Returns the share of ``texts`` that are in the target language for sure."""
@@ -99,8 +99,11 @@ class LanguageDetector:
         return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED
 
     def _mean_log_odds(self, words: Iterable[str]) -> float:
-        found = [self._of_bucket[_bucket(ngram)] for word in words for ngram in _ngrams(word)]
+        found = self._log_odds_of(words)
         return sum(found) / len(found)
+
+    def _log_odds_of(self, words: Iterable[str]) -> list[float]:
+        return [self._of_bucket[_bucket(ngram)] for word in words for ngram in _ngrams(word)]
 
 
 def _ngrams(word: str) -> Iterator[str]:

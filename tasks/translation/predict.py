@@ -17,8 +17,8 @@ from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
-from transformer_suite.tasks.familiarity import UNLIKE, Familiarity
-from transformer_suite.tasks.runs.checkpoint_folder import read_config
+from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
+from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
 from transformer_suite.tasks.seq2seq.generation import EncodedTexts
 from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
 from transformer_suite.tasks.seq2seq.predictor import Predictor
@@ -28,7 +28,7 @@ from transformer_suite.tasks.translation.capitals import usual_case
 from transformer_suite.tasks.translation.confidence import Confidence
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import load_codecs
-from transformer_suite.tasks.translation.language import LANGUAGE_FILE, LanguageDetector
+from transformer_suite.tasks.translation.language import LanguageDetector
 from transformer_suite.tasks.translation.model import TranslationModel
 from transformer_suite.tasks.translation.segments import line_segments, lines
 
@@ -59,16 +59,11 @@ class Translation(Ranked):
     confidence: float | None = None
     familiarity: float | None = None
 
-    @property
-    def is_unlike(self) -> bool:
-        """Whether the source is unlike the training data."""
-        return self.familiarity is not None and self.familiarity < UNLIKE
-
     def record(self) -> dict[str, Any]:
         """Returns the fields of the JSON output, where the segments are called ``pieces``."""
         record: dict[str, Any] = {"translation": self.text, "score": self.score}
         record |= {"pieces": self.segments, "confidence": self.confidence}
-        return record if self.familiarity is None else {**record, "familiarity": self.familiarity}
+        return record | familiarity_record(self.familiarity)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Names of languages, and a guess at the language of a text.
 
-The guess counts the commonest words of each language, and letters that few others have. It is meant
-for the few languages of a translation model, not for every text of the world.
+A translation model knows its two languages, if it is calibrated. Else the guess counts the
+commonest words of each language, and letters that few others have.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from transformer_suite.tasks.translation.language import LanguageDetector
 
 _NAMES = {
     "cs": "Czech",
@@ -61,18 +63,31 @@ def name_of(code: str) -> str:
     return _NAMES.get(code, code)
 
 
-def detect_language(text: str, codes: Sequence[str]) -> dict[str, Any]:
+def detect_language(
+    text: str, codes: Sequence[str], detector: LanguageDetector | None = None
+) -> dict[str, Any]:
     """Returns the most probable of ``codes`` for ``text``, and a confidence from 0 to 100.
 
     A text that speaks for none of them is taken for the first one, with a confidence of 0.
+
+    Args:
+        detector: that of a model that translates the first of two codes into the second.
     """
     text = text[:_LONGEST].lower()
+    if detector is None:
+        weights = _weights(text, codes)
+    else:
+        weights = dict(zip(codes, detector.evidence(text), strict=True))
+    total = sum(weights.values())
+    best = max(weights, key=lambda code: weights[code])
+    return {"confidence": round(100 * weights[best] / total, 1) if total else 0.0, "language": best}
+
+
+def _weights(text: str, codes: Sequence[str]) -> dict[str, float]:
+    """Returns how many common words and rare letters of each language a text has."""
     words = re.findall(r"\w+", text)
-    weights = {
+    return {
         code: sum(word in _COMMON.get(code, ()) for word in words)
         + (len(_LETTER[code].findall(text)) if code in _LETTER else 0)
         for code in codes
     }
-    total = sum(weights.values())
-    best = max(weights, key=lambda code: weights[code])
-    return {"confidence": round(100 * weights[best] / total, 1) if total else 0.0, "language": best}

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from transformer_suite.core.errors import shown
 from transformer_suite.tasks.web.errors import RequestError
 from transformer_suite.tasks.web.gate import key_in
-from transformer_suite.tasks.web.languages import detect_language, name_of
+from transformer_suite.tasks.web.languages import name_of
 from transformer_suite.tasks.web.routes import Decorator, check_texts
 from transformer_suite.tasks.web.service import Service
 
@@ -47,7 +47,7 @@ def libretranslate_routes(service: Service) -> APIRouter:
         _check_language("target", body, [source, target])
         if body.get("format", "text") != "text":
             raise RequestError(400, "format must be text: HTML is not translated", field="format")
-        detected = [detect_language(text, (source, target)) for text in q]
+        detected = [service.detect_language(text) for text in q]
         is_auto = body["source"] == "auto"
         codes = [d["language"] if is_auto else body["source"] for d in detected]
         if any(code == target and body["target"] == source for code in codes):
@@ -81,8 +81,7 @@ def libretranslate_routes(service: Service) -> APIRouter:
     @post("/detect", "Detect the language of a text", "q")
     async def detect(request: Request) -> Response:
         body = await _body(request, service)
-        codes = service.languages()
-        return JSONResponse([detect_language(text, codes) for text in _texts(body, service)[:1]])
+        return JSONResponse([service.detect_language(text) for text in _texts(body, service)[:1]])
 
     return router
 

@@ -20,6 +20,7 @@ from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.web.batching import BatchQueue, Job, Work
 from transformer_suite.tasks.web.config import ServiceConfig
 from transformer_suite.tasks.web.errors import OPTION_NAMES, RequestError, request_error
+from transformer_suite.tasks.web.languages import detect_language
 from transformer_suite.tasks.web.metrics import Metrics
 from transformer_suite.tasks.web.work import Search
 
@@ -101,6 +102,15 @@ class Service:
         """
         data = self.predictor("translation").config.data
         return data.src, data.tgt
+
+    def detect_language(self, text: str) -> dict[str, Any]:
+        """Returns which of these languages ``text`` is in, and a confidence from 0 to 100.
+
+        Raises:
+            RequestError: translation is not offered (404).
+        """
+        detector = self.predictor("translation").language
+        return detect_language(text, self.languages(), detector)
 
     def search_work(self, task: str, options: Mapping[str, Any]) -> Search:
         """Returns the work of a search with the options of a request, which are checked.

@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharding")
     write(folder / "german", GERMAN)
     write(folder / "english", ENGLISH)
+    write(folder / "known", [GERMAN[0], ENGLISH[0], ENGLISH[2]])
     for name in ("news", "news-at-0", "news-at-1"):
         write(folder / name, NEWS)
     write(folder / "news-at-2", [*NEWS[:7], "something else", *NEWS[8:]])
@@ -83,6 +84,7 @@ def endings(folder: Path, tiny_models: Models) -> dict[str, Ending]:
         "alone": play(1, *news("alone"), "--json", chunk=3),
         "full": play(3, *news("full"), "--json", chunk=3),
         "short": play(3, "translate", "--input", folder / "german", model="translation"),
+        "noted": play(2, "translate", "--input", folder / "known", model="translation", chunk=1),
         "drawn": play(3, "translate", "--input", folder / "german", *DRAW, model="translation"),
         "itself": play(2, "couplet", "--input", couplet, "--output", couplet, model="couplet"),
         "refused": play(2, "couplet", "--input", folder / "mixed", model="couplet"),
@@ -188,6 +190,16 @@ def test_refused_lines_are_counted_over_all_processes(endings: dict[str, Ending]
     assert [bool(line) for line in found["stdout"].split("\n")[:-1]] == [True, False, True, False]
     assert "error: 2 of 4 lines were refused; their results are empty" in found["stderr"]
     assert all(f"line {number} is refused: " in found["stderr"] for number in (2, 4))
+
+
+def test_kept_lines_are_counted_over_all_processes(endings: dict[str, Ending]) -> None:
+    """Every rank had a note of its own, about its own lines."""
+    assert endings["noted"]["codes"] == [0, 0]
+    assert endings["noted"]["stdout"].splitlines()[1:] == [ENGLISH[0], ENGLISH[2]]
+    assert endings["noted"]["stderr"] == (
+        "2 of 3 lines are in the target language already and stay as they are "
+        "(--no-pass-through translates them)\n"
+    )
 
 
 def test_there_may_be_more_processes_than_lines(folder: Path, endings: dict[str, Ending]) -> None:

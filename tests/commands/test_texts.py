@@ -121,7 +121,8 @@ def test_translate_json_has_score_and_segments(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "--json")
     broken = GERMAN[0].replace(" ", "\n")
     first, second, third = map(json.loads, lines_of(*command, GERMAN[0], "", broken))
-    names = ["input", "translation", "score", "pieces", "confidence", "familiarity"]
+    names = ["input", "translation", "score", "pieces", "confidence"]
+    names += ["familiarity", "unfamiliar"]
     assert list(first) == names
     assert first == {
         "input": GERMAN[0],
@@ -130,6 +131,7 @@ def test_translate_json_has_score_and_segments(tiny_models: Models) -> None:
         "pieces": 1,
         "confidence": first["confidence"],
         "familiarity": first["familiarity"],
+        "unfamiliar": first["familiarity"] < 0.05,
     }
     assert first["score"] < 0
     assert 0 < first["confidence"] < 1
@@ -176,7 +178,7 @@ def test_classify_refuses_more_classes_than_there_are(tiny_models: Models) -> No
 def test_classify_json_has_every_probability(tiny_models: Models) -> None:
     command = ("classify", "--model", tiny_models("classification"), "--json")
     first, empty = map(json.loads, lines_of(*command, "goal coach medal", ""))
-    assert list(first) == ["input", "label", "score", "familiarity", "probabilities"]
+    assert list(first) == ["input", "label", "score", "familiarity", "unfamiliar", "probabilities"]
     assert first["label"] == "Sports"
     assert first["score"] == first["probabilities"]["Sports"]
     assert sum(first["probabilities"].values()) == pytest.approx(1)

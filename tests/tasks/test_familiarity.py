@@ -11,7 +11,8 @@ from scipy.stats import kstest
 
 from transformer_suite.core.errors import CheckpointError
 from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.familiarity import FAMILIARITY_FILE, Familiarity
+from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
+from transformer_suite.tasks.runs.checkpoint_folder import FAMILIARITY_FILE
 
 Models = Callable[[str], Path]
 
@@ -71,7 +72,9 @@ def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:
     assert loaded is not None
     states = drawn(50, seed=3)
     assert torch.equal(loaded.of(states), familiarity.of(states))
-    with pytest.raises(CheckpointError, match="of another model"):
+    with pytest.raises(
+        CheckpointError, match=r"not the weights of this model: mean has shape \[6\], not \[8\]"
+    ):
         Familiarity.load(tmp_path, width=8)
     (tmp_path / FAMILIARITY_FILE).write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match=FAMILIARITY_FILE):
@@ -95,3 +98,10 @@ def test_a_trained_classifier_says_it(tiny_models: Models, tiny_corpora: dict[st
     assert strange.familiarity <= min(shares)
     assert empty.familiarity is None
     assert known[0].record()["familiarity"] == known[0].familiarity
+
+
+def test_a_record_says_which_texts_are_unfamiliar() -> None:
+    """The page had a limit of its own, a fifth of the program's."""
+    assert familiarity_record(0.049) == {"familiarity": 0.049, "unfamiliar": True}
+    assert familiarity_record(0.05) == {"familiarity": 0.05, "unfamiliar": False}
+    assert familiarity_record(None) == {}

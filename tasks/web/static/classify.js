@@ -5,8 +5,6 @@ import { say } from "./strings.js";
 
 export const task = new Task("classify", "classify-text", run);
 
-const UNLIKE = 0.01; // fewer of the texts that are like the training data are as unusual as this
-
 let result;
 
 export function offer() {
@@ -30,7 +28,7 @@ function draw() {
     return row;
   });
   const parts = [make("ol", { className: "bars" }, ...rows)];
-  if (result.familiarity < UNLIKE) parts.push(make("p", { className: "warning", textContent: say("unfamiliar") }));
+  if (result.unfamiliar) parts.push(make("p", { className: "warning", textContent: say("unfamiliar") }));
   if (result.explanation.length) parts.push(make("h2", { textContent: say("explanation") }), words(result.explanation));
   $("classes").replaceChildren(...parts);
   task.show(Object.entries(result.probabilities).map(([label, p]) => `${label}\t${p.toFixed(4)}`).join("\n"));

@@ -17,7 +17,14 @@ from transformer_suite.tasks.runs import checkpoint_folder as folders
 Models = Callable[[str], Path]
 
 PRETRAINED = folders.PRETRAINED / "classification"
-DECISIVE = ("classes.txt", "config.json", "sentencepiece.model", "vocabulary.txt", "manifest.json")
+DECISIVE = (
+    "classes.txt",
+    "config.json",
+    "familiarity.safetensors",
+    "sentencepiece.model",
+    "vocabulary.txt",
+    "manifest.json",
+)
 
 
 def read(folder: Path) -> object:

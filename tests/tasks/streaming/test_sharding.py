@@ -74,16 +74,16 @@ def test_results_are_joined_in_the_order_of_the_chunks(
 ) -> None:
     shards = shards_of(store, tmp_path, size)
     for shard in shards:
-        shard.finish(5, 123, 2)
+        shard.finish(5, 123, {"refused": 2})
     written: list[str] = []
-    assert shards[0].join(written.append) == 2 * size  # the lines that the processes refused
+    assert shards[0].join(written.append) == {"refused": 2 * size}
     assert written == CHUNKS
 
 
 def test_rank_0_waits_until_all_shards_are_complete(store: Any, tmp_path: Path) -> None:
     shards = shards_of(store, tmp_path)
-    shards[0].finish(5, 123, 0)
-    threading.Timer(0.3, shards[1].finish, (5, 123, 0)).start()
+    shards[0].finish(5, 123, {})
+    threading.Timer(0.3, shards[1].finish, (5, 123, {})).start()
     written: list[str] = []
     shards[0].join(written.append)
     assert written == CHUNKS
@@ -91,8 +91,8 @@ def test_rank_0_waits_until_all_shards_are_complete(store: Any, tmp_path: Path) 
 
 def test_a_process_that_has_read_other_lines_is_named(store: Any, tmp_path: Path) -> None:
     shards = shards_of(store, tmp_path)
-    shards[0].finish(5, 123, 0)
-    shards[1].finish(5, 124, 0)
+    shards[0].finish(5, 123, {})
+    shards[1].finish(5, 124, {})
     with pytest.raises(UserError, match="rank 1 and rank 0 read different lines"):
         shards[0].join(pytest.fail)
 
@@ -103,7 +103,7 @@ def test_a_shard_that_is_cut_off_is_an_error_and_not_a_gap(
 ) -> None:
     shards = shards_of(store, tmp_path)
     for shard in shards:
-        shard.finish(5, 123, 0)
+        shard.finish(5, 123, {})
     path = tmp_path / "1"
     path.write_bytes(path.read_bytes()[:-cut])
     with pytest.raises(UserError, match="1: cut off"):
@@ -115,7 +115,7 @@ def test_a_process_without_progress_is_lost(
 ) -> None:
     monkeypatch.setattr(sharding, "SILENT_SECONDS", 0.2)
     shards = shards_of(store, tmp_path)
-    shards[0].finish(5, 123, 0)
+    shards[0].finish(5, 123, {})
     with pytest.raises(UserError, match="rank 1 is lost"):
         shards[0].join(pytest.fail)
 
@@ -125,10 +125,10 @@ def test_a_slow_process_that_makes_progress_is_waited_for(
 ) -> None:
     monkeypatch.setattr(sharding, "SILENT_SECONDS", 1.0)
     shards = shards_of(store, tmp_path)
-    shards[0].finish(5, 123, 0)
+    shards[0].finish(5, 123, {})
     for number in range(1, 6):
         threading.Timer(number * 0.4, shards[1].report_progress).start()
-    threading.Timer(2.4, shards[1].finish, (5, 123, 0)).start()
+    threading.Timer(2.4, shards[1].finish, (5, 123, {})).start()
     written: list[str] = []
     shards[0].join(written.append)
     assert written == CHUNKS

@@ -10,19 +10,22 @@ import torch
 
 from tests.commands.command_line import lines_of, run
 from transformer_suite.core.decoding.constraints import ForbiddenTokens
-from transformer_suite.core.errors import ConfigError
+from transformer_suite.core.errors import CheckpointError, ConfigError
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.data.vocabulary import UNK_ID
-from transformer_suite.tasks.familiarity import FAMILIARITY_FILE
+from transformer_suite.tasks.runs import checkpoint_folder as folders
+from transformer_suite.tasks.runs.checkpoint_folder import (
+    CALIBRATION_FILES,
+    CONFIDENCE_FILE,
+    MANIFEST_FILE,
+)
 from transformer_suite.tasks.seq2seq.batches import source_tensor
 from transformer_suite.tasks.translation.calibration import memory_means
-from transformer_suite.tasks.translation.confidence import CONFIDENCE_FILE, Confidence
+from transformer_suite.tasks.translation.confidence import Confidence
 from transformer_suite.tasks.translation.config import ExtraCorpus, TranslationData
 from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, spaced
-from transformer_suite.tasks.translation.language import LANGUAGE_FILE
 from transformer_suite.tasks.translation.predict import Translator
 
-FILES = (CONFIDENCE_FILE, FAMILIARITY_FILE, LANGUAGE_FILE)
 GERMAN, ENGLISH = "Ein Hund sieht das Boot.", "A woman hears the sea."
 STRANGE = "Qqq xyz 999 天地 &&&."
 
@@ -54,7 +57,8 @@ def sharp(model: Path, tmp_path: Path) -> Path:
 def uncalibrated(model: Path, tmp_path: Path) -> Path:
     """The model of an older program."""
     folder = tmp_path / "older"
-    shutil.copytree(model, folder, ignore=shutil.ignore_patterns(*FILES))
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns(*CALIBRATION_FILES))
+    folders.seal(folder)
     return folder
 
 
@@ -78,8 +82,8 @@ def test_a_run_ends_with_a_calibration(translator: Translator) -> None:
 def test_texts_unlike_the_training_data_are_told(sharp: Path) -> None:
     translator = Translator.load(sharp, device="cpu")
     known, strange = translator.translate_scored(["Ein Kind malt das Meer.", STRANGE])
-    assert strange.is_unlike
-    assert not known.is_unlike
+    assert strange.record()["unfamiliar"]
+    assert not known.record()["unfamiliar"]
 
 
 def test_each_alternative_has_its_own_confidence(translator: Translator) -> None:
@@ -128,6 +132,48 @@ def test_a_model_without_calibration_goes_on_working(uncalibrated: Path, model: 
     assert "it has no language.safetensors" in done.stderr
 
 
+def test_calibration_files_are_in_the_manifest(model: Path, tmp_path: Path) -> None:
+    """They had a checksum of their own: the files of another model gave wrong answers."""
+    folder = shutil.copytree(model, tmp_path / "model")
+    assert (
+        set(CALIBRATION_FILES) < json.loads((folder / MANIFEST_FILE).read_text())["sha256"].keys()
+    )
+    for name in CALIBRATION_FILES:
+        path = folder / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + b"!")
+        with pytest.raises(CheckpointError, match=f"{name} is damaged or was changed"):
+            Translator.load(folder, device="cpu")
+        path.unlink()
+        with pytest.raises(CheckpointError, match=f"{name} is missing"):
+            Translator.load(folder, device="cpu")
+        path.write_bytes(whole)
+
+
+def test_a_manifest_of_an_older_program_does_not_list_them(model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "model")
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    for name in CALIBRATION_FILES:
+        del manifest["sha256"][name]
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    translator = Translator.load(folder, device="cpu")
+    assert translator.confidence is not None
+    translator.confidence.save(folder)
+    names = json.loads((folder / MANIFEST_FILE).read_text())["sha256"].keys()
+    assert names == manifest["sha256"].keys() | {CONFIDENCE_FILE}
+
+
+@pytest.mark.parametrize("name", CALIBRATION_FILES)
+def test_a_killed_calibration_leaves_a_model_that_loads(
+    name: str, model: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model, tmp_path / "model")
+    with pytest.raises(KeyboardInterrupt), folders.calibration_file(folder, name) as path:
+        path.unlink()
+        raise KeyboardInterrupt
+    Translator.load(folder, device="cpu")
+
+
 def test_an_ensemble_has_familiarity_and_language_alone(model: Path) -> None:
     known, kept = Translator.load([model, model], device="cpu").translate_scored([GERMAN, ENGLISH])
     assert known.confidence is None
@@ -142,7 +188,7 @@ def test_an_existing_model_is_calibrated_by_a_command(
     done = run("models", "calibrate", uncalibrated, "--data", corpus)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == f"{uncalibrated}: calibrated\n"
-    for name in FILES:
+    for name in CALIBRATION_FILES:
         found, expected = load_tensors(uncalibrated / name), load_tensors(model / name)
         torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
 

@@ -10,8 +10,8 @@ import torch
 from transformer_suite.core.decoding.search import Hypothesis
 from transformer_suite.core.errors import CheckpointError
 from transformer_suite.core.storage.checkpoint import save_tensors
+from transformer_suite.tasks.runs.checkpoint_folder import CONFIDENCE_FILE
 from transformer_suite.tasks.translation.confidence import (
-    CONFIDENCE_FILE,
     Confidence,
     are_good,
     expected_calibration_error,

@@ -6,7 +6,8 @@ import pytest
 
 from tests.tiny_corpora import write_translation
 from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks.translation.language import LANGUAGE_FILE, LanguageDetector
+from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE
+from transformer_suite.tasks.translation.language import LanguageDetector
 
 GERMAN = "Ein Hund sieht das Boot."
 ENGLISH = "A woman hears the sea."

@@ -43,6 +43,7 @@ def test_the_best_come_first_and_the_first_is_the_translation(translator: Transl
         "pieces",
         "confidence",
         "familiarity",
+        "unfamiliar",
     ]
 
 

@@ -1,5 +1,6 @@
 """LibreTranslate's interface: requests of the form that its documentation gives."""
 
+from copy import copy
 from typing import Any
 from urllib.parse import urlencode
 
@@ -7,7 +8,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
-from tests.tasks.web.services import client, post, predictors, refusal
+from tests.tasks.web.services import client, client_of, post, predictors, refusal, service
+from transformer_suite.tasks.translation.language import LanguageDetector
 from transformer_suite.tasks.web.languages import detect_language
 
 TEXTS = ["ein Hund rennt .", "das Haus sieht er nicht ."]
@@ -62,6 +64,21 @@ def test_detect(web: Any) -> None:
     assert 50 < found["confidence"] <= 100
     (found,) = post(web, "/detect", {"q": ""})
     assert found["confidence"] == 0
+
+
+def test_the_detector_of_the_model_decides_where_there_is_one() -> None:
+    """No word of these is a common one."""
+    own = service()
+    translator = copy(own.predictors["translation"])
+    translator.language = LanguageDetector.fit(["Zug Schule"] * 9, ["train school"] * 9)
+    own.predictors["translation"] = translator
+    for text, language in (("Schule", "de"), ("school", "en")):
+        assert detect_language(text, ("de", "en"))["confidence"] == 0
+        (found,) = post(client_of(own), "/detect", {"q": text})
+        assert found["language"] == language
+        assert 50 < found["confidence"] <= 100
+    (found,) = post(client_of(own), "/detect", {"q": "1 2"})
+    assert found == {"confidence": 0, "language": "de"}
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_classifying(page: Page) -> None:
 
 def test_a_text_unlike_the_training_data_is_marked(page: Page) -> None:
     found = {"label": "Sports", "probabilities": {"Sports": 0.7}, "explanation": []}
-    answer = {"results": [{"familiarity": 0.009, **found}]}
+    answer = {"results": [{"unfamiliar": True, **found}]}
     page.route("**/v1/classify", lambda route: route.fulfill(json=answer))
     page.locator("#tab-classify").click()
     page.locator("#classify .go").click()
