@@ -135,7 +135,9 @@ def choice_option(name: str, choices: Sequence[str], help: str) -> Callable[[Any
     )
 
 
-def number_option(*names: str, type: click.ParamType, default: Any, help: str) -> Any:
+def number_option(
+    *names: str, type: click.ParamType[Any], default: Any, help: str
+) -> Callable[[Any], Any]:
     """Returns an option with a number, or with several if ``default`` has several."""
     if not isinstance(default, tuple):
         return click.option(*names, type=type, default=default, show_default=True, help=help)
