@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,10 @@ class ConfigOptions:
     help="A TOML file, or the config.json of a run.",
 )
 @click.option(
-    "--init", type=PATH, metavar="FOLDER", help="A model to start from, with its vocabulary."
+    "--init",
+    type=PATH,
+    metavar="FOLDER",
+    help="A model to start from, with its vocabulary: a folder, or the name of a shipped model.",
 )
 @click.option(
     "--new-vocabulary",
@@ -111,6 +114,10 @@ def train(
     chosen = take(ConfigOptions, options | {"table": table_assignments(options)})
     out = out or Path("runs") / task
     _check(task, chosen, out)
+    if chosen.init is not None:
+        from transformer_suite.tasks.runs.checkpoint_folder import model_folder
+
+        chosen = replace(chosen, init=model_folder(task, chosen.init))
     world = world_from_environment()
     with _group_of(world, options["device"]) as (group, device):
         config = _config_of(task, chosen, out)

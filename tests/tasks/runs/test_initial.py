@@ -212,7 +212,7 @@ def test_another_task_or_no_model_is_refused(
     command = ("train", "couplet", "--data", tiny_corpora["couplet"], "--out", "run", "--init")
     message = error_of(1, *command, other)
     assert f"{other}: a model for classification, not for couplet" in message
-    assert "nowhere: not a checkpoint folder" in error_of(1, *command, "nowhere")
+    assert "nowhere: there is no such folder" in error_of(1, *command, "nowhere")
     assert "leave out --init" in error_of(2, *command, other, "--resume")
     config = registry.make_config("couplet", preset="tiny", config_file=None, assignments=())
     arguments: dict[str, Any] = {"data": tiny_corpora["couplet"], "out": "run", "device": CPU}
@@ -221,6 +221,12 @@ def test_another_task_or_no_model_is_refused(
     with pytest.raises(ConfigError, match="leave out init"):
         runs.train("couplet", config, init=other, resume=True, **arguments)
     assert list(in_tmp.iterdir()) == []
+
+
+def test_a_shipped_model_has_a_name(in_tmp: Path) -> None:
+    command = ("train", "translation", "--preset", "small", "--show-config")
+    assert "vocab_size = 4000\n" in run(*command).stdout
+    assert "vocab_size = 6000\n" in run(*command, "--init", "captions").stdout
 
 
 def test_dropout_may_change(tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path) -> None:
