@@ -161,13 +161,17 @@ class CoupletWriter(Predictor[Couplet]):
 
         Where ``request.candidates`` are asked for, or the configuration ranks candidates by default
         and no other search is asked for, they are drawn at random and ranked
-        (:mod:`tasks.couplet.reranking`). A line has the same candidates wherever it stands.
+        (:mod:`tasks.couplet.reranking`); ``n_best`` alone asks for no other search, but for as many
+        candidates. A line has the same candidates wherever it stands.
         Of several outputs, those that break the fewest rules of tones come first.
         """
         request = CoupletRequest.extended(request)
         texts = as_texts(texts)
         lines = [simplified(text) for text in texts]
         wanted, searched = request.candidates, sorted(request.search_options())
+        is_count = searched == ["n_best"] and request.n_best in range(1, MAX_POOL + 1)
+        if wanted is None and self.config.rerank.is_default and is_count:
+            wanted, searched = request.n_best, []
         if wanted is None and (searched or not self.config.rerank.is_default):
             answers = self._searched(lines, request)
         else:

@@ -100,6 +100,19 @@ def test_answers_are_ranked_by_default_where_the_model_says_so() -> None:
     assert plain.answer(FIRST) == plain.answer(FIRST, beam_size=1)
 
 
+def test_several_outputs_of_a_model_that_ranks_by_default_are_candidates() -> None:
+    """The first of them is the answer without options; more than a pool are those of a search."""
+    ranked = writer_of(replace(SMALL, is_default=True))
+    best = ranked.answer_scored(FIRST, n_best=3)
+    assert best == ranked.answer_scored(FIRST, candidates=3)
+    assert best.second == ranked.answer(FIRST)
+    beam = ranked.answer_scored(FIRST, n_best=3, beam_size=3)
+    assert beam == writer_of(SMALL).answer_scored(FIRST, n_best=3, beam_size=3)
+    for count in (0, 201):
+        with pytest.raises(ConfigError, match="n_best must be"):
+            ranked.answer(FIRST, n_best=count)
+
+
 def test_a_backward_model_in_the_folder_takes_part(
     tiny_models: Callable[[str], Path], tmp_path: Path
 ) -> None:
