@@ -71,9 +71,12 @@ def couplet(**options: Any) -> None:
     separated by tabs.
 
     With --candidates N, the N lines differ clearly, and each ends with its rules, ✓ where one is
-    kept. They are ranked by more than the probability of the answer: by parts of speech, by how
+    kept. They are drawn at random and ranked by more than the probability of the answer: by how
     rare their characters are, and by the probability of TEXT if it were the answer. The options of
     a search do not combine with it.
+
+    The shipped model prints the best candidate unless you ask for a search: --beam 5 prints the
+    most probable answer it finds, and takes a sixth of the time.
 
     --check reports every rule on a pair of your own, without a model.
 

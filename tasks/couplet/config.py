@@ -112,7 +112,7 @@ class RerankConfig:
     temperature: float = 0.6
     backward: float = 0.7
     rarity: float = 0.5
-    parts_of_speech: float = 1.0
+    parts_of_speech: float = 0.0
 
     def __post_init__(self) -> None:
         check_range("rerank.pool", self.pool, 1, MAX_POOL)

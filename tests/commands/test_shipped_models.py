@@ -50,9 +50,13 @@ def test_all_are_listed() -> None:
 
 
 def test_the_published_figures_are_reproducible_and_good(task: str, shared_data: Path) -> None:
-    """On another processor the last digits may differ, and with them a few words."""
+    """On another processor the last digits may differ, and with them a few words.
+
+    Those of couplets are figures of a beam search; ranked candidates would take minutes.
+    """
     corpus = shared_data / registry.DEFAULT_CORPUS[task]
-    done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json")
+    search = ("--beam", 5) if task == "couplet" else ()
+    done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json", *search)
     assert done.exit_code == 0, done.stderr
     published, found = read_metrics(PRETRAINED / task)["test"], json.loads(done.stdout)
     assert found.keys() == published.keys()

@@ -109,6 +109,15 @@ def test_n_best_and_an_ensemble_of_one_model_begin_with_the_plain_output(
     assert lines_of(command, "--model", folder, "--model", folder, *texts) == plain
 
 
+def test_couplets_are_the_best_of_ranked_candidates() -> None:
+    (plain,) = lines_of("couplet", "晚风摇树树还挺")
+    ranked = [line.split("\t") for line in lines_of("couplet", "--candidates", 3, "晚风摇树树还挺")]
+    assert [row[1] for row in ranked] == sorted((row[1] for row in ranked), key=float, reverse=True)
+    assert plain == ranked[0][2]
+    (found,) = lines_of("couplet", "--beam", 5, "晚风摇树树还挺")
+    assert found not in (plain, "")
+
+
 def test_very_long_and_empty_texts(sentences: list[str], tmp_path: Path) -> None:
     words = " ".join(sentences).split()[:5000]
     assert len(words) == 5000
