@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from transformer_suite.core.errors import CheckpointError
+from transformer_suite.core.errors import CheckpointError, CorpusError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_folder, reason_of, require_regular_file
+from transformer_suite.core.storage.files import is_folder
 from transformer_suite.core.training.history import HISTORY_FILE
+from transformer_suite.data.readers import csv_records
 from transformer_suite.tasks.pictures import (
     INSTALL_FONT,
     check_picture,
@@ -69,6 +68,8 @@ def read_history(run: Path) -> History:
     path = run / HISTORY_FILE if is_folder(run) else run
     records = _records(path)
     _, names = next(records, (1, []))
+    if not names:
+        raise CheckpointError(f"{path}: the file is empty")
     for name in _REQUIRED:
         if name not in names:
             raise CheckpointError(f"{path}:1: not a training curve: there is no column {name}")
@@ -104,23 +105,10 @@ def draw_histories(runs: Sequence[Path], output: Path) -> None:
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields every record of a CSV file with the number of its first line."""
     try:
-        require_regular_file(path)
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise CheckpointError(f"{path}:{line}: damaged: not valid UTF-8") from error
-    if not text.strip():
-        raise CheckpointError(f"{path}: the file is empty")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    try:
-        for fields in reader:
-            yield line, fields
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise CheckpointError(f"{path}:{line}: damaged: {error}") from error
+        yield from csv_records(path)
+    except CorpusError as error:
+        place = path if error.line is None else f"{path}:{error.line}: damaged"
+        raise CheckpointError(f"{place}: {error.reason}") from error
 
 
 def _number(path: Path, line: int, name: str, field: str) -> float:

@@ -247,7 +247,10 @@ def test_without_matplotlib_it_says_how_to_get_it(
         (b"epoch,train_loss\n1,two\n", "history.csv:2: damaged: train_loss is 'two', not a number"),
         (b"epoch,train_loss\n,2\n", "history.csv:2: damaged: the epoch is not a number"),
         (b"epoch,train_loss\ninf,2\n", "history.csv:2: damaged: the epoch is not a number"),
-        (b'epoch,train_loss\n1,"2\n', "history.csv:2: damaged: unexpected end of data"),
+        (
+            b'epoch,train_loss\n1,"2\n',
+            "history.csv:2: damaged: not valid CSV: unexpected end of data",
+        ),
         (b"epoch,train_loss\n1,2\n2,\xff\n", "history.csv:3: damaged: not valid UTF-8"),
     ],
 )
