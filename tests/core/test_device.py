@@ -1,8 +1,6 @@
 """Devices and precisions by name."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -147,28 +145,21 @@ def test_a_system_without_these_files_uses_its_cores(
 
 
 @pytest.mark.parametrize(
-    ("argument", "environment", "threads"),
-    [("None", {}, 1), ("3", {}, 3), ("None", {"OMP_NUM_THREADS": "2"}, 2)],
+    ("count", "variable", "threads"), [(None, None, 1), (3, None, 3), (None, "2", 2)]
 )
 def test_threads_are_those_asked_for_or_the_free_cores(
-    argument: str, environment: dict[str, str], threads: int
+    count: int | None, variable: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = (
-        "import os, torch; from transformer_suite.core import device; "
-        "device.free_cores = lambda: 1; "
-        f"assert device.use_threads({argument}) == torch.get_num_threads(); "
-        "print(torch.get_num_threads())"
-    )
-    own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).resolve().parents[2],
-        env={**own, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) == threads
+    monkeypatch.setattr(device_module, "free_cores", lambda: 1)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)  # as torch does itself, by the variable or the number of cores
+    try:
+        assert use_threads(count) == torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_use_threads_returns_their_number() -> None:
