@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from transformer_suite.core.config import check, check_choice, check_range
 from transformer_suite.core.errors import ConfigError, shown
 from transformer_suite.core.model.config import EncoderConfig
-from transformer_suite.core.training.config import TrainConfig
+from transformer_suite.core.training.config import MAX_COUNT, TrainConfig
 from transformer_suite.data.codec import CodecConfig
 from transformer_suite.data.tables import TAB
 from transformer_suite.tasks.runs.presets import PAPER_TRAINING
@@ -77,6 +77,8 @@ class ClassificationData(CodecConfig):
         ppmi_window: before training, the embeddings are computed from the numbers of times that
             tokens occur within this many tokens of each other (:mod:`.embeddings`). 0: they are
             random.
+        pretraining_epochs: before training, the encoder learns for this many epochs from the
+            training texts without their labels (:mod:`.pretraining`). 0: it does not.
         token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
             2015).
         max_sen_len: the length of training batches. None: the longest text of the batch. "same":
@@ -102,6 +104,7 @@ class ClassificationData(CodecConfig):
     columns: tuple[str, ...] = TEXT_COLUMNS
     lowercase: bool = False
     ppmi_window: int = 0
+    pretraining_epochs: int = 0
     vocab_size: int | None = 16000
     token_dropout: float = 0.0
     max_sen_len: int | str | None = None
@@ -119,6 +122,7 @@ class ClassificationData(CodecConfig):
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
         check_range("data.ppmi_window", self.ppmi_window, 0, MAX_WINDOW)
+        check_range("data.pretraining_epochs", self.pretraining_epochs, 0, MAX_COUNT)
         for name in ("token_dropout", "val_share", "test_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")

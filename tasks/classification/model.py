@@ -116,9 +116,16 @@ class ClassificationModel(nn.Module):
 
     def pooled(self, src: Tensor) -> Tensor:
         """Ids ``[S, B]`` -> one vector per text ``[B, D]``."""
+        return self.pool(*self.states(src))
+
+    def states(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids ``[S, B]`` -> the encoder's states ``[S, B, D]`` and the padding ``[B, S]``."""
         is_pad = padding_mask(src, self.pad_id)
         x = self.positional_encoding(self.embedding(src))
-        states = self.encoder(x, src_key_padding_mask=is_pad)
+        return self.encoder(x, src_key_padding_mask=is_pad), is_pad
+
+    def pool(self, states: Tensor, is_pad: Tensor) -> Tensor:
+        """Returns one vector per text ``[B, D]``, given the result of :meth:`states`."""
         return pool(states, is_pad, self.config.concat_type, self.attention_query)
 
     def _parts(self, pooled: Tensor, src: Tensor) -> list[Tensor]:

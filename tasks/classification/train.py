@@ -28,6 +28,7 @@ from transformer_suite.tasks.classification.evaluate import evaluate
 from transformer_suite.tasks.classification.imbalance import class_weights
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.classification.predict import Classifier, build_model
+from transformer_suite.tasks.classification.pretraining import pretrain
 from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
 from transformer_suite.tasks.runs.run import Prepared
 
@@ -54,6 +55,9 @@ def prepare(
     model = build_model(dataset.codec, dataset.classes, config).to(device)
     if config.data.ppmi_window and vocabulary is None:
         start_from_ppmi(model, dataset, config)
+    if config.data.pretraining_epochs and vocabulary is None:
+        epochs = config.data.pretraining_epochs
+        pretrain(model, dataset.training_texts(), config.train, epochs=epochs)
     has_other_classes = vocabulary is not None and read_classes(vocabulary) != dataset.classes
     if has_other_classes:
         write_classes(out, dataset.classes)
