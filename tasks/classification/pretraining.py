@@ -152,7 +152,7 @@ def pretrain(
                 total += losses.detach()
                 progress.advance()
             tokens, parts = (total / max(1, len(plan))).tolist()
-            log(f"pretraining epoch {epoch}: loss {tokens:.3f} of tokens, {parts:.3f} of parts")
+            log(f"pretraining {epoch}/{epochs}: loss {tokens:.3f} of tokens, {parts:.3f} of parts")
 
 
 def pretraining_losses(model: ClassificationModel, heads: PretrainingHeads, src: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ OWN_SETTINGS = {
         "data.vocab_size=100",
         "data.max_sen_len=same",
         "data.ppmi_window=2",
+        "data.pretraining_epochs=1",
         "model.ngrams=2",
         "model.char_ngrams=4",
         "model.ngram_dropout=0",

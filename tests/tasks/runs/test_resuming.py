@@ -19,6 +19,7 @@ SETTINGS = {
         "data.vocab_size=100",
         "data.token_dropout=0.2",
         "data.ppmi_window=2",
+        "data.pretraining_epochs=1",
         "model.ngrams=2",
         "model.char_ngrams=4",
     ),
