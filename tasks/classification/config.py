@@ -255,6 +255,16 @@ def laptop() -> ClassificationConfig:
     )
 
 
+def best() -> ClassificationConfig:
+    """Returns the settings of the shipped model."""
+    start = small()
+    return replace(
+        start,
+        data=replace(start.data, val_share=0.05),
+        train=replace(start.train, weights_on_disk="fp16"),
+    )
+
+
 def paper() -> ClassificationConfig:
     """The encoder of the base model of Vaswani et al. (2017), table 3, for a GPU."""
     return ClassificationConfig(
@@ -271,4 +281,4 @@ def paper() -> ClassificationConfig:
     )
 
 
-PRESETS = {"tiny": tiny, "small": small, "default": laptop, "paper": paper}
+PRESETS = {"tiny": tiny, "small": small, "default": laptop, "best": best, "paper": paper}

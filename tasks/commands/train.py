@@ -58,7 +58,7 @@ class ConfigOptions:
 
 @click.command()
 @click.argument("task", type=click.Choice(registry.TASKS))
-@click.option("--preset", metavar="NAME", help="tiny, small, default or paper.")
+@click.option("--preset", metavar="NAME", help="tiny, small, default, best or paper.")
 @click.option(
     "--config",
     "config_file",

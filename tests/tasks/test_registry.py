@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_suite.core.config import to_mapping
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.classification.model import ClassificationModel
 from transformer_suite.tasks.couplet.model import CoupletModel
+from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
 from transformer_suite.tasks.translation.model import TranslationModel
 
 
@@ -27,7 +29,7 @@ def test_every_task_has_every_module(task: str) -> None:
     assert task in registry.DEFAULT_CORPUS
 
 
-@pytest.mark.parametrize("preset", ["tiny", "small", "default", "paper"])
+@pytest.mark.parametrize("preset", ["tiny", "small", "default", "best", "paper"])
 def test_every_preset_makes_a_model(task: str, preset: str) -> None:
     config = make(task, preset=preset)
     with torch.device("meta"):  # sizes without memory
@@ -49,6 +51,21 @@ def test_the_papers_preset_is_the_papers_base_model(task: str) -> None:
     model = make(task, preset="paper").model
     assert (model.d_model, model.nhead, model.dim_feedforward) == (512, 8, 2048)
     assert (model.num_encoder_layers, model.dropout, model.norm_first) == (6, 0.1, False)
+
+
+def test_the_best_preset_is_that_of_the_shipped_model(task: str) -> None:
+    """All but what depends on the machine, and on the files of the run."""
+    shipped = to_mapping(read_config(model_folder(task, None), task, registry.config_class(task)))
+    preset = to_mapping(make(task, preset="best"))
+    assert preset["model"] == shipped["model"]
+    for section, other in (
+        ("data", ("extra", "extra_weights")),
+        ("train", ("precision", "save_every")),
+    ):
+        for values in (preset[section], shipped[section]):
+            for name in other:
+                values.pop(name, None)
+        assert preset[section] == shipped[section]
 
 
 def test_presets_file_and_assignments_come_in_that_order(tmp_path: Path) -> None:
@@ -120,7 +137,7 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'translation'"):
         registry.module("translate", "config")
     with pytest.raises(
-        ConfigError, match=r"one of tiny, small, default, paper, not 'papr'.*'paper'"
+        ConfigError, match=r"one of tiny, small, default, best, paper, not 'papr'.*'paper'"
     ):
         make("couplet", preset="papr")
     with pytest.raises(ConfigError, match=r"did you mean 'data\.extra'"):
