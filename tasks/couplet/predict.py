@@ -68,8 +68,8 @@ class CoupletWriter(Predictor[Couplet]):
     (:mod:`tasks.seq2seq.n_best`). Scores are those of the model alone: :meth:`score` does not ask
     whether a pair keeps the rules.
 
-    A model of first lines for second ones (``data.swapped``) in the subfolder ``backward`` of a
-    checkpoint folder takes part in the ranking of candidates; without it, the model itself does.
+    A model of first lines for second ones (``data.swapped``) may be in the subfolder ``backward``
+    of a checkpoint folder (:meth:`opposite`).
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
@@ -269,16 +269,14 @@ class CoupletWriter(Predictor[Couplet]):
             for one, count_of_one in zip(different, fewest, strict=True)
             if count_of_one <= fewest[min(count, len(fewest)) - 1]
         ]
-        longest = min(writer.max_len for writer in (self, self.backward) if writer is not None)
-        if not 0 < len(first) < longest:  # in segments, which the models cannot score together
+        if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
             return sorted(different, key=lambda couplet: -couplet.score)[:count]
         ranked = self._reranker.rank(first, [one.second for one in different], count)
         return [replace(different[i], score=score) for i, score in ranked]
 
     @cached_property
     def _reranker(self) -> Reranker:
-        backward = self.backward or self
-        return Reranker(self, backward, self.codec.vocabulary, self.config.rerank)
+        return Reranker(self, self.codec.vocabulary, self.config.rerank)
 
     def refusal(self, text: str) -> str | None:
         if text.strip() and not any(map(is_chinese, text)):

@@ -5,8 +5,9 @@ everywhere. So candidates are drawn at random, and ranked by the sum of several 
 character and with a weight (:class:`RerankConfig`):
 
     forward          log P(second line | first line), of the model
-    backward         log P(first line | second line): would the answer call for this first line?
-                     (the maximum mutual information of Li et al. 2016, section 4.2)
+    backward         log P(first line | second line), of the same model, because a couplet is
+                     parallel both ways: would the answer call for this first line? (the maximum
+                     mutual information of Li et al. 2016, section 4.2)
     rarity           log(1 + rank / 8) of each character, its rank among all characters by frequency
                      (ibid., section 4.3, with a rank for a probability); ranks end at 2,000
     parts_of_speech  the share of characters in a word of the same part of speech as the character
@@ -55,14 +56,11 @@ class Reranker:
     """Ranks candidates.
 
     Args:
-        forward: the predictor that has made them.
-        backward: one that answers second lines with first lines; or ``forward`` again, because a
-            couplet is parallel both ways.
-        vocabulary: that of ``forward``.
+        model: the predictor that has made them.
+        vocabulary: that of ``model``.
     """
 
-    forward: Scorer
-    backward: Scorer
+    model: Scorer
     vocabulary: Vocabulary
     weights: RerankConfig
 
@@ -90,8 +88,8 @@ class Reranker:
     def features(self, first: str, seconds: Sequence[str]) -> list[Features]:
         """Returns the features of all candidates, which have the length of ``first``."""
         seconds, firsts = list(seconds), [first] * len(seconds)
-        forward = [of.log_prob for of in self.forward.score(firsts, seconds)]
-        backward = [of.log_prob for of in self.backward.score(seconds, firsts)]
+        forward = [of.log_prob for of in self.model.score(firsts, seconds)]
+        backward = [of.log_prob for of in self.model.score(seconds, firsts)]
         # The dictionary takes two seconds to load.
         parts_of_speech = _parts_of_speech if self.weights.parts_of_speech else lambda line: []
         parts = parts_of_speech(first)

@@ -87,6 +87,12 @@ def test_a_first_line_needs_a_backward_model(tiny_models: Models, tmp_path: Path
     )
 
 
+def test_the_shipped_model_writes_first_lines_too() -> None:
+    (first,) = lines_of("couplet", "--backward", "一枝紫燕染红梅")
+    assert len(first) == 7
+    assert not set(first) & set("一枝紫燕染红梅")
+
+
 @pytest.mark.parametrize("text", ["hello", "，。！", "他妈的"])
 def test_what_is_no_first_line_is_refused_in_one_line(tiny_models: Models, text: str) -> None:
     message = error_of(1, "couplet", "--model", tiny_models("couplet"), text)

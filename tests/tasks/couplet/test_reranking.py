@@ -1,9 +1,6 @@
 """Candidates: drawn within the form, and ranked by more than their probability."""
 
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +25,7 @@ def writer_of(rerank: RerankConfig, *, number: int = 0) -> CoupletWriter:
 
 def reranker(**weights: float) -> Reranker:
     none = {"backward": 0.0, "rarity": 0.0, "parts_of_speech": 0.0}
-    return Reranker(WRITER, WRITER, WRITER.codec.vocabulary, RerankConfig(**none | weights))
+    return Reranker(WRITER, WRITER.codec.vocabulary, RerankConfig(**none | weights))
 
 
 def test_features_are_the_scores_of_both_directions_per_character() -> None:
@@ -111,24 +108,6 @@ def test_several_outputs_of_a_model_that_ranks_by_default_are_candidates() -> No
     for count in (0, 201):
         with pytest.raises(ConfigError, match="n_best must be"):
             ranked.answer(FIRST, n_best=count)
-
-
-def test_a_backward_model_in_the_folder_takes_part(
-    tiny_models: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """Its vocabulary may be another one."""
-    folder = shutil.copytree(tiny_models("couplet"), tmp_path / "model")
-    alone = CoupletWriter.load(folder, device="cpu")
-    assert alone.backward is None
-    shutil.copytree(tiny_models("couplet"), folder / "backward")
-    both = CoupletWriter.load(folder, device="cpu")
-    first, options = "春风", {"candidates": 3}
-    assert both.answer_scored(first, **options) == alone.answer_scored(first, **options)
-    joined = CoupletWriter.load([folder, folder], device="cpu")
-    assert joined.backward is not None
-    joined.backward = WRITER
-    of_other = joined.answer_scored(first, **options).score
-    assert of_other != pytest.approx(alone.answer_scored(first, **options).score, abs=1e-3)
 
 
 def test_a_prefix_and_a_long_line_have_candidates_too() -> None:
