@@ -19,8 +19,6 @@ from PIL import Image
 
 from docs.generator.sources import ROOT
 
-GENERAL = ROOT / "data" / "pretrained" / "translation"
-CAPTIONS = ROOT / "data" / "pretrained" / "translation-captions"
 REPORT = "evaluate classification --data ag_news --report report"
 PICTURES = {
     "masks.png": ["plot masks"],
@@ -30,7 +28,7 @@ PICTURES = {
     "neighbors.png": ["plot neighbors Hund"],
     "attention.png": ["plot attention 'Zwei Kinder spielen im Schnee.'"],
     "length.png": ["plot length --data multi30k --beam 1"],
-    "history.png": [f"plot history {CAPTIONS} {GENERAL}"],
+    "history.png": [f"plot history {ROOT / 'data/pretrained/translation-captions'}"],
     "confusion.png": [REPORT, "plot confusion report"],
     "reliability.png": [REPORT, "plot reliability report"],
 }
