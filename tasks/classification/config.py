@@ -260,7 +260,7 @@ def best() -> ClassificationConfig:
     start = small()
     return replace(
         start,
-        data=replace(start.data, val_share=0.05),
+        data=replace(start.data, val_share=0.05, pretraining_epochs=1),
         train=replace(start.train, weights_on_disk="fp16"),
     )
 
