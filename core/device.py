@@ -11,6 +11,7 @@ import torch
 
 from .errors import UserError
 
+_BF16_KERNELS = 32
 _LOAD_FILE = Path("/proc/loadavg")
 _QUOTA_FILES = (
     Path("/sys/fs/cgroup/cpu.max"),  # cgroup v2: "max 100000" or "150000 100000"
@@ -88,6 +89,17 @@ def free_cores() -> int:
     return max(1, min(allowed, cores - _busy_cores()))
 
 
+def limit_kernel_caches(kernels: int) -> None:
+    """Makes oneDNN keep this many of its kernels on a CPU: it compiles one for every shape.
+
+    By default it keeps a thousand, of some hundred kilobytes each, or of megabytes in bf16. Batches
+    come in all shapes, so memory grows for a long time. oneDNN and PyTorch read these environment
+    variables when they make their first kernel; values that are set already stay.
+    """
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(variable, str(kernels))
+
+
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Returns the context of a forward pass in ``precision``: "auto", "bf16" or "fp32".
 
@@ -101,7 +113,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
     if not is_bf16:
         return nullcontext()
     if device.type == "cpu":
-        _limit_kernel_caches()
+        limit_kernel_caches(_BF16_KERNELS)
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
@@ -136,14 +148,3 @@ def _busy_cores() -> int:
     with suppress(OSError, AttributeError):  # not on Linux, or not on Unix
         return round(os.getloadavg()[0])
     return 0
-
-
-def _limit_kernel_caches() -> None:
-    """Makes oneDNN keep few of its bf16 kernels: it compiles one for every shape of a product.
-
-    By default it keeps a thousand, of megabytes each. An epoch has batches of all shapes, so the
-    cache grows to gigabytes. oneDNN and PyTorch read these variables when they make their first
-    kernel.
-    """
-    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(variable, "32")

@@ -15,6 +15,9 @@ from transformer_suite.tasks.commands.options import PATH, combined, machine_opt
 from transformer_suite.tasks.registry import TASKS
 from transformer_suite.tasks.web.config import ServiceConfig, read_keys
 
+# The kernels that a service keeps on a CPU. With the default of a thousand, its memory grows for
+# hours: 400 batches of 1 to 16 sentences took it from 0.5 to 0.9 GB, now to 0.53, 8% slower.
+_KERNELS = 128
 _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 
 
@@ -104,8 +107,10 @@ def serve(
     use_threads(threads)
     if any(find_spec(name) is None for name in _PACKAGES):
         raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
+    from transformer_suite.core.device import limit_kernel_caches
     from transformer_suite.tasks.web.server import serve as serve_models
 
+    limit_kernel_caches(_KERNELS)
     models = {task: options.pop(task) for task in TASKS}
     try:
         config = ServiceConfig(**options)
