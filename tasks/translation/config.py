@@ -127,11 +127,18 @@ def small() -> TranslationConfig:
 
 
 def laptop() -> TranslationConfig:
-    """Returns the default, as for the captions model: an hour of one core in bf16."""
+    """Returns the default: half an hour of one CPU core for the 29,000 pairs of Multi30k."""
     return TranslationConfig(
-        model=TransformerConfig(dropout=0.15),
+        model=TransformerConfig(d_model=192, nhead=6, dim_feedforward=768, dropout=0.1),
         data=TranslationData(byte_fallback=True, max_tokens=80),
-        train=TrainConfig(epochs=16, schedule="cosine", warmup_steps=800),
+        train=TrainConfig(
+            epochs=10,
+            batch_tokens=1000,
+            learning_rate=2e-3,
+            schedule="cosine",
+            warmup_steps=400,
+            average=0,
+        ),
     )
 
 
