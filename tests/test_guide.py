@@ -276,7 +276,7 @@ def test_the_reference_explains_every_setting() -> None:
     assert len(rows) > 100
     for row in rows:
         assert len(row.rstrip(" |").rpartition("| ")[2]) > 10, row
-    assert any(row.startswith("| `model.nhead`{ .option } | `int` | `8` | H") for row in rows)
+    assert any(row.startswith("| `model.nhead`{ .option } | `int` | `6` | H") for row in rows)
 
 
 # The site

@@ -122,7 +122,10 @@ def test_sigterm_answers_what_was_accepted() -> None:
         time.sleep(0.7)
         running.process.send_signal(signal.SIGTERM)
         results = [answer.result() for answer in answers]
-    assert all(result == results[0] for result in results)
+    # A score of -1.447735 is shown as -1.44773 or -1.44774: other batches round differently.
+    for result in results:
+        for found, expected in zip(result["results"], results[0]["results"], strict=True):
+            assert found == expected | {"score": pytest.approx(expected["score"], abs=2e-5)}
     assert len(results[0]["results"]) == 2
     assert running.process.wait(timeout=60) == 0
     assert running.process.stderr is not None
