@@ -110,10 +110,7 @@ def share_of_point(
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Returns the probability of a result at least as far from equality by chance (two-sided).
-
-    Ties do not count (Dixon and Mood 1946).
-    """
+    """Returns the two-sided p-value of the sign test, without ties (Dixon and Mood 1946)."""
     n = wins + losses
     tail = sum(math.comb(n, k) for k in range(max(wins, losses), n + 1)) / 2**n
     return min(1.0, 2.0 * tail)

@@ -63,7 +63,8 @@ def main(data: Path, clients: int, requests: int, single: int, threads: int, mem
     texts = (data / "test_2016_flickr.de").read_text(encoding="utf-8").splitlines()
     expected = dict(zip(texts, Translator.load(device="cpu").translate(texts), strict=True))
     failures: list[str] = []
-    with running_service(threads) as port:
+    options = ("--only=translation", "--rate-limit=0", f"--threads={threads}")
+    with running_service(*options) as port:
         ask(port, texts[:200], expected, clients=8)  # the first requests warm the service up
         rows = []
         for count, number in ((1, single), (clients, requests)):
@@ -151,10 +152,9 @@ def resident(port: int) -> float:
 
 
 @contextmanager
-def running_service(threads: int) -> Iterator[int]:
-    """Starts the service with the shipped translation model; yields its port."""
-    options = ("--port=0", "--only=translation", "--device=cpu", "--rate-limit=0")
-    command = (sys.executable, ROOT / "cli.py", "serve", *options, f"--threads={threads}")
+def running_service(*options: str) -> Iterator[int]:
+    """Starts the service with the shipped models and further options; yields its port."""
+    command = (sys.executable, ROOT / "cli.py", "serve", "--port=0", "--device=cpu", *options)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     found = re.match(r"http://[\d.]+:(\d+)/", process.stderr.readline())

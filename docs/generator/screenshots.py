@@ -8,49 +8,16 @@ It needs playwright and a Chromium (see ``tests/tasks/web/test_page.py``), and a
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from time import sleep
 from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
+from benchmarks.serving import running_service
 from docs.generator.pictures import FOLDER, shrink
-from docs.generator.sources import ROOT
-
-START = 120
-"""Seconds for the service to load its models."""
 
 GERMAN = "Guten Morgen! Wo ist der Bahnhof?\nZwei Kinder spielen im Schnee und lachen."
 ENGLISH = "Oil prices rise as OPEC cuts production, and airline shares fall."
 CHINESE = "晚风摇树树还挺"
-
-
-@contextmanager
-def service() -> Iterator[str]:
-    """Runs ``cli.py serve`` and yields its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, str(ROOT / "cli.py"), "serve", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}/"
-    try:
-        for _ in range(START):
-            try:
-                urllib.request.urlopen(f"{address}v1/health").close()
-                break
-            except urllib.error.URLError:
-                sleep(1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def translate(page: Page) -> None:
@@ -81,12 +48,12 @@ WIDTH = 900
 def main() -> None:
     """Takes all pictures."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
-    with service() as address, sync_playwright() as driver:
+    with running_service() as port, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for name, (act, tab, text, height) in PICTURES.items():
             size = {"width": WIDTH, "height": height}
             page = browser.new_page(viewport=size, device_scale_factor=1.5, locale="en-US")
-            page.goto(f"{address}#{tab}?{urlencode({'text': text})}")
+            page.goto(f"http://127.0.0.1:{port}/#{tab}?{urlencode({'text': text})}")
             act(page)
             page.wait_for_load_state("networkidle")
             page.screenshot(path=FOLDER / name)
