@@ -55,6 +55,9 @@ _MAX_MESSAGE = 1000  # characters
 # After a signal, further ones are ignored for this long.
 _CLEANUP_SECONDS = 3.0
 
+# A signal whose exception Python has dropped is sent again after this long.
+_REPEAT_SECONDS = 0.01
+
 
 class Terminated(SystemExit):
     """The program was told to end by a signal. Raised so that open files are cleaned up."""
@@ -211,6 +214,9 @@ def _stop_on_signals() -> Iterator[None]:
     A second signal that comes soon after the first is ignored: it must not interrupt that, or be
     shown as a traceback. Users press Ctrl-C twice, and torchrun sends several signals. A later one
     counts again, because an exception can be lost in a library.
+
+    Python drops an exception that is raised while it collects garbage, in a finalizer or a
+    callback. The signal is sent again a moment later.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -218,19 +224,32 @@ def _stop_on_signals() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     # A signal that the parent process ignores (nohup) stays ignored.
     handlers = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
+    previous_hook = sys.unraisablehook
     last = -math.inf
+    ending: tuple[int, BaseException] | None = None
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal last
+        nonlocal last, ending
         previous, last = last, time.monotonic()
         if last - previous > _CLEANUP_SECONDS:
-            raise KeyboardInterrupt if number == signal.SIGINT else Terminated(128 + number)
+            error = KeyboardInterrupt() if number == signal.SIGINT else Terminated(128 + number)
+            ending = number, error
+            raise error
+
+    def repeat(dropped: sys.UnraisableHookArgs) -> None:
+        nonlocal last
+        if ending is None or dropped.exc_value is not ending[1]:
+            previous_hook(dropped)
+            return
+        last = -math.inf
+        threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), ending[0])).start()
 
     for number in handlers:
         signal.signal(number, stop)
+    sys.unraisablehook = repeat
     try:
         yield
     finally:
-        is_ending = last > -math.inf
+        sys.unraisablehook = previous_hook
         for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_IGN if is_ending else handler)
+            signal.signal(number, handler if ending is None else signal.SIG_IGN)

@@ -1,5 +1,6 @@
 """The commands as processes: streams, signals, locales and exit codes."""
 
+import gc
 import os
 import pty
 import re
@@ -18,8 +19,9 @@ from typing import Any
 
 import pytest
 
+import cli
 from tests.commands.command_line import lines_of
-from tests.forked import forked_cli
+from tests.forked import Forked, forked_cli
 
 CLI = Path(__file__).resolve().parents[2] / "cli.py"
 TIMEOUT = 120
@@ -354,6 +356,26 @@ def test_a_signal_ends_quietly_and_leaves_the_old_output(
         assert process.stderr and process.stderr.read() == b""
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_while_garbage_is_collected_counts(number: signal.Signals, code: int) -> None:
+    """Python drops what a callback of its garbage collector raises: the program waited on."""
+
+    def signal_itself(phase: str, details: object) -> None:
+        gc.callbacks.clear()
+        os.kill(os.getpid(), number)
+
+    def program() -> None:
+        gc.callbacks[:] = [signal_itself]
+        cli.main(["classify"])  # it waits for a text
+
+    with Forked(program, **PIPES) as process:
+        try:
+            assert process.wait(TIMEOUT) == code
+            assert process.stderr and process.stderr.read() == b""
+        finally:
+            process.kill()
 
 
 def test_ctrl_c_keeps_what_was_printed(tiny_models: Models) -> None:
