@@ -88,7 +88,8 @@ class CoupletWriter(Predictor[Couplet]):
         super().__init__(models, codec, codec, config.generation, device)
         self.codec = codec
         self.config = config
-        self.backward: CoupletWriter | None = None
+        self._opposite_folder: Path | None = None
+        self._opposite: CoupletWriter | None = None
         self._tables: dict[tuple[FormConfig, frozenset[str]], CharacterTable] = {}
 
     @overload
@@ -139,8 +140,12 @@ class CoupletWriter(Predictor[Couplet]):
         )
         model = model.to(device).eval().requires_grad_(False)
         writer = cls([model], codec, config, device)
-        if is_folder(path / BACKWARD_FOLDER):
-            writer.backward = cls._load_one(path / BACKWARD_FOLDER, device)
+        if is_folder(folder := path / BACKWARD_FOLDER):
+            if not read_config(folder, cls.task, CoupletConfig).data.swapped:
+                raise CheckpointError(
+                    f"{folder}: not a model of first lines: train one with --set data.swapped=true"
+                )
+            writer._opposite_folder = folder  # its weights wait for opposite(), which needs them
         return writer
 
     @classmethod
@@ -148,7 +153,7 @@ class CoupletWriter(Predictor[Couplet]):
         first = members[0]
         models = [model for member in members for model in member.models]
         writer = cls(models, first.codec, first.config, first.device)
-        writer.backward = first.backward
+        writer._opposite_folder = first._opposite_folder
         return writer
 
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
@@ -192,15 +197,20 @@ class CoupletWriter(Predictor[Couplet]):
     def opposite(self) -> CoupletWriter:
         """Returns the writer of first lines for second ones, of the subfolder ``backward``.
 
+        It is loaded at the first call.
+
         Raises:
-            CheckpointError: there is none.
+            CheckpointError: there is none, or it is damaged.
         """
-        if self.backward is None:
+        if self._opposite_folder is None:
             raise CheckpointError(
                 f"the model has no folder {BACKWARD_FOLDER!r} with a model of first lines; train "
                 "one there with --set data.swapped=true"
             )
-        return self.backward
+        with self._lock:
+            if self._opposite is None:
+                self._opposite = self._load_one(self._opposite_folder, self.device)
+            return self._opposite
 
     def _searched(self, lines: Sequence[str], request: CoupletRequest) -> list[Couplet]:
         """Returns the answers of an ordinary search."""

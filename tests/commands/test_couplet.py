@@ -1,14 +1,17 @@
 """The couplet command: checks, candidates with their rules, layouts, and what is refused."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.tasks.couplet.predict import CoupletWriter
+from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE
+from transformer_suite.tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
 from transformer_suite.tasks.couplet.rules import RULES
+from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, seal
 
 Models = Callable[[str], Path]
 
@@ -85,6 +88,31 @@ def test_a_first_line_needs_a_backward_model(tiny_models: Models, tmp_path: Path
     assert "data.swapped=true" in error_of(
         1, "couplet", "--model", tiny_models("couplet"), "--backward", "春风"
     )
+
+
+def test_the_weights_of_first_lines_are_read_when_they_are_needed(
+    tiny_models: Models, tmp_path: Path
+) -> None:
+    """They took a third of the start of every ``couplet``."""
+    model, backward = tmp_path / "model", tmp_path / "model" / BACKWARD_FOLDER
+    shutil.copytree(tiny_models("couplet"), model)
+    shutil.copytree(tiny_models("couplet"), backward)
+    command = ("couplet", "--model", model)
+    assert "not a model of first lines" in error_of(1, *command, "春风")
+    config = json.loads((backward / CONFIG_FILE).read_text("utf-8"))
+    config["data"]["swapped"] = True
+    (backward / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
+    seal(backward)
+    assert lines_of(*command, "--backward", "春风")
+    weights = (backward / WEIGHTS_FILE).read_bytes()
+    (backward / WEIGHTS_FILE).write_bytes(weights[:-1])
+    assert lines_of(*command, "春风")
+    message = error_of(1, *command, "--backward", "春风")
+    assert f"{BACKWARD_FOLDER}/{WEIGHTS_FILE}: damaged" in message
+    # What is read in no time is checked at every start.
+    with (backward / "vocabulary.txt").open("a", encoding="utf-8") as file:
+        file.write("龘\n")
+    assert "vocabulary.txt is damaged or was changed" in error_of(1, *command, "春风")
 
 
 def test_the_shipped_model_writes_first_lines_too() -> None:
