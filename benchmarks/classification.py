@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]
 """Maps texts to class numbers and, if the model has them, probabilities ``[N, C]``."""
 
 _TUTORIAL_BATCH = 64
+
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "ours, int8": {"int8": True},
+    "ours, early exit at 0.9": {"early_exit": 0.9},
+}
 
 
 def baselines() -> dict[str, Callable[[], Any]]:
@@ -103,9 +110,8 @@ def rows_of_baselines(training: Corpus, split: Corpus) -> Iterator[dict[str, Any
 
 
 def rows_of_ours(folder: Path | None, split: Corpus) -> Iterator[dict[str, Any]]:
-    """Yields the figures of the model in ``folder`` (None: the shipped one), also with int8."""
-    for int8 in (False, True):
-        classifier = Classifier.load(folder, device="cpu", int8=int8)
+    """Yields the figures of the model in ``folder`` (None: the shipped one) and its variants."""
+    for name, classifier in variants(folder).items():
 
         def predict(
             texts: list[str], classifier: Classifier = classifier
@@ -113,7 +119,18 @@ def rows_of_ours(folder: Path | None, split: Corpus) -> Iterator[dict[str, Any]]
             probabilities = classifier.probabilities(encode_all(classifier.codec, texts))
             return probabilities.argmax(dim=1).tolist(), probabilities
 
-        yield {"model": "ours, int8" if int8 else "ours", **measure(predict, split)}
+        yield {"model": name, **measure(predict, split)}
+
+
+def variants(folder: Path | None) -> dict[str, Classifier]:
+    """Returns the model in ``folder`` with each of the faster ways to compute, by name."""
+    loaded = Classifier.load(folder, device="cpu")
+    has_ngrams = loaded.model.ngrams is not None
+    return {"ours": loaded} | {
+        name: Classifier.load(folder, device="cpu", **options)
+        for name, options in _VARIANTS.items()
+        if options and (has_ngrams or "early_exit" not in options)
+    }
 
 
 class PaddedEncoder(nn.Module):
@@ -146,13 +163,14 @@ class PaddedEncoder(nn.Module):
 
 
 def compare_speed(folder: Path | None, texts: Sequence[str], count: int) -> dict[str, float]:
-    """Returns the rows a second of ours, ours with int8, and the padded encoder, on ``count`` rows.
+    """Returns the rows a second of ours, its variants, and the padded encoder, on ``count`` rows.
 
     Ours encodes all texts in one call of the same tokenizer. The padded encoder takes batches of 64
     rows in the order of the corpus, padded to the longest.
     """
     texts = [texts[i % len(texts)] for i in range(count)]
-    ours, rounded = (Classifier.load(folder, device="cpu", int8=int8) for int8 in (False, True))
+    classifiers = variants(folder)
+    ours = classifiers["ours"]
     padded = PaddedEncoder(ours).eval()
     longest = ours.config.model.max_len
 
@@ -168,11 +186,8 @@ def compare_speed(folder: Path | None, texts: Sequence[str], count: int) -> dict
         classifier.probabilities(encode_all(classifier.codec, texts))
 
     rates: dict[str, float] = {}
-    contestants = {
-        "padded encoder": tutorial,
-        "ours": lambda: classify(ours),
-        "ours, int8": lambda: classify(rounded),
-    }
+    contestants: dict[str, Callable[[], None]] = {"padded encoder": tutorial}
+    contestants |= {name: partial(classify, each) for name, each in classifiers.items()}
     for name, run in contestants.items():
         started = time.perf_counter()
         run()
@@ -208,14 +223,14 @@ def main(folder: Path, model: Path | None, split: str, speed_rows: int, is_compa
     rows = list(rows_of_baselines(training, chosen)) if is_compared else []
     rows += rows_of_ours(model, chosen)
     seconds = read_metrics(model_folder("classification", model)).get("training_seconds", math.nan)
-    rows[-2]["trained in s"] = seconds
+    next(row for row in rows if row["model"] == "ours")["trained in s"] = seconds
     click.echo(f"{split}: {len(chosen[0]):,} rows; {len(training[0]):,} training rows")
     click.echo(DataFrame(rows).set_index("model").to_string(float_format="{:,.2f}".format))
     if speed_rows:
         rates = compare_speed(model, training[0], speed_rows)
         click.echo(f"\n{speed_rows:,} rows, rows a second ({torch.get_num_threads()} threads):")
         for name, rate in rates.items():
-            click.echo(f"{name:16} {rate:10,.0f} {rate / rates['padded encoder']:6.2f}x")
+            click.echo(f"{name:24} {rate:10,.0f} {rate / rates['padded encoder']:6.2f}x")
 
 
 if __name__ == "__main__":

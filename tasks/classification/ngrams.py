@@ -19,10 +19,11 @@ from transformer_suite.data.tokenizers import WORD_START
 from transformer_suite.data.vocabulary import PAD_ID, SPECIALS
 from transformer_suite.tasks.classification.config import MIN_CHARACTERS
 
-# FNV-1a with 32 bits (Fowler, Noll and Vo), one step for each element of an n-gram.
-_FNV_OFFSET = 2166136261
+# FNV-1a with 32 bits (Fowler, Noll and Vo), one step for each element of an n-gram. The bits of an
+# unsigned hash are kept in a signed int32: products wrap around in the same way.
+_FNV_OFFSET = 2166136261 - (1 << 32)
 _FNV_PRIME = 16777619
-_MASK = (1 << 32) - 1
+_LOW_16, _LOW_32 = (1 << 16) - 1, (1 << 32) - 1
 
 _MAX_TOKEN_LENGTH = 32  # characters; the rest of a longer token has no n-grams
 _SPACE = ord(" ")
@@ -86,21 +87,22 @@ class HashedNgrams(nn.Module):
         """
         ids = src.t()
         is_token = ids != self.pad_id
-        parts = list(_ngrams(ids[is_token], _texts(is_token), self.order))
+        parts = list(_ngrams(ids[is_token].int(), _texts(is_token), 1, self.order))
         if self.character_order:
             # One padding position of each text is a space, which ends its last word.
             is_token = F.pad(is_token, (1, 0), value=True)
-            characters = self.characters[F.pad(ids, (0, 1), value=self.pad_id)[is_token]]
+            tokens = F.pad(ids, (0, 1), value=self.pad_id).masked_select(is_token)
+            characters = self.characters.index_select(0, tokens)
             is_character = characters != 0
-            texts = _texts(is_token)[:, None].expand_as(is_character)[is_character]
-            stream = characters[is_character].long()
-            parts += list(_ngrams(stream, texts, self.character_order, separator=_SPACE))[
-                MIN_CHARACTERS - 1 :
-            ]
+            texts = _texts(is_token)[:, None].expand_as(is_character).masked_select(is_character)
+            stream = characters.masked_select(is_character)
+            orders = MIN_CHARACTERS, self.character_order
+            parts += _ngrams(stream, texts, *orders, separator=_SPACE)
         hashes, texts = (torch.cat(column) for column in zip(*parts, strict=True))
         # The low bits of FNV depend on the low bits of the elements alone; xor-folding adds the
         # high ones.
-        return (hashes ^ (hashes >> 16)) % len(self.weight), texts
+        folded = (hashes ^ (hashes >> 16 & _LOW_16)).long() & _LOW_32
+        return folded % len(self.weight), texts.long()
 
 
 def _characters(tokens: Sequence[str], pad_id: int) -> Tensor:
@@ -121,28 +123,33 @@ def _characters(tokens: Sequence[str], pad_id: int) -> Tensor:
 
 def _texts(is_token: Tensor) -> Tensor:
     """Returns the number of the text of each token, for ``[B, S]``."""
-    return is_token.nonzero()[:, 0]
+    numbers = torch.arange(len(is_token), dtype=torch.int32, device=is_token.device)
+    return numbers[:, None].expand_as(is_token).masked_select(is_token)
 
 
 def _ngrams(
-    elements: Tensor, texts: Tensor, longest: int, *, separator: int | None = None
+    elements: Tensor, texts: Tensor, shortest: int, longest: int, *, separator: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields the hashes of all n-grams and the numbers of their texts, for n = 1 to ``longest``.
+    """Yields the hashes of all n-grams and the numbers of their texts, for each length n.
+
+    Both are int32, which takes half of the time of int64.
 
     Args:
-        elements: ``[N]``, those of one text after another. No n-gram is in two texts.
-        texts: ``[N]``, the numbers of their texts.
+        elements: ``[N]``, int32, those of one text after another. No n-gram is in two texts.
+        texts: ``[N]``, int32, the numbers of their texts.
         separator: an element that stands at the ends of n-grams only.
     """
-    inner = torch.zeros(len(elements) + 1, dtype=torch.long, device=elements.device)
+    inner = torch.zeros(len(elements) + 1, dtype=torch.int32, device=elements.device)
     if separator is not None:
         torch.cumsum(elements == separator, dim=0, out=inner[1:])  # before each position
     # N-grams of tokens and of characters begin with different states.
     hashes = torch.full_like(elements, _FNV_OFFSET + (separator or 0))
     for n in range(1, longest + 1):
         count = max(0, len(elements) - n + 1)
-        hashes = (hashes[:count] ^ elements[n - 1 :]) * _FNV_PRIME & _MASK
+        hashes = (hashes[:count] ^ elements[n - 1 :]) * _FNV_PRIME
+        if n < shortest:
+            continue
         is_valid = texts[:count] == texts[n - 1 :]
         if separator is not None and n > 2:
             is_valid &= inner[n - 1 : n - 1 + count] == inner[1 : 1 + count]
-        yield hashes[is_valid], texts[:count][is_valid]
+        yield hashes.masked_select(is_valid), texts[:count].masked_select(is_valid)

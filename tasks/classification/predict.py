@@ -10,6 +10,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from transformer_suite.core.config import check
 from transformer_suite.core.device import choose_device
 from transformer_suite.core.errors import CheckpointError, CorpusError
 from transformer_suite.core.parallel import map_on_cores
@@ -50,7 +51,7 @@ class Classification:
     probability: float
     probabilities: dict[str, float]
     familiarity: float | None = None
-    """How like the training data the text is, from 0 to 1 (:mod:`.familiarity`)."""
+    """How like the training data the text is, from 0 to 1 (:mod:`.familiarity`), if known."""
 
     def record(self) -> dict[str, Any]:
         """Returns the classification as plain values for JSON."""
@@ -80,17 +81,28 @@ class Classifier:
 
     @classmethod
     def load(
-        cls, folder: str | Path | None = None, *, device: str = "auto", int8: bool = False
+        cls,
+        folder: str | Path | None = None,
+        *,
+        device: str = "auto",
+        int8: bool = False,
+        early_exit: float | None = None,
     ) -> Classifier:
         """Loads the model in ``folder``, or the pretrained one.
 
         Args:
             int8: compute with 8-bit integers, which is faster and a little less exact.
+            early_exit: a probability. Where the n-grams of a model are this certain of a class, the
+                encoder does not read the text, which is faster. Such a text has no familiarity.
 
         Raises:
-            ConfigError: ``int8`` on a device other than a CPU.
+            ConfigError: ``int8`` on a device other than a CPU; ``early_exit`` above 1, not above 0,
+                or for a model without n-grams.
             CheckpointError: the folder is missing, incomplete, damaged or another task's.
         """
+        if early_exit is not None:
+            is_right = 0.0 < early_exit <= 1.0
+            check(is_right, "early_exit", early_exit, "above 0 and at most 1")
         path = model_folder("classification", folder)
         chosen = choose_device(device)
         config = read_config(path, "classification", ClassificationConfig)
@@ -104,7 +116,12 @@ class Classifier:
             lambda: build_model(codec, classes, config),
         )
         classifier = cls(model.to(chosen).eval(), codec, classes, config, chosen)
-        packed = PackedClassificationModel(classifier.model, int8=int8)
+        packed = PackedClassificationModel(
+            classifier.model,
+            int8=int8,
+            early_exit=early_exit,
+            temperature=config.prediction.temperature,
+        )
         classifier._compute = packed.scores_and_states
         classifier.familiarity = Familiarity.load(path, width=config.model.d_model)
         return classifier
@@ -160,7 +177,9 @@ class Classifier:
         )
         familiar: list[float | None] = [None] * len(cleaned)
         if self.familiarity is not None:
-            familiar = self.familiarity.of(states).tolist()
+            known = self.familiarity.of(states).tolist()
+            is_read = (~states.isnan().any(dim=1)).tolist()
+            familiar = [value if read else None for value, read in zip(known, is_read, strict=True)]
         chosen = self.decide(probabilities).tolist()
         results = []
         rows = zip(cleaned, probabilities.tolist(), chosen, familiar, strict=True)

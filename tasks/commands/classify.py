@@ -33,6 +33,7 @@ class ClassifyOptions:
     """The options of ``classify`` alone."""
 
     int8: bool | None
+    early_exit: float | None
     top: int | None
     thresholds: tuple[str, ...]
     is_explained: bool
@@ -47,6 +48,12 @@ class ClassifyOptions:
 @column_options
 @model_option
 @int8_option
+@click.option(
+    "--early-exit",
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    metavar="PROBABILITY",
+    help="Where the n-grams are this certain of a class, leave out the encoder: faster.",
+)
 @click.option("--top", type=click.IntRange(min=1), help="Show this many classes.")
 @click.option(
     "--threshold",
@@ -110,6 +117,8 @@ def _check(own: ClassifyOptions, line_options: LineOptions, texts: tuple[str, ..
     """Refuses options that contradict each other."""
     if own.is_html and (not own.is_explained or line_options.is_json):
         raise click.UsageError("--html is for --explain, without --json.")
+    if own.is_explained and own.early_exit is not None:
+        raise click.UsageError("--explain is for the whole model: leave out --early-exit.")
     if own.text is None:
         if own.delimiter is not None or own.header is not None:
             raise click.UsageError("--delimiter and --header are for tables: add --text.")
@@ -127,7 +136,9 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions, device: str) ->
     """Returns the loaded model, with the thresholds of the command."""
     from transformer_suite.tasks.classification.predict import Classifier
 
-    classifier = Classifier.load(line_options.model, device=device, int8=bool(own.int8))
+    classifier = Classifier.load(
+        line_options.model, device=device, int8=bool(own.int8), early_exit=own.early_exit
+    )
     if own.thresholds:
         prediction = replace(classifier.config.prediction, thresholds=own.thresholds)
         classifier.config = replace(classifier.config, prediction=prediction)

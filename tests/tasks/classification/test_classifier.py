@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from sklearn.metrics import classification_report, confusion_matrix, f1_score
 
 from tests.tasks.tiny_networks import CPU, spread
-from transformer_suite.core.errors import CheckpointError, CorpusError
+from transformer_suite.core.errors import CheckpointError, ConfigError, CorpusError
 from transformer_suite.core.training.loss import symmetric_divergence
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID
@@ -60,6 +60,29 @@ def test_probabilities_are_of_all_classes_and_add_up_to_one(tmp_path: Path) -> N
         assert result.label == next(iter(result.probabilities))
         assert result.probability == values[0]
     assert len({result.label for result in found}) > 1
+
+
+def test_an_early_exit_changes_no_certain_answer_of_the_shipped_model() -> None:
+    """Texts that the encoder does not read have no familiarity; others have all as before."""
+    texts = [
+        "The striker scored twice as the home team won the cup final.",
+        "Some thing or other",
+        "",
+    ]
+    whole = Classifier.load(device="cpu").classify_scored(texts)
+    early = Classifier.load(device="cpu", early_exit=0.9).classify_scored(texts)
+    assert [each.label for each in early] == [each.label for each in whole]
+    assert early[0].familiarity is None and "familiarity" not in early[0].record()
+    assert early[0].probability >= 0.9
+    assert early[1:] == whole[1:] and whole[1].familiarity is not None
+
+
+def test_an_early_exit_needs_ngrams_and_a_probability(tiny_models: Models) -> None:
+    with pytest.raises(ConfigError, match="early_exit needs a model with n-grams"):
+        Classifier.load(tiny_models("classification"), early_exit=0.9)
+    for wrong in (0.0, 1.1, float("nan")):
+        with pytest.raises(ConfigError, match="early_exit must be above 0 and at most 1"):
+            Classifier.load(early_exit=wrong)
 
 
 def test_texts_keep_their_order_and_empty_ones_their_place(tmp_path: Path) -> None:

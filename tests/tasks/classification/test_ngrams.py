@@ -118,6 +118,28 @@ def test_a_text_has_the_same_scores_in_every_batch() -> None:
     assert not torch.allclose(ngrams[0], ngrams[3], atol=1e-3)  # pairs have an order
 
 
+@given(exit_at=st.floats(0.01, 1.0))
+def test_an_early_exit_leaves_the_encoder_out_where_the_ngrams_are_certain(exit_at: float) -> None:
+    model = model_with_ngrams()
+    texts = [[4, 5, 6], [7], [8, 9, 10, 11, 4, 5], [4, 6, 5], [5]]
+    src, temperature = pad_sequence(texts), 3.0
+    early = PackedClassificationModel(model, early_exit=exit_at, temperature=temperature)
+    scores, states = early.scores_and_states(src)
+    with torch.no_grad():
+        encoder, ngrams = model.scores_of_parts(src)
+    certainty = (ngrams / temperature).softmax(dim=1).amax(dim=1)
+    is_certain = certainty >= exit_at
+    expected = torch.where(is_certain[:, None], ngrams, (encoder + ngrams) / 2)
+    torch.testing.assert_close(scores, expected, atol=1e-5, rtol=1e-4)
+    assert states.isnan().any(dim=1).tolist() == is_certain.tolist()
+    torch.testing.assert_close(states[~is_certain], model.pooled(src)[~is_certain])
+
+
+def test_the_certainties_of_the_test_above_differ() -> None:
+    _, ngrams = model_with_ngrams().scores_of_parts(pad_sequence([[4, 5, 6], [7], [4, 6, 5]]))
+    assert (ngrams / 3.0).softmax(dim=1).amax(dim=1).diff().abs().min() > 0.01
+
+
 def test_ngrams_of_characters_need_the_tokens() -> None:
     with pytest.raises(ValueError, match="tokens must be all 30 tokens, not 0"):
         ClassificationModel(30, 4, char_ngrams=3)
