@@ -1,4 +1,7 @@
-"""Everything that the READMEs show works as printed."""
+"""Everything that the READMEs and the manual show works as printed.
+
+The Python code, the examples and the configurations of the manual are tested with the guide.
+"""
 
 import dataclasses
 import functools
@@ -20,6 +23,11 @@ from tests.tiny_corpora import write_classification, write_couplet, write_transl
 from transformer_suite.core.training.config import TrainConfig
 
 READMES = ("README.md", "README.zh.md")
+MANUAL = {
+    readme: tuple(f"docs/{language}/manual/{page}.md" for page in ("using", "training"))
+    for readme, language in zip(READMES, ("en", "zh"), strict=True)
+}
+"""The pages that continue a README."""
 DOCUMENTS = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md", "data/pretrained/*/*.md")
@@ -27,6 +35,10 @@ DOCUMENTS = sorted(
 )
 BLOCKS = [block for readme in READMES for block in blocks(readme)]
 SHELL = [block for block in BLOCKS if not block.language and not block.examples()]
+COMMANDS = [block for block in SHELL if block.document == READMES[0]] + [
+    block for page in MANUAL[READMES[0]] for block in blocks(page) if block.language == "sh"
+]
+"""What is executed. Tests of both languages compare the commands of the others with these."""
 EXAMPLES = [(block, *example) for block in BLOCKS for example in block.examples()]
 
 # Why a command of a README is not executed here.
@@ -69,14 +81,7 @@ def test_python_snippets_run_as_printed(readme: str, in_tmp: Path) -> None:
         exec(compile(source, str(ROOT / readme), "exec"), names)
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "toml"], ids=str)
-def test_configurations_are_read_as_printed(block: Block, in_tmp: Path) -> None:
-    (in_tmp / "config.toml").write_text(block.text)
-    options = ("--config", "config.toml", "--preset", "tiny", "--show-config")
-    assert run("train", "translation", *options).exit_code == 0
-
-
-@pytest.mark.parametrize("block", [b for b in SHELL if b.document == READMES[0]], ids=str)
+@pytest.mark.parametrize("block", COMMANDS, ids=str)
 def test_shell_commands_run_as_printed(block: Block, workshop: Path) -> None:
     """In a folder with small corpora and a trained model, with a smaller model and fewer epochs."""
     done = 0
@@ -223,6 +228,13 @@ def test_the_readmes_link_to_files() -> None:
         assert len(re.findall(r"\]\((?!http)", (ROOT / readme).read_text(encoding="utf-8"))) > 10
 
 
+def text_of(readme: str) -> str:
+    """Returns a README and the manual in its language."""
+    return "\n".join(
+        (ROOT / page).read_text(encoding="utf-8") for page in (readme, *MANUAL[readme])
+    )
+
+
 @functools.cache
 def options_of_the_commands() -> frozenset[str]:
     """Every option of every command."""
@@ -242,7 +254,7 @@ def options_of_the_commands() -> frozenset[str]:
 @pytest.mark.parametrize("readme", READMES)
 def test_every_option_that_is_named_exists(readme: str) -> None:
     """In the prose: options of other programs stand in blocks, or in the same pair of backticks."""
-    text = (ROOT / readme).read_text(encoding="utf-8")
+    text = text_of(readme)
     prose = re.sub(r"(?ms)^```.*?^```$|^    .*?$", "", text)
     named = {
         option
@@ -257,7 +269,7 @@ def test_every_option_that_is_named_exists(readme: str) -> None:
 @pytest.mark.parametrize("readme", READMES)
 def test_every_training_option_that_is_named_exists(readme: str) -> None:
     """In the table of options and in the prose."""
-    text = (ROOT / readme).read_text(encoding="utf-8")
+    text = text_of(readme)
     rows = [line for line in text.splitlines() if re.match(r"\| `[a-z_]+`", line)]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     named |= set(re.findall(r"--set train\.([a-z]\w*)=", text))
