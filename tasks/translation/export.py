@@ -38,7 +38,7 @@ def to_ctranslate2(
 
     Raises:
         UserError: the package ctranslate2 is not installed, ``out`` exists, or the model has
-            positions other than sinusoidal and learned.
+            positions that CTranslate2 cannot have (shaw, t5).
     """
     out = Path(out)
     if exists(out):
@@ -68,28 +68,38 @@ def to_ctranslate2(
 
 def _specification(translator: Translator) -> TransformerSpec:
     """Returns the weights of the model under the names of CTranslate2."""
-    from ctranslate2.specs import TransformerSpec, common_spec
+    from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 
     model, config = translator.models[0], translator.config.model
     assert isinstance(model, TranslationModel), "one folder is one model"
     table = model.positional_encoding.table
-    if table is None:
+    is_rotary = config.positions == "rotary"
+    if table is None and not is_rotary:
         raise UserError(
             f"a model with model.positions = {config.positions} cannot be exported: CTranslate2 "
-            "gets positions that are sinusoidal or learned"
+            "gets positions that are sinusoidal, learned or rotary"
         )
     activations = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
-    spec = TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers),
-        config.nhead,
-        pre_norm=True,
-        activation=activations[config.activation],
+    options = {
+        "pre_norm": True,
+        "activation": activations[config.activation],
+        "rotary_dim": 0 if is_rotary else None,  # 0: all dimensions of a head
+        "rotary_interleave": False,
+    }
+    spec = TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, config.nhead, **options),
+        transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, config.nhead, **options),
     )
-    positions = _as_array(table.squeeze(1))
+    if table is None:  # CTranslate2's encoder always adds some
+        spec.encoder.position_encodings.encodings = np.zeros(
+            (config.max_len, config.d_model), dtype=np.float32
+        )
+    else:
+        for side in (spec.encoder, spec.decoder):
+            side.position_encodings.encodings = _as_array(table.squeeze(1))
     encoder, decoder = model.transformer.encoder, model.transformer.decoder
     sides: tuple[tuple[Any, Any], ...] = ((spec.encoder, encoder), (spec.decoder, decoder))
     for side, stack in sides:
-        side.position_encodings.encodings = positions
         # Set only now: CTranslate2 creates the last norm for pre-norm models alone.
         side.pre_norm = config.norm_first
         _copy_norm(side.layer_norm, stack.norm)
