@@ -9,20 +9,20 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-import sys
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from .errors import MAX_SHOWN, ConfigError, shown
 
 C = TypeVar("C")
 
-# Numbers beyond these do not fit into the numbers of the libraries that options are given to.
+# Integers beyond this do not fit into those of the libraries that options are given to.
 _MAX_INTEGER = (1 << 63) - 1
-_MAX_FLOAT = sys.float_info.max
 
 
 def check(is_right: bool, name: str, value: object, allowed: str) -> None:
@@ -63,7 +63,7 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
         full_name = f"{where}.{name}" if where else name
         if name not in types_of:
             raise _unknown("option", full_name, types_of)
-        values[name] = _convert(full_name, value, types_of[name])
+        values[name] = converted(full_name, value, types_of[name])
     return cls(**values)
 
 
@@ -147,8 +147,12 @@ def _unknown(
     return ConfigError(f"unknown {kind} {shown(full_name)}{hint}")
 
 
-def _convert(name: str, value: Any, wanted: Any) -> Any:
-    """Converts ``value``, read from JSON or TOML, to the annotated type ``wanted``."""
+def converted(name: str, value: Any, wanted: Any) -> Any:
+    """Returns ``value``, of JSON, TOML or a caller in Python, as the annotated type ``wanted``.
+
+    Raises:
+        ConfigError: it has another type; the message calls it ``name``.
+    """
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name} is a section, not {shown(value)}")
@@ -161,14 +165,17 @@ def _convert(name: str, value: Any, wanted: Any) -> Any:
         if typing.get_origin(option) is tuple:
             if isinstance(value, list | tuple):
                 inner = typing.get_args(option)[0]
-                return tuple(_convert(f"{name}[{i}]", item, inner) for i, item in enumerate(value))
-        elif option is float and type(value) in (int, float):
+                return tuple(converted(f"{name}[{i}]", x, inner) for i, x in enumerate(value))
+        elif option in (int, float) and isinstance(value, bool):
+            continue
+        elif option is float and isinstance(value, Real):
             # Infinity and NaN are not JSON, and no option needs them.
-            if abs(value) <= _MAX_FLOAT and math.isfinite(value):
-                return float(value)
-        elif option is int and type(value) is int:
-            if abs(value) <= _MAX_INTEGER:
-                return value
+            with suppress(OverflowError):  # an integer that is larger than any float
+                if math.isfinite(number := float(value)):
+                    return number
+        elif option is int and isinstance(value, Integral):
+            if abs(int(value)) <= _MAX_INTEGER:
+                return int(value)
         elif option in (str, bool) and type(value) is option:
             return value
     raise ConfigError(f"{name} must be {_describe(wanted)}, not {shown(value)}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check
+from transformer_suite.core.config import check, converted
 from transformer_suite.data.vocabulary import PAD_ID
 
 # Examples are sorted by length within pools of about this many batches: large enough for batches
@@ -26,7 +26,11 @@ def bucket_by_length(
         batch_tokens: the limit of ``longest side * number of examples`` of a batch, with padding.
             An example that exceeds it alone is a batch of its own.
         seed: a number for shuffled batches; None for sorted ones (validation, prediction).
+
+    Raises:
+        ConfigError: ``batch_tokens`` is not a whole number from 1.
     """
+    batch_tokens = converted("batch_tokens", batch_tokens, int)
     check(batch_tokens >= 1, "batch_tokens", batch_tokens, "at least 1")
     longest = [max(sides) for sides in lengths]
     order = list(range(len(lengths)))

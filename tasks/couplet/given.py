@@ -33,9 +33,9 @@ def given_ids(
     name, text = ("prefix", request.prefix) if request.keep is None else ("keep", request.keep)
     if text is None:
         return [[] for line in lines for _ in line]
-    check_unicode(text, f"the {name}")
+    check_unicode(text, name)
     characters = [c for c in simplified(text) if not c.isspace()]
-    check(bool(characters), f"the {name}", text, "a text of at least one character")
+    check(bool(characters), name, text, "a text of at least one character")
     is_pattern = name == "keep"
     given = [None if is_pattern and c in WILDCARDS else c for c in characters]
     ids = [FREE if c is None else _known_id(c, f"{name} {text!r}", table) for c in given]

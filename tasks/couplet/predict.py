@@ -13,7 +13,7 @@ from zlib import crc32
 
 import torch
 
-from transformer_suite.core.config import check, check_range
+from transformer_suite.core.config import check_range
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import CheckpointError, ConfigError, TextError, shown
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
@@ -301,8 +301,8 @@ class CoupletWriter(Predictor[Couplet]):
                 f"the form of a couplet decides its length and what repeats: "
                 f"leave out {', '.join(f'generation.{name}' for name in refused)}"
             )
-        asked = request.pass_through
-        check(not asked, "pass_through", asked, "left out: for translations")
+        if request.pass_through:
+            raise ConfigError("pass_through is an option for translations alone")
         for text in texts:
             if reason := self.refusal(text):
                 raise TextError(reason)

@@ -14,6 +14,7 @@ from transformer_suite.tasks.couplet.config import FormConfig
 from transformer_suite.tasks.couplet.script import SCRIPTS
 from transformer_suite.tasks.couplet.tones import is_punctuation
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from transformer_suite.tasks.texts import as_texts
 
 WILDCARDS = "？?＊*"
 """The characters of ``keep`` that stand for a free place."""
@@ -28,11 +29,12 @@ class CoupletRequest(GenerationRequest):
 
     * ``tones``, ``rhyme``: see :class:`FormConfig`.
     * ``keep``: the second line with a wildcard (``？``) for each free place: ``春？？？？``.
-    * ``avoid``: words that no answer may have, beside those of ``words/avoided.txt``.
+    * ``avoid``: a word or words that no answer may have, beside those of ``words/avoided.txt``.
     * ``script``: that of the answers; ``auto`` is that of the first line.
 
     Raises:
         ConfigError: a value outside its range, or ``keep`` beside ``prefix``.
+        TypeError: ``avoid`` is neither a word nor several words.
     """
 
     tones: str | None = None
@@ -42,6 +44,9 @@ class CoupletRequest(GenerationRequest):
     script: str = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        avoid = tuple(as_texts(self.avoid, name="word to avoid"))
+        object.__setattr__(self, "avoid", avoid)  # the dataclass is frozen
         check_choice("script", self.script, SCRIPTS)
         self.form(FormConfig())
         if self.keep is not None and self.prefix is not None:

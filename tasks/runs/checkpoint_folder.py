@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -239,7 +240,10 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
 
     Raises:
         CheckpointError: there is neither.
+        TypeError: not a path.
     """
+    if not isinstance(folder, str | PathLike | None):
+        raise TypeError(f"a model is named by a str or a Path, not by {type(folder).__name__}")
     if folder is None:
         folder = PRETRAINED / task
         if not is_folder(folder):
@@ -258,9 +262,9 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
 
 def model_folders(task: str, folders: Folders) -> list[Path]:
     """Returns the folders in ``folders``; see :func:`model_folder`."""
-    if folders is None or isinstance(folders, str | Path):
-        return [model_folder(task, folders)]
-    return [model_folder(task, folder) for folder in folders]
+    if isinstance(folders, Sequence) and not isinstance(folders, str | bytes):
+        return [model_folder(task, folder) for folder in folders]
+    return [model_folder(task, folders)]
 
 
 def shipped_models() -> list[Path]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from transformer_suite.core.config import nearest
+from transformer_suite.core.config import check_range, converted, nearest
 from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.decoding.search import Constraint
 from transformer_suite.core.errors import ConfigError
 
 # Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
 DEFAULT_BATCH_TOKENS = 3000
+
+MAX_TEXTS = 1 << 32
+"""The number of a text is below this one."""
 
 ALIASES = {"beam": "beam_size", "diverse": "diversity"}
 """Short names of options, as the command line has them, and the names that they stand for."""
@@ -78,6 +81,21 @@ class GenerationRequest:
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Checks the types of options; a number of NumPy becomes one of Python.
+
+        Raises:
+            ConfigError: an option of a wrong type, or numbers of texts out of range.
+        """
+        for name, wanted in _plain_types(type(self)).items():
+            value = getattr(self, name)
+            if value is not None:
+                # The dataclass is frozen.
+                object.__setattr__(self, name, converted(name, value, wanted))
+        for place, number in enumerate(() if self.numbers is None else self.numbers):
+            name = f"numbers[{place}]"
+            check_range(name, converted(name, number, int), 0, MAX_TEXTS - 1)
+
     @classmethod
     def of(cls, **options: Any) -> GenerationRequest:
         """Returns the request that keywords describe; a value of None is as good as no keyword.
@@ -113,6 +131,13 @@ class GenerationRequest:
             ConfigError: a value out of range, or options that contradict each other.
         """
         return config.replaced(**self.search_options())
+
+
+def _plain_types(cls: type[GenerationRequest]) -> dict[str, Any]:
+    """Returns the names of the options that are numbers, or true or false, and their types."""
+    types_of = get_type_hints(cls).items()
+    wanted = {name: get_args(hint)[0] if get_args(hint) else hint for name, hint in types_of}
+    return {name: kind for name, kind in wanted.items() if kind in (int, float, bool)}
 
 
 DEFAULT_REQUEST = GenerationRequest()

@@ -207,9 +207,8 @@ class Translator(Predictor[Translation]):
         }
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
-        check(
-            request.candidates is None, "candidates", request.candidates, "left out: for couplets"
-        )
+        if request.candidates is not None:
+            raise ConfigError("candidates is an option for couplets alone")
         is_kept = self._is_kept(request)
         documents = [[*self._encoded_lines(text, is_kept)] for text in texts]
         segments = [[ids for _, of_line in document for ids in of_line] for document in documents]

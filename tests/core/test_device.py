@@ -23,7 +23,7 @@ def test_devices_by_name() -> None:
     assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-@pytest.mark.parametrize("name", ["gpu", "", "meta", "mps", "cuda:x", "cpu:zero"])
+@pytest.mark.parametrize("name", ["gpu", "", "meta", "mps", "cuda:x", "cpu:zero", None])
 def test_what_is_no_device(name: str) -> None:
     with pytest.raises(UserError, match="must be auto, cpu, cuda or cuda:N"):
         choose_device(name)

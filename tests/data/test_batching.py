@@ -107,6 +107,8 @@ def test_nothing_to_batch_gives_no_batch() -> None:
 def test_a_budget_of_nothing_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="batch_tokens must be at least 1, not 0"):
         bucket_by_length([(1,)], batch_tokens=0, seed=None)
+    with pytest.raises(ConfigError, match="batch_tokens must be a whole number, not '3000'"):
+        bucket_by_length([(1,)], batch_tokens="3000", seed=None)  # type: ignore[arg-type]
 
 
 def test_padded_sequences_are_columns() -> None:

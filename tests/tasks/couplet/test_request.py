@@ -32,7 +32,7 @@ def test_given_characters_are_kept_where_they_are(options: dict[str, Any]) -> No
         ("？？地", "breaks the rule of ending"),
         ("山？山", "breaks the rule of repetition"),
         ("，？？", "breaks the rule of punctuation"),
-        ("  ", "the keep must be a text of at least one character"),
+        ("  ", "keep must be a text of at least one character"),
     ],
 )
 def test_a_pattern_that_no_answer_can_have_is_refused(keep: str, reason: str) -> None:

@@ -88,6 +88,14 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         folders.describe(tmp_path)
 
 
+@pytest.mark.parametrize("wrong", [3, b"runs", ["runs"], {}])
+def test_what_is_no_path_is_a_type_error(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"named by a str or a Path, not by (int|bytes|list|dict)"):
+        folders.model_folder("couplet", wrong)
+    with pytest.raises(TypeError, match="named by a str or a Path"):
+        folders.model_folders("couplet", [wrong])
+
+
 def test_without_a_folder_it_is_the_model_that_ships(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,55 @@
+"""The types of the options of a search, as callers in Python hand them in."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transformer_suite.core.errors import ConfigError
+from transformer_suite.tasks.couplet.request import CoupletRequest
+from transformer_suite.tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("beam_size", "5", "a whole number, not '5'"),
+        ("beam_size", 2.5, r"a whole number, not 2\.5"),
+        ("beam_size", True, "a whole number, not True"),
+        ("seed", 1.5, r"a whole number, not 1\.5"),
+        ("length_penalty", "1", "a number, not '1'"),
+        ("temperature", float("nan"), "a number, not nan"),
+        ("sample", "no", "true or false, not 'no'"),
+        ("int8", 1, "true or false, not 1"),
+        ("pass_through", "no", "true or false, not 'no'"),
+        ("candidates", 1.5, r"a whole number, not 1\.5"),
+        ("batch_tokens", "3000", "a whole number, not '3000'"),
+        ("numbers", ["a"], "a whole number, not 'a'"),
+        ("numbers", [0, 0.5], r"a whole number, not 0\.5"),
+        ("numbers", [-1], "at least 0, not -1"),
+        ("numbers", [MAX_TEXTS], "at most 4,294,967,295, not 4294967296"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_by_name(name: str, value: Any, reason: str) -> None:
+    """``sample="no"`` drew at random, ``seed=1.5`` failed inside PyTorch, others in a search."""
+    with pytest.raises(ConfigError, match=rf"^{name}(\[[01]\])? must be {reason}"):
+        GenerationRequest.of(**{name: value})
+    with pytest.raises(ConfigError, match=rf"^{name}(\[[01]\])? must be {reason}"):
+        CoupletRequest(**{name: value})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    request = GenerationRequest(beam_size=np.int64(3), length_penalty=np.float32(0.5))  # type: ignore[arg-type]
+    assert request == GenerationRequest(beam_size=3, length_penalty=0.5)
+    assert type(request.beam_size) is int
+    assert type(request.length_penalty) is float
+    assert GenerationRequest(length_penalty=1) == GenerationRequest(length_penalty=1.0)
+    assert len(GenerationRequest(numbers=np.arange(3)).numbers) == 3  # type: ignore[arg-type]
+
+
+def test_a_string_is_one_word_to_avoid() -> None:
+    """``avoid="春雨"`` forbade two characters."""
+    assert CoupletRequest(avoid="春雨") == CoupletRequest(avoid=["春雨"])
+    for wrong in (3, [3], b"x"):
+        with pytest.raises(TypeError, match="word"):
+            CoupletRequest(avoid=wrong)  # type: ignore[arg-type]
