@@ -121,5 +121,5 @@ def _read_chunk(content: "SupportsRead[bytes]", archive: Archive) -> bytes:
 def _unreadable(archive: Archive, error: Exception) -> CorpusError:
     reason = reason_of(error) if isinstance(error, OSError) else str(error)
     is_plain = archive.format is ArchiveFormat.PLAIN
-    fault = "cannot read" if is_plain else f"not a sound {archive.format.value} file"
+    fault = "cannot read" if is_plain else f"not a valid {archive.format.value} file"
     return CorpusError(archive.origin, f"{fault}: {reason}")

@@ -48,7 +48,7 @@ class FileRecord:
     date: str
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether all fields have their types: records are read from files."""
         texts = (self.sha256, self.source, self.date)
         return all(type(text) is str for text in texts) and all(
@@ -154,7 +154,7 @@ def read_record(folder: Path) -> dict[str, FileRecord]:
     try:
         files = content["files"]  # type: ignore[index]  # checked by the handler below
         records = {name: FileRecord(**fields) for name, fields in files.items()}
-        if not all(record.is_sound for record in records.values()):
+        if not all(record.is_valid for record in records.values()):
             raise TypeError
         return records
     except (TypeError, KeyError, AttributeError) as error:

@@ -76,7 +76,7 @@ def iter_table(path: str | Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(iter_lines(path), start=1):
         first, *others = line.split("\t")
         if len(others) != 1:
-            reason = f"{len(others) or 'no'} tabs: a line must be a text, one tab and its partner"
+            reason = f"{len(others) or 'no'} tabs: write two texts with one tab between them"
             raise CorpusError(path, reason, number)
         if not first.strip() or not others[0].strip():
             raise CorpusError(path, "one side of the tab is empty", number)

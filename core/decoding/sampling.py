@@ -18,14 +18,14 @@ from ..special_ids import SpecialIds
 from .greedy_search import search_single_outputs
 from .search import Constraint, Hypothesis, SearchState, Step
 
-# How many of the most probable tokens have noise of their own while the others share theirs.
+# This many of the most probable tokens have their own noise at once. The others share one number.
 _HEAD = 64
 # Logits that are equal on this grid are equally probable to top_k, and sums of probabilities that
 # are this near to p reach it. Rounding, which differs between batches, is far smaller.
 _GRID = 2.0**-12
 _NEAR = 1e-5
-# Below this temperature only tokens as probable as the best are left. float32 cannot divide by it.
-_COLDEST = 1e-30
+# At this temperature only the most probable tokens are left. float32 cannot divide by much less.
+_MIN_TEMPERATURE = 1e-30
 
 
 def sample_search(
@@ -105,7 +105,7 @@ def draw(
     best = logits.amax(dim=1, keepdim=True)
     best.masked_fill_(best == -math.inf, 0.0)
     logits = logits - best
-    temperature = max(temperature, _COLDEST)
+    temperature = max(temperature, _MIN_TEMPERATURE)
     head = _most_probable(logits, min(top_k or _HEAD, logits.shape[1]))
     weights = logits.gather(1, head).double() / temperature
     if top_k > 0:

@@ -24,7 +24,7 @@ from ..special_ids import SpecialIds
 
 
 class SearchState(Protocol):
-    """What a search needs of the state of a model."""
+    """The part of a model's state that a search uses."""
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None: ...
 

@@ -137,7 +137,7 @@ def process_group(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Redirects stdout to stderr: some versions of gloo greet on stdout, which is for results."""
+    """Redirects stdout, which is for results, to stderr: some versions of gloo write to it."""
     ours = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -102,12 +102,11 @@ class IncrementalModel:
         int8: compute linear layers with 8-bit integers, which is faster and a little less exact.
 
     Raises:
-        ConfigError: ``int8`` for a model that is not on a CPU.
+        ConfigError: ``int8`` for a model that is not on a CPU, or not in float32.
     """
 
     def __init__(self, model: SequenceToSequence, *, int8: bool = False) -> None:
-        device = model.generator.weight.device
-        make = packed_linear_for(device, int8=int8, option="generation.int8")
+        make = packed_linear_for(model.generator.weight, int8=int8, option="generation.int8")
         self.special = model.special
         self.vocab_size, self.src_vocab_size = (
             len(each.weight) for each in (model.tgt_embedding, model.src_embedding)

@@ -100,19 +100,24 @@ MakeLinear = Callable[[Tensor, Tensor | None], PackedLinear | Int8Linear]
 """From the weight and bias of a layer to an object that computes it."""
 
 
-def packed_linear_for(device: torch.device, *, int8: bool, option: str) -> MakeLinear:
+def packed_linear_for(weight: Tensor, *, int8: bool, option: str) -> MakeLinear:
     """Returns :class:`Int8Linear` if ``int8``, else :class:`PackedLinear`.
 
     Args:
-        device: the device of the model.
+        weight: one of the model, whose weights all have its device and type.
         option: the name of the option ``int8`` in the error.
 
     Raises:
-        ConfigError: ``int8`` on a device other than a CPU.
+        ConfigError: ``int8`` for a model that is not on a CPU, or not in float32.
     """
-    if int8 and device.type != "cpu":
-        raise ConfigError(f"{option} is for a CPU, and the model is on {device}")
-    return Int8Linear if int8 else PackedLinear
+    if not int8:
+        return PackedLinear
+    if weight.device.type != "cpu":
+        raise ConfigError(f"{option} is for a CPU, and the model is on {weight.device}")
+    if weight.dtype != torch.float32:
+        kind = str(weight.dtype).removeprefix("torch.")
+        raise ConfigError(f"{option} is for a model in float32, not {kind}: convert it by .float()")
+    return Int8Linear
 
 
 def _in_blocks(weight: Tensor) -> Tensor | None:

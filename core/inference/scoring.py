@@ -69,5 +69,5 @@ def _logits(models: Sequence[SequenceToSequence], src: Tensor, given: Tensor) ->
         if len(logits) == 1:
             yield logits[0]
         else:
-            # The sum of the probabilities is M times their mean, which a softmax does not notice.
+            # The sum of the probabilities is M times their mean. The softmax removes the factor.
             yield torch.stack([of.log_softmax(dim=1) for of in logits]).logsumexp(dim=0)

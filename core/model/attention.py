@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from ..torch_options import check_torch_options
 from .dropout import check_probability, dropout
 from .masks import combine_masks, float_mask
 from .positions import RelativePositions
-from .torch_options import check_torch_options
 
 
 class MyMultiheadAttention(nn.Module):
@@ -235,7 +235,7 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """
     added = float_mask(mask, dtype)
     is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
-    # A graph must serve other masks too, so the values of this one cannot decide what is in it.
+    # A traced or compiled graph is used with other masks too: it must not depend on this one.
     is_recorded = torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]
     if not is_recorded and not is_row_blocked.any():
         return added, None

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ..torch_options import check_torch_options
 from .dropout import Dropout
-from .torch_options import check_torch_options
 
 
 class TokenEmbedding(nn.Module):

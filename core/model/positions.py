@@ -2,7 +2,7 @@
 
 Each kind depends only on the distance between a key and a query, so it has no table that ends at
 some longest sequence, and shifting a whole sequence changes nothing. Attention from the decoder to
-the memory has no such positions: places in two languages have no distance.
+the memory has no such positions: a distance between positions of two sequences has no meaning.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class SequenceToSequence(nn.Module):
         super().__init__()
         if share_embeddings and src_vocab_size != tgt_vocab_size:
             raise ValueError(
-                "shared embeddings need vocabularies of one size, "
-                f"not {src_vocab_size} and {tgt_vocab_size}"
+                f"shared embeddings need vocabularies of one size, not {src_vocab_size} and "
+                f"{tgt_vocab_size}: write share_embeddings=False"
             )
         self.config = config
         self.special = special

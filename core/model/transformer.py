@@ -18,11 +18,11 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..torch_options import check_torch_options
 from .attention import MyMultiheadAttention, check_states
 from .dropout import Dropout
 from .masks import generate_square_subsequent_mask
 from .positions import relative_positions
-from .torch_options import check_torch_options
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
@@ -102,12 +102,14 @@ class MyTransformerEncoderLayer(_TransformerLayer):
         src: Tensor,
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
+        **torch_options: object,
     ) -> Tensor:
         """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``.
 
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
+        check_torch_options(torch_options)
         check_states("src", src, self.d_model)
         masks = (src_mask, src_key_padding_mask)
         x = src
@@ -131,12 +133,14 @@ class MyTransformerDecoderLayer(_TransformerLayer):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        **torch_options: object,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
 
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
+        check_torch_options(torch_options)
         check_states("tgt", tgt, self.d_model)
         check_states("memory", memory, self.d_model)
         self_masks = (tgt_mask, tgt_key_padding_mask)
@@ -176,9 +180,14 @@ class MyTransformerEncoder(nn.Module):
         self.norm = norm
 
     def forward(
-        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        **torch_options: object,
     ) -> Tensor:
         """``[S, B, D]`` -> the memory ``[S, B, D]``."""
+        check_torch_options(torch_options)
         x = src
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask)
@@ -206,8 +215,10 @@ class MyTransformerDecoder(nn.Module):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        **torch_options: object,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
+        check_torch_options(torch_options)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         x = tgt
         for layer in self.layers:

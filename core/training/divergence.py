@@ -6,8 +6,8 @@ this mean has had. In a healthy run, the mean falls and then stays. Batches diff
 ten steps differ little, and neither warm-up nor a rising learning rate makes them many times the
 lowest.
 
-A value below 1 counts as 1: near zero, every number is many times another. Gradient norms vary more
-than losses, so their limit is the square of the factor.
+A value below 1 counts as 1, because a small change near zero is a large ratio. Gradient norms vary
+more than losses, so their limit is the square of the factor.
 """
 
 from __future__ import annotations

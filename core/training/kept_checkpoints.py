@@ -30,7 +30,7 @@ class KeptCheckpoints:
 
     Args:
         metric: decides which epoch is best; see :func:`is_better`.
-        is_writer: whether this process writes the files; the others only follow.
+        is_writer: whether this process writes the files; the others only update their state.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def linear_cross_entropy(
         hidden: ``[N, D]``, one row for each target. weight: ``[V, D]``. bias: ``[V]`` or None.
         targets: ``[N]``, without padding.
         label_smoothing: e above.
-        r_drop: alpha above. Unless it is 0, rows 2i and 2i + 1 are two readings of one target.
+        r_drop: alpha above. Unless it is 0, rows 2i and 2i + 1 are the two outputs for one target.
 
     Raises:
         ValueError: sizes that do not match; the message names them.
@@ -164,7 +164,7 @@ def _chunk(
     rows = torch.arange(len(targets), device=targets.device)
     of_targets, largest, total = logits[rows, targets].sum(), logits.amax(dim=1), logits.sum()
     if r_drop > 0.0:
-        divergence, pull = _divergence(logits.log_softmax(dim=1))
+        divergence, divergence_grad = _divergence(logits.log_softmax(dim=1))
     grad = torch.softmax(logits, 1, out=logits)
     # The largest probability is exp(largest - normalizer), and never too small for its logarithm.
     log_normalizer = largest - grad.amax(dim=1).log()
@@ -175,7 +175,7 @@ def _chunk(
     grad[rows, targets] -= 1.0 - label_smoothing
     if r_drop > 0.0:
         loss += r_drop * divergence
-        grad.add_(pull, alpha=r_drop)
+        grad.add_(divergence_grad, alpha=r_drop)
     return loss, grad
 
 

@@ -41,8 +41,7 @@ class PackedClassificationModel:
     ) -> None:
         if early_exit is not None and model.ngrams is None:
             raise ConfigError("early_exit needs a model with n-grams (model.ngrams)")
-        device = model.embedding.weight.device
-        make = packed_linear_for(device, int8=int8, option="int8")
+        make = packed_linear_for(model.embedding.weight, int8=int8, option="int8")
         self._pad_id, self._concat_type = model.pad_id, model.config.concat_type
         self._early_exit, self._temperature = early_exit, temperature
         with torch.no_grad():

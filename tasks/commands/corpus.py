@@ -1,4 +1,4 @@
-"""The corpus that a command works on: a folder, a name in the catalogue, or the task's default."""
+"""The corpus that a command works on: a folder, a name in the catalog, or the task's default."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def corpus_for(task: str, chosen: Path | None) -> Path:
     """Returns the folder of a corpus for ``task``.
 
     Args:
-        chosen: a folder, a file, or the name of a corpus in the catalogue; None for the task's
+        chosen: a folder, a file, or the name of a corpus in the catalog; None for the task's
             default. A folder that exists takes precedence over a name.
 
     Raises:
         ConfigError: the corpus is for another task, or the name is nearly that of a corpus.
-        UserError: the corpus of the catalogue is not here.
+        UserError: the corpus of the catalog is not here.
     """
     from transformer_suite.data.corpora import CORPORA, corpus_folder
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import errno
 import importlib
 import io
-import math
 import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
-from click.exceptions import Exit, NoSuchOption
+from click.exceptions import Exit, NoArgsIsHelpError, NoSuchOption
 from click.shell_completion import shell_complete
 
 from transformer_suite import __version__
@@ -26,6 +21,7 @@ from transformer_suite.core.config import nearest
 from transformer_suite.core.distributed.world import end_with_torchrun, world_from_environment
 from transformer_suite.core.errors import ConfigError, Interrupted, UserError, shorten
 from transformer_suite.tasks.commands.output import discard_stdout
+from transformer_suite.tasks.commands.signals import StopSignals
 from transformer_suite.tasks.streaming.lines import one_line
 
 COMMANDS = (
@@ -51,16 +47,6 @@ _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EI
 _REPORT_SECONDS = 3.0
 
 _MAX_MESSAGE = 1000  # characters
-
-# After a signal, further ones are ignored for this long.
-_CLEANUP_SECONDS = 3.0
-
-# A signal whose exception Python has dropped is sent again after this long.
-_REPEAT_SECONDS = 0.01
-
-
-class Terminated(SystemExit):
-    """The program was told to end by a signal. Raised so that open files are cleaned up."""
 
 
 class Program(click.Group):
@@ -98,7 +84,7 @@ class Program(click.Group):
         end_with_torchrun()
         arguments = list(sys.argv[1:] if args is None else args)
         try:
-            with _stop_on_signals(), self.make_context(name, arguments[:], **extra) as context:
+            with StopSignals(), self.make_context(name, arguments[:], **extra) as context:
                 self.invoke(context)
             code = 0
         except BaseException as error:
@@ -159,6 +145,8 @@ def _usage_message(error: click.UsageError, command: str) -> str:
     message = message.replace(". Did you mean", "; did you mean")
     if context := error.ctx:
         command = context.command_path
+        if isinstance(error, NoArgsIsHelpError) and isinstance(context.command, click.Group):
+            message = f"a command is missing: {', '.join(context.command.list_commands(context))}"
         takes_texts = any(parameter.name == "texts" for parameter in context.command.params)
         if isinstance(error, NoSuchOption) and takes_texts and not error.possibilities:
             message += "; before a text that begins with a dash, put --"
@@ -205,51 +193,3 @@ def _complete_in_shell(group: click.Group, name: str) -> None:
     variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
     if instruction := os.environ.get(variable):
         sys.exit(shell_complete(group, {}, name, variable, instruction))
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[None]:
-    """Turns signals to stop into exceptions, so that the program removes its temporary files.
-
-    A second signal that comes soon after the first is ignored: it must not interrupt that, or be
-    shown as a traceback. Users press Ctrl-C twice, and torchrun sends several signals. A later one
-    counts again, because an exception can be lost in a library.
-
-    Python drops an exception that is raised while it collects garbage, in a finalizer or a
-    callback. The signal is sent again a moment later.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # A signal that the parent process ignores (nohup) stays ignored.
-    handlers = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
-    previous_hook = sys.unraisablehook
-    last = -math.inf
-    ending: tuple[int, BaseException] | None = None
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal last, ending
-        previous, last = last, time.monotonic()
-        if last - previous > _CLEANUP_SECONDS:
-            error = KeyboardInterrupt() if number == signal.SIGINT else Terminated(128 + number)
-            ending = number, error
-            raise error
-
-    def repeat(dropped: sys.UnraisableHookArgs) -> None:
-        nonlocal last
-        if ending is None or dropped.exc_value is not ending[1]:
-            previous_hook(dropped)
-            return
-        last = -math.inf
-        threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), ending[0])).start()
-
-    for number in handlers:
-        signal.signal(number, stop)
-    sys.unraisablehook = repeat
-    try:
-        yield
-    finally:
-        sys.unraisablehook = previous_hook
-        for number, handler in handlers.items():
-            signal.signal(number, handler if ending is None else signal.SIG_IGN)

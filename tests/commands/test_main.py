@@ -104,6 +104,13 @@ def test_wrong_usage_is_one_line_with_a_hint() -> None:
         assert result.stderr.count("\n") == 1
 
 
+def test_a_missing_command_is_one_line_with_the_commands() -> None:
+    """All of the help was printed as one line."""
+    assert error_of(2).startswith("error: a command is missing: translate, classify, couplet, ")
+    assert error_of(2, "data").startswith("error: a command is missing: ")
+    assert error_of(2, "plot").endswith("plot --help")
+
+
 @pytest.mark.parametrize("text", ["-5 Grad", "--Hund", "-x"])
 def test_the_message_about_a_text_that_begins_with_a_dash_has_a_hint(
     text: str, tiny_models: Models

@@ -93,18 +93,18 @@ def damaged(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "format", "message"),
     [
-        (damaged(FIRST), GZIP, "not a sound gzip file: CRC check failed"),
+        (damaged(FIRST), GZIP, "not a valid gzip file: CRC check failed"),
         (
             gzip.compress(FIRST)[:-12],
             GZIP,
-            "not a sound gzip file: Compressed file ended",
+            "not a valid gzip file: Compressed file ended",
         ),
-        (gzip.compress(FIRST)[:12] + b"\xff" * 20, GZIP, "not a sound gzip file"),
-        (FIRST, GZIP, "not a sound gzip file: Not a gzipped file"),
-        (b"", TAR_GZIP, "not a sound tar.gz file"),
-        (FIRST, TAR_GZIP, "not a sound tar.gz file"),
-        (gzip.compress(FIRST), TAR_GZIP, "not a sound tar.gz file"),
-        (tar_of(("set/in.txt", FIRST))[:40], TAR_GZIP, "not a sound tar.gz file"),
+        (gzip.compress(FIRST)[:12] + b"\xff" * 20, GZIP, "not a valid gzip file"),
+        (FIRST, GZIP, "not a valid gzip file: Not a gzipped file"),
+        (b"", TAR_GZIP, "not a valid tar.gz file"),
+        (FIRST, TAR_GZIP, "not a valid tar.gz file"),
+        (gzip.compress(FIRST), TAR_GZIP, "not a valid tar.gz file"),
+        (tar_of(("set/in.txt", FIRST))[:40], TAR_GZIP, "not a valid tar.gz file"),
         (tar_of(("set/in.txt", FIRST)), TAR_GZIP, "has no set/out.txt"),
         (
             tar_of(("../set/in.txt", FIRST)),

@@ -109,7 +109,7 @@ def test_no_network_says_how_to_go_on(
         (gzip.compress(b"ein Hund\n"), "not train.de as published: 1 rows, sha256"),
         (gzip.compress(b""), "in train.de: the file is empty"),
         (gzip.compress(b"ein H\xff"), "train.de.gz:1: in train.de: not valid UTF-8"),
-        (gzip.compress(GERMAN)[:-12], "not a sound gzip file: Compressed file ended"),
+        (gzip.compress(GERMAN)[:-12], "not a valid gzip file: Compressed file ended"),
     ],
 )
 @pytest.mark.usefixtures("captions")
@@ -132,7 +132,7 @@ def test_wrong_bytes_are_refused_and_not_kept(
         (tar_of({"set/in.txt": GERMAN}), "has no set/out.txt"),
         (tar_of({"set/in.txt": GERMAN, "set/out.txt": b"a dog\n"}), "out.txt as published: 1 rows"),
         (tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"}), "1 rows, .* expected 2 rows"),
-        (TAR[: len(TAR) // 2], r"not a sound tar\.gz file"),
+        (TAR[: len(TAR) // 2], r"not a valid tar\.gz file"),
     ],
 )
 @pytest.mark.usefixtures("couplets")

@@ -54,6 +54,14 @@ def test_an_int8_model_is_near_the_float_model() -> None:
     torch.testing.assert_close(rounded, exact, atol=0.1, rtol=0.1)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_a_model_of_another_type_has_no_int8(dtype: torch.dtype) -> None:
+    """PyTorch said in the first step that it expected Float and found BFloat16."""
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(ConfigError, match=f"int8 is for a model in float32, not {kind}"):
+        IncrementalModel(small_model().to(dtype), int8=True)
+
+
 def test_int8_and_float_calls_at_the_same_time_do_not_disturb_one_another() -> None:
     """The kind of linear layer was an attribute of the shared model, set at the start of a call.
 

@@ -156,7 +156,7 @@ def test_sharing_holds_in_training() -> None:
 
 
 def test_one_table_for_two_vocabularies_is_refused() -> None:
-    with pytest.raises(ValueError, match="not 10 and 12"):
+    with pytest.raises(ValueError, match="not 10 and 12: write share_embeddings=False"):
         SequenceToSequence(10, 12, tiny_config(), share_embeddings=True)
 
 

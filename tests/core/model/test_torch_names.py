@@ -88,14 +88,27 @@ def test_other_options_of_torch() -> None:
     x = torch.randn(5, 3, 8)
     with pytest.raises(ValueError, match="generate_square_subsequent_mask"):
         MyMultiheadAttention(8, 2)(x, x, x, is_causal=True)
+    model = MyTransformer(8, 2, 1, 1, 13)
     with pytest.raises(ValueError, match="generate_square_subsequent_mask"):
-        MyTransformer(8, 2, 1, 1, 13)(x, x, tgt_is_causal=True)
+        model(x, x, tgt_is_causal=True)
+    for module in (model.encoder, model.encoder.layers[0]):
+        with pytest.raises(ValueError, match="leave it out and pass the mask itself"):
+            module(x, is_causal=True)
+    for module in (model.decoder, model.decoder.layers[0]):
+        with pytest.raises(ValueError, match="leave it out and pass the mask itself"):
+            module(x, x, tgt_is_causal=True)
 
 
 def test_defaults_of_torch_are_accepted_and_misspelled_options_refused() -> None:
     MyTransformer(8, 2, 1, 1, 13, batch_first=False, bias=True, device=None, dtype=None)
     MyMultiheadAttention(8, 2, add_zero_attn=False, kdim=None)
-    MyTransformerEncoder(MyTransformerEncoderLayer(8, 2, 13), 1, enable_nested_tensor=False)
+    x = torch.randn(5, 3, 8)
+    layer = MyTransformerEncoderLayer(8, 2, 13, dropout=0.0)
+    stack = MyTransformerEncoder(layer, 1, enable_nested_tensor=False)
+    assert torch.equal(stack(x, is_causal=False), layer(x, is_causal=None))
+    decoder = MyTransformer(8, 2, 1, 1, 13, dropout=0.0).decoder
+    hints = {"tgt_is_causal": None, "memory_is_causal": False}
+    assert torch.equal(decoder(x, x, **hints), decoder.norm(decoder.layers[0](x, x, **hints)))
     with pytest.raises(TypeError, match="'nom_first'"):
         MyTransformer(8, 2, nom_first=True)
 

@@ -193,7 +193,7 @@ def test_a_table_of_pairs_is_read_as_two_files_are(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("天地", "no tabs: a line must be a text, one tab and its partner"),
+        ("天地", "no tabs: write two texts with one tab between them"),
         ("天\t地\t人", "2 tabs"),
         ("天\t ", "one side of the tab is empty"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_CAUSAL = "pass the mask itself: generate_square_subsequent_mask(length)"
+_CAUSAL = "leave it out and pass the mask itself: generate_square_subsequent_mask(length)"
 
 # The default in torch.nn, and what to write instead of another value.
 _OPTIONS: dict[str, tuple[object, str]] = {
