@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Python keeps its bytecode, even if the environment forbids it. Without it, every process of the
+# tests compiles all modules, and every worker rewrites the assertions of all tests.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Tests run in one process per core. Each keeps a row of neighboring tests, which share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 8 --dist worksteal
 # The laws of the model and of the searches, the walls between packages, and the command line.

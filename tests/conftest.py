@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 from filelock import FileLock
 from hypothesis import settings
 
@@ -66,6 +65,8 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def fp32() -> Iterator[None]:
     """Trainings in fp32. ``train.precision=auto`` measures, and on a busy machine two equal runs
     may choose differently. The tests of this choice make processors of their own."""
+    import torch  # not above: with pytest-xdist, the process that only hands out tests needs none
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
         yield
