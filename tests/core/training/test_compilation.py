@@ -30,23 +30,35 @@ from transformer_suite.core.training.compilation import CompiledLayers
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The graphs that are run, by a back end that takes each as it is."""
-    seen: list[str] = []
+class Backend:
+    """A back end that takes each graph as it is, and notes what is compiled and run."""
 
-    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: object) -> object:
         def run(*arguments: object) -> object:
-            seen.append("run")
+            self.calls.append("run")
             return graph(*arguments)
 
-        seen.append("compile")
+        self.calls.append("compile")
         return run
 
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[Backend]:
+    """One for all tests: what one of them has compiled serves the next, which takes seconds."""
     torch._dynamo.reset()
+    yield Backend()
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is compiled and run during a test."""
     monkeypatch.setattr(compilation, "_BACKEND", backend)
-    yield seen
-    torch._dynamo.reset()
+    backend.calls.clear()
+    return backend.calls
 
 
 def test_training_runs_compiled_layers_and_ends_as_it_would_without(
@@ -54,6 +66,7 @@ def test_training_runs_compiled_layers_and_ends_as_it_would_without(
 ) -> None:
     """Without dropout, whose chances come in another order. Lengths and sizes differ from batch to
     batch: what is compiled serves them all."""
+    torch._dynamo.reset()  # nothing is compiled yet
     models = [tiny_model(dropout=0.0), tiny_model(dropout=0.0)]
     run_fit(models[0], tmp_path / "plain")
     assert calls == []
