@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from tests.forked import Forked
 from transformer_suite.core.errors import CheckpointError, UserError
 from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
@@ -190,15 +191,8 @@ def test_a_save_that_is_interrupted_leaves_what_was_there(
 def test_what_a_killed_save_leaves_can_be_told_and_removed(path: Path) -> None:
     """Every file that there is in the middle of a save: ours, and one that safetensors makes."""
     save_tensors(path, {"old": torch.ones(3)})
-    program = """if True:
-        import sys
-        from pathlib import Path
-        import torch
-        from transformer_suite.core.storage.checkpoint import save_tensors
-        save_tensors(Path(sys.argv[1]), {"new": torch.ones(3_000_000)})
-    """
     started: set[str] = set()
-    with subprocess.Popen([sys.executable, "-c", program, str(path)], cwd=ROOT) as process:
+    with Forked(lambda: save_tensors(path, {"new": torch.ones(3_000_000)})) as process:
         while process.poll() is None:
             started |= {other.name for other in path.parent.iterdir()} - {path.name}
     assert process.returncode == 0

@@ -1,15 +1,14 @@
 """The tutorial's first example: it runs as a reader would run it, and does what it says."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
+import runpy
+from functools import partial
+from subprocess import PIPE
 
 import torch
 
 from examples import copy_task
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.forked import Forked
 
 
 def test_the_example_copies_every_unseen_sequence() -> None:
@@ -20,22 +19,20 @@ def test_the_example_copies_every_unseen_sequence() -> None:
     layers = (config.num_encoder_layers, config.num_decoder_layers)
     assert (config.d_model, layers, config.nhead) == (32, (2, 2), 4)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.copy_task"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,  # a machine that does other work as well takes longer than two minutes
-        check=True,
-    )
+    program = partial(runpy.run_module, "examples.copy_task", run_name="__main__")
+    with Forked(program, stdout=PIPE, stderr=PIPE, text=True) as process:
+        try:
+            # A machine that does other work as well takes longer than two minutes.
+            stdout, stderr = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    assert process.returncode == 0, stderr
 
-    reads, writes, result = done.stdout.splitlines()
+    reads, writes, result = stdout.splitlines()
     assert reads.split()[1:] == writes.split()[1:]
     assert len(reads.split()) == 11
     assert result == "exact copies of unseen sequences: 500 of 500 (100.0%)"
-    epochs = re.findall(
-        r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", done.stderr, re.MULTILINE
-    )
+    epochs = re.findall(r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", stderr, re.MULTILINE)
     assert [int(number) for number, _ in epochs] == list(range(1, len(epochs) + 1))
     assert 2 <= len(epochs) <= 20
     assert [exact == "500" for _, exact in epochs] == [False] * (len(epochs) - 1) + [True]
