@@ -79,22 +79,27 @@ def test_no_rows_are_asked_for(tmp_path: Path) -> None:
     assert not (tmp_path / STEPS_FILE).exists()
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
+    """The rows of a run that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("straight")
+    run_fit(tiny_model(), folder, log_every=2)
+    return without_times(rows_of(folder / STEPS_FILE))
+
+
 @pytest.mark.parametrize("at", [3, 6, 8, 12])
 def test_after_a_crash_the_steps_are_those_of_the_uninterrupted_run(
-    tmp_path: Path, at: int
+    tmp_path: Path, straight: list[dict[str, float]], at: int
 ) -> None:
     """Those after the last saved state are had again: the rows of the first time go. Here the crash
     has also cut off its last row in the middle."""
-    run_fit(tiny_model(), tmp_path / "straight", log_every=2)
-    folder = tmp_path / "parts"
     with pytest.raises(Crash):
-        run_fit(tiny_model(), folder, log_every=2, data=Disturbed(at, crash))
-    with (folder / STEPS_FILE).open("a") as file:
+        run_fit(tiny_model(), tmp_path, log_every=2, data=Disturbed(at, crash))
+    with (tmp_path / STEPS_FILE).open("a") as file:
         file.write("2,1")
-    state = folder / "training" / "state.safetensors"
-    run_fit(tiny_model(), folder, log_every=2, resume=state.is_file())
-    straight, parts = (rows_of(tmp_path / name / STEPS_FILE) for name in ("straight", "parts"))
-    assert without_times(parts) == without_times(straight)
+    state = tmp_path / "training" / "state.safetensors"
+    run_fit(tiny_model(), tmp_path, log_every=2, resume=state.is_file())
+    assert without_times(rows_of(tmp_path / STEPS_FILE)) == straight
 
 
 @pytest.mark.parametrize("content", [b"", b"epo", b"\x00\xff" * 9, HEADER + b"\xff\n1,x\n\n"])

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from tests.tasks.tiny_networks import CPU
 from transformer_suite.core.errors import ChangedConditions, CorpusError
 from transformer_suite.tasks import registry
 from transformer_suite.tasks.runs import run
+
+FirstRuns = Callable[[str], Path]
 
 SETTINGS = {
     "translation": ("data.vocab_size=400", "data.bpe_dropout=0.1"),
@@ -55,6 +59,33 @@ def train(
     return result
 
 
+@pytest.fixture(scope="module")
+def first_runs(
+    tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> FirstRuns:
+    """The folder of a task's run of one epoch. Tests go on with a copy of it."""
+
+    @cache
+    def trained(task: str) -> Path:
+        out = tmp_path_factory.mktemp("first") / task
+        train(task, tiny_corpora[task], out, 1)
+        return out
+
+    return trained
+
+
+@pytest.fixture
+def out(task: str, first_runs: FirstRuns, tmp_path: Path) -> Path:
+    """A copy of the run of one epoch of each task in turn."""
+    return shutil.copytree(first_runs(task), tmp_path / "run")
+
+
+@pytest.fixture
+def data(task: str, tiny_corpora: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of its corpus."""
+    return shutil.copytree(tiny_corpora[task], tmp_path / "data")
+
+
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -89,13 +120,8 @@ def test_r_drop_takes_part_in_every_tasks_loss(
     assert first_loss(loud, "train.r_drop=50") > first_loss(loud) + 0.1
 
 
-def test_a_resumed_run_keeps_its_vocabulary(
-    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_resumed_run_keeps_its_vocabulary(task: str, data: Path, out: Path) -> None:
     """Even if the corpus has grown: the weights know no other."""
-    data, out = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(tiny_corpora[task], data)
-    train(task, data, out, 1)
     names = {"vocabulary.txt", "sentencepiece.model", "classes.txt"}
     before = {path: path.read_bytes() for path in out.iterdir() if path.name in names}
     assert before
@@ -108,13 +134,10 @@ def test_a_resumed_run_keeps_its_vocabulary(
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_a_run_is_not_resumed_with_another_corpus(
-    task: str, split: str, tiny_corpora: dict[str, Path], tmp_path: Path
+    task: str, split: str, data: Path, out: Path
 ) -> None:
     """With half of the rows gone, or shuffled, a resumed run ended with exit code 0, and nobody
     was told that its epochs were of different data."""
-    data, out = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(tiny_corpora[task], data)
-    train(task, data, out, 1)
     names = {name.replace("train", split) for name in ADDED[task]}
     for name in names:
         path = next(iter(data.glob(name.replace("test.", "test*."))))
@@ -131,12 +154,8 @@ def test_a_run_is_not_resumed_with_another_corpus(
     assert train(task, data, out, 3, resume=True)["changes"] == changes
 
 
-def test_a_file_that_comes_or_goes_is_a_change_too(
-    tiny_corpora: dict[str, Path], tmp_path: Path
-) -> None:
-    data, out = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(tiny_corpora["couplet"], data)
-    train("couplet", data, out, 1)
+@pytest.mark.parametrize("task", ["couplet"])
+def test_a_file_that_comes_or_goes_is_a_change_too(data: Path, out: Path) -> None:
     shutil.rmtree(data / "test")
     with pytest.raises(
         ChangedConditions, match=r"test/in\.txt is missing; test/out\.txt is missing"
@@ -152,12 +171,9 @@ def test_a_corpus_may_move(tiny_corpora: dict[str, Path], tmp_path: Path) -> Non
     assert "changes" not in train("couplet", second, tmp_path / "run", 2, resume=True)
 
 
-def test_a_run_is_not_resumed_with_other_threads(
-    tiny_corpora: dict[str, Path], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("task", ["couplet"])
+def test_a_run_is_not_resumed_with_other_threads(data: Path, out: Path) -> None:
     """The number of threads decides the order of sums, and so the last bits of every weight."""
-    data, out = tiny_corpora["couplet"], tmp_path / "run"
-    train("couplet", data, out, 1)
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     try:
@@ -171,12 +187,9 @@ def test_a_run_is_not_resumed_with_other_threads(
 
 
 def test_a_run_without_a_state_begins_again_with_the_corpus_of_today(
-    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
+    task: str, data: Path, out: Path, tmp_path: Path
 ) -> None:
     """A run that was stopped before its first save kept the vocabulary of the old corpus."""
-    data, out = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(tiny_corpora[task], data)
-    train(task, data, out, 1)
     shutil.rmtree(out / "training")
     metrics = json.loads((out / "metrics.json").read_text())
     (out / "metrics.json").write_text(json.dumps({"task": metrics["task"]}))
@@ -189,13 +202,9 @@ def test_a_run_without_a_state_begins_again_with_the_corpus_of_today(
         assert (out / path.name).read_bytes() == path.read_bytes()
 
 
-def test_a_run_is_not_resumed_with_other_classes(
-    tiny_corpora: dict[str, Path], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("task", ["classification"])
+def test_a_run_is_not_resumed_with_other_classes(data: Path, out: Path) -> None:
     """In another order, say: every label would have meant another class."""
-    data, out = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(tiny_corpora["classification"], data)
-    train("classification", data, out, 1)
     (data / "classes.txt").write_text("Sports\nWorld\nBusiness\n")
     with pytest.raises(CorpusError, match=r"classes\.txt: the classes are Sports, World"):
         train("classification", data, out, 2, resume=True)
@@ -209,11 +218,10 @@ BAD_TESTS = {
 
 
 def test_a_bad_test_split_is_found_before_the_training(
-    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
+    task: str, data: Path, tmp_path: Path
 ) -> None:
     """It was found after the last epoch, and the run then refused to be tried again."""
-    data, out = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(tiny_corpora[task], data)
+    out = tmp_path / "run"
     name, line = BAD_TESTS[task]
     with (data / name).open("a", encoding="utf-8") as file:
         file.write(line)
