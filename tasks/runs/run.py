@@ -16,6 +16,7 @@ from transformer_suite.core.distributed.process_group import ProcessGroup
 from transformer_suite.core.errors import ChangedConditions, ConfigError, Interrupted, UserError
 from transformer_suite.core.progress import log
 from transformer_suite.core.storage.files import (
+    atomic_write,
     is_file,
     is_folder,
     reason_of,
@@ -321,7 +322,8 @@ class _TaskRun:
             return None
         if self.init is not None:
             for name, content in text_files(self.init).items():
-                (self.out / name).write_bytes(content)
+                with atomic_write(self.out / name) as temporary:
+                    temporary.write_bytes(content)
         return self.init
 
     @property

@@ -201,7 +201,8 @@ def _shared_folder(world: World, store: Any, output: Path | None) -> Path:
         with _connected(world):
             return Path(store.get("folder").decode())
     if output is None:
-        folder = Path(tempfile.mkdtemp(suffix=".shards"))
+        with _writable(Path("the folder of temporary files")):
+            folder = Path(tempfile.mkdtemp(suffix=".shards"))
     else:
         output = output.absolute()
         prefix = f".{output.name[:40]}."

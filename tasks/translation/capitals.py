@@ -8,7 +8,10 @@ from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.tokenizers import SentencePieceBPE
 
 _WORD = re.compile(r"[^\W\d_]+")
-_FIRST_WORD = re.compile(r"(?:\A|(?<=[.!?…] ))\W*[^\W\d_]")
+# What stands before a word, and its first letter. Each character is read once, so the search is
+# linear.
+_WORD_START = re.compile(r"(?:\A\W*+|(?<=\w)\W++)[^\W\d_]")
+_SENTENCE_END = re.compile(r"[.!?…] ")
 _LEAST_WORDS = 2  # one word in capitals can be an abbreviation
 
 
@@ -29,5 +32,14 @@ def usual_case(line: str, codec: TextCodec) -> str:
         ids = {each: codec.encode(each) for each in (word.lower(), word.capitalize(), word)}
         return min(ids, key=lambda each: (len(ids[each]), ids[each]))
 
-    usual = _WORD.sub(likeliest, line)
-    return _FIRST_WORD.sub(lambda match: match[0].upper(), usual)
+    return with_capitals(_WORD.sub(likeliest, line))
+
+
+def with_capitals(text: str) -> str:
+    """Returns ``text`` with a capital at its beginning and at that of each sentence."""
+
+    def start(match: re.Match[str]) -> str:
+        is_first = match.start() == 0 or _SENTENCE_END.search(match[0]) is not None
+        return match[0].upper() if is_first else match[0]
+
+    return _WORD_START.sub(start, text)

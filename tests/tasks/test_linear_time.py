@@ -27,6 +27,7 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "sentences": lambda n: ("z. B. Ja! ... " * n)[:n],
     "marks": lambda n: ("。’，" * n)[:n],
     "spaces": lambda n: "." + " " * n,
+    "capitals": lambda n: ("WO IST" + ". " * n)[:n],
     "one word": lambda n: "x" * n,
     "accents": lambda n: "a" + "\u0301" * n,
     "faces": lambda n: ("\U0001f468\u200d" * n)[:n],

@@ -14,7 +14,7 @@ import cli
 from tests.commands.command_line import error_of, run
 from tests.forked import forked_group
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted
+from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from transformer_suite.core.storage.checkpoint import load_tensors
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.tasks import registry
@@ -79,6 +79,15 @@ def test_a_run_starts_from_the_weights_and_the_vocabulary_of_a_model(
     assert json.loads((out / "metrics.json").read_text())["init"] == str(init)
     assert f"starting from the model in {init}" in done.stderr
     assert not (out / "training" / "initial.safetensors").exists()
+
+
+def test_a_vocabulary_that_cannot_be_copied_is_one_line(
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    """It was a traceback, and on a full disk a message about standard output."""
+    (tmp_path / "run" / "vocabulary.txt").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"vocabulary\.txt: cannot write: not a regular file"):
+        train("couplet", tiny_corpora["couplet"], tmp_path / "run", init=tiny_models("couplet"))
 
 
 def test_a_fine_tuned_run_is_resumed_without_its_initial_model(

@@ -1,13 +1,16 @@
 """Lines in capitals become readable, with the vocabulary of the shipped model."""
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.tokenizers import Whitespace
 from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
-from transformer_suite.tasks.translation.capitals import usual_case
+from transformer_suite.tasks.translation.capitals import usual_case, with_capitals
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +38,10 @@ def test_capitals(line: str, usual: str, codec: TextCodec) -> None:
 def test_other_tokenizers_read_the_line_as_it_is(codec: TextCodec) -> None:
     plain = TextCodec(Whitespace(), codec.vocabulary)
     assert usual_case("ICH HABE ZEIT", plain) == "ICH HABE ZEIT"
+
+
+@given(st.text(alphabet="aß1_. !?…\n-", max_size=12))
+def test_every_sentence_begins_with_a_capital(text: str) -> None:
+    """The search began anew at every mark: twice as many marks took four times as long."""
+    first = re.compile(r"(?:\A|(?<=[.!?…] ))\W*[^\W\d_]")
+    assert with_capitals(text) == first.sub(lambda match: match[0].upper(), text)
