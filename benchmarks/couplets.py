@@ -52,7 +52,8 @@ WAYS = {"beam 5": {"beam_size": 5}, "candidates": {"candidates": 1}}
 def plain_config() -> CoupletConfig:
     """Returns the tutorials' configuration of training, with the sizes of our default model."""
     config = laptop()
-    sizes = to_mapping(config.model) | {"aligned": False, "norm_first": False}
+    own = {"aligned": False, "norm_first": False, "positions": "sinusoidal"}
+    sizes = to_mapping(config.model) | own
     return replace(
         config,
         model=complete(CoupletTransformerConfig, None, sizes),

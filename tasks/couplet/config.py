@@ -184,6 +184,7 @@ def laptop() -> CoupletConfig:
             dim_feedforward=512,
             dropout=0.1,
             max_len=128,
+            positions="rotary",
         ),
         data=CoupletData(min_freq=3),
         train=TrainConfig(
@@ -208,7 +209,7 @@ def best() -> CoupletConfig:
         average=2,
         weights_on_disk="fp16",
     )
-    return replace(start, train=training)
+    return replace(start, model=replace(start.model, positions="sinusoidal"), train=training)
 
 
 def paper() -> CoupletConfig:

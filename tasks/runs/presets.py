@@ -20,8 +20,12 @@ SMALL_TRANSFORMER = TransformerConfig(
     dim_feedforward=512,
     dropout=0.05,
     max_len=256,
+    positions="rotary",
 )
-"""Trains in about five minutes on two CPU cores, with :data:`SMALL_TRAINING`."""
+"""Trains in about five minutes on two CPU cores, with :data:`SMALL_TRAINING`.
+
+Rotary positions learn faster than the paper's: see the study in ``tasks/translation/README.md``.
+"""
 
 SMALL_TRAINING = TrainConfig(
     epochs=4,

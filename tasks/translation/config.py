@@ -129,7 +129,9 @@ def small() -> TranslationConfig:
 def laptop() -> TranslationConfig:
     """Returns the default: half an hour of one CPU core for the 29,000 pairs of Multi30k."""
     return TranslationConfig(
-        model=TransformerConfig(d_model=192, nhead=6, dim_feedforward=768, dropout=0.1),
+        model=TransformerConfig(
+            d_model=192, nhead=6, dim_feedforward=768, dropout=0.1, positions="rotary"
+        ),
         data=TranslationData(byte_fallback=True, max_tokens=80),
         train=TrainConfig(
             epochs=10,
