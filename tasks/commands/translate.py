@@ -67,7 +67,7 @@ def kinds_of(line: str, result: Translation) -> Iterator[str]:
         yield "lines"
     if is_unfamiliar(result.familiarity):
         yield "unfamiliar"
-    if result.segments == 0 and result.text.strip():
+    if result.segments == 0 and any(map(str.isalpha, result.text)):
         yield "kept"
 
 
@@ -80,6 +80,6 @@ def notes(counts: Mapping[str, int]) -> Iterator[str]:
         yield f"{unlike:,} of {total:,} lines look unlike anything that the model was trained on"
     if kept:
         yield (
-            f"{kept:,} of {total:,} lines are in the target language already and stay as they are "
-            "(--no-pass-through translates them)"
+            f"{kept:,} of {total:,} lines stay as they are: in the target language already "
+            "(--no-pass-through translates them), or in letters that the model does not know"
         )

@@ -164,7 +164,7 @@ class Predictor(ABC, Generic[R]):
             check(not options, "the options of a search", [*options], "left out with a target")
             source_ids, target_ids = self._pair(text, target)
             return [attention(self.models[0], source_ids, target_ids, vocabularies, self.device)]
-        request = replace(GenerationRequest.of(**options), pass_through=False)
+        request = replace(GenerationRequest.of(**options), pass_through=False, placeholders=False)
         encoded, ((best, *_),) = self.search(as_texts([text]), request)
         return [
             attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)

@@ -50,6 +50,8 @@ class GenerationRequest:
     * ``pass_through``: lines that are in the target language already stay as they are. Without it
       they do if the model can tell (:mod:`tasks.translation.language`), and there is neither a
       prefix nor a constraint. Only the translator has it.
+    * ``placeholders``: False: the model reads addresses, emoji and the like itself
+      (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
     * ``batch_tokens``: the most source tokens in a batch.
     * ``on_batch``: gets the number of segments that have just been finished.
     * ``on_step``: is called before every step of the search, in any thread. An exception that it
@@ -77,6 +79,7 @@ class GenerationRequest:
     numbers: Sequence[int] | None = field(default=None, repr=False)
     candidates: int | None = None
     pass_through: bool | None = None
+    placeholders: bool | None = None
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep | None = field(default=None, repr=False)

@@ -70,7 +70,9 @@ def calibrate(translator: Translator, data: CalibrationData, folder: Path) -> No
     held_out_pairs = spaced(data.held_out, MAX_PAIRS)
     sources, references = ([pair[side] for pair in held_out_pairs] for side in (0, 1))
     fit_language(data, folder)
-    encoded, outputs = translator.search(sources, GenerationRequest(pass_through=False))
+    encoded, outputs = translator.search(
+        sources, GenerationRequest(pass_through=False, placeholders=False)
+    )
     # A text of several segments has one reference for all of them.
     single = [number for number, segments in enumerate(encoded.segments) if len(segments) == 1]
     if not single:

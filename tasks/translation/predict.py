@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -19,18 +20,30 @@ from transformer_suite.data.codec import TextCodec
 from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
 from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
 from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts
+from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
 from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
 from transformer_suite.tasks.seq2seq.predictor import Predictor
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.texts import check_unicode
+from transformer_suite.tasks.seq2seq.request import (
+    DEFAULT_REQUEST,
+    GenerationRequest,
+    ignore_batch,
+)
+from transformer_suite.tasks.texts import as_texts, check_unicode
 from transformer_suite.tasks.translation.capitals import usual_case
 from transformer_suite.tasks.translation.confidence import Confidence
 from transformer_suite.tasks.translation.config import TranslationConfig
 from transformer_suite.tasks.translation.dataset import load_codecs
 from transformer_suite.tasks.translation.language import LanguageDetector
 from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.segments import line_segments, lines
+from transformer_suite.tasks.translation.placeholders import (
+    has_placeholders,
+    known_letters,
+    parts,
+    restored,
+    with_placeholders,
+)
+from transformer_suite.tasks.translation.segments import line_segments, lines, segments_of
+from transformer_suite.tasks.translation.typography import readable
 
 # The decimal places of the familiarity.
 _DIGITS = 4
@@ -44,7 +57,7 @@ class Translation(Ranked):
     normalizer, summed over the ``segments``. That is the number of sentences, or parts of long
     sentences, that were translated one by one. ``others`` are the next best translations if more
     than one was asked for (``n_best``). A text without segments is empty, or its ``text`` is the
-    source, which was in the target language already.
+    source, which was in the target language already or has no letter that the model knows.
 
     ``confidence`` is the probability that the translation is good (:mod:`.confidence`),
     ``familiarity`` says how like the training data the source is, from 0 to 1
@@ -68,12 +81,15 @@ class Translation(Ranked):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedDocuments(EncodedTexts):
-    """Texts as ids, and their lines: for each text what begins a line, and its segments.
+    """Texts as ids, and how the translations of their segments become a text again.
 
-    A line that stays as it is has no segments, and all of it is its beginning.
+    * ``parts``: for each text what is kept, and the number of segments between it and the next
+      kept part.
+    * ``things``: for each segment of a text what its placeholders stand for.
     """
 
-    lines: Sequence[Sequence[tuple[str, int]]]
+    parts: Sequence[Sequence[tuple[str, int]]]
+    things: Sequence[Sequence[tuple[str, ...]]]
 
 
 class Translator(Predictor[Translation]):
@@ -83,12 +99,15 @@ class Translator(Predictor[Translation]):
     marks of lists, quotes and dialogue at the beginning of lines stay as they are. A sentence that
     is too long for the model is split (:mod:`tasks.translation.segments`). The alternatives to a
     text of several segments combine those to its segments (:mod:`tasks.seq2seq.n_best`).
-    Lines that are in the target language already stay as they are, if the model can tell.
+    Lines that are in the target language already stay as they are, if the model can tell, and so
+    do addresses, long numbers, emoji and words in letters that it does not know
+    (:mod:`tasks.translation.placeholders`).
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
 
     Attributes:
+        letters: the characters that the model reads; None: all.
         confidence, familiarity, language: what the model has learned in its calibration
             (:mod:`tasks.translation.calibration`); None for a model without it.
     """
@@ -105,9 +124,37 @@ class Translator(Predictor[Translation]):
     ) -> None:
         super().__init__(models, source, target, config.generation, device)
         self.config = config
+        self.letters = known_letters(source)
         self.confidence: Confidence | None = None
         self.familiarity: Familiarity | None = None
         self.language: LanguageDetector | None = None
+
+    def generate(
+        self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
+    ) -> list[Translation]:
+        """Returns the translation of each text; arguments and errors as in :meth:`translate`.
+
+        Where a model has not copied a placeholder, the text is translated again without them.
+        """
+        texts = as_texts(texts)
+        arguments = self._search_arguments(texts, request)
+        encoded, outputs = arguments.texts, generate_texts(*arguments)
+        assert isinstance(encoded, EncodedDocuments)
+        results = self._results(texts, encoded, outputs)
+        rows = zip(encoded.things, outputs, strict=True)
+        lost = [number for number, row in enumerate(rows) if not self._are_copied(*row)]
+        if lost:
+            numbers = request.numbers or range(len(texts))
+            literal = replace(
+                request,
+                placeholders=False,
+                numbers=[numbers[number] for number in lost],
+                on_batch=ignore_batch,
+            )
+            again = super().generate([texts[number] for number in lost], literal)
+            for number, result in zip(lost, again, strict=True):
+                results[number] = result
+        return results
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -210,14 +257,20 @@ class Translator(Predictor[Translation]):
         if request.candidates is not None:
             raise ConfigError("candidates is an option for couplets alone")
         is_kept = self._is_kept(request)
-        documents = [[*self._encoded_lines(text, is_kept)] for text in texts]
-        segments = [[ids for _, of_line in document for ids in of_line] for document in documents]
+        documents = [[*self._encoded_parts(text, is_kept, request)] for text in texts]
+        segments = [
+            [ids for _, of_part in document for ids, _ in of_part] for document in documents
+        ]
+        things = [
+            [of_one for _, of_part in document for _, of_one in of_part] for document in documents
+        ]
         count = sum(map(len, segments))
         return EncodedDocuments(
             segments=segments,
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
             memory_means=None if self.familiarity is None else torch.zeros(count, self.width),
-            lines=[[(start, len(of_line)) for start, of_line in one] for one in documents],
+            parts=[[(kept, len(of_part)) for kept, of_part in one] for one in documents],
+            things=things,
         )
 
     def _is_kept(self, request: GenerationRequest) -> Callable[[str], bool]:
@@ -235,36 +288,63 @@ class Translator(Predictor[Translation]):
             return lambda line: False
         return self.language.is_target
 
-    def _encoded_lines(
-        self, text: str, is_kept: Callable[[str], bool]
-    ) -> Iterator[tuple[str, list[list[int]]]]:
-        """Yields, for each line of ``text``, what stays as it is, and the segments of the rest."""
-        encode, size = self.source.encode, self.max_source_tokens
+    def _encoded_parts(
+        self, text: str, is_kept: Callable[[str], bool], request: GenerationRequest
+    ) -> Iterator[tuple[str, list[tuple[list[int], tuple[str, ...]]]]]:
+        """Yields what is kept of ``text``, each with the segments after it and their things."""
+        is_free = request.prefix is None and request.constraint is None
+        has_placeholders = is_free and request.placeholders is not False
         for start, line in lines(text):
             if is_kept(line):
                 yield start + line, []
-            else:
-                yield start, line_segments(usual_case(line, self.source), encode, size)
+                continue
+            read = usual_case(readable(line, self.letters), self.source)
+            if not has_placeholders:
+                ids_of_line = line_segments(read, self.source.encode, self.max_source_tokens)
+                yield start, [(ids, ()) for ids in ids_of_line]
+                continue
+            for kept, of_part in parts(read, self.letters):
+                yield start + kept, [pair for one in of_part for pair in self._encoded(one)]
+                start = ""
+
+    def _encoded(self, sentence: str) -> list[tuple[list[int], tuple[str, ...]]]:
+        """Returns the ids and the things of each segment; a split sentence has no placeholders."""
+        encode, size = self.source.encode, self.max_source_tokens
+        text, things = with_placeholders(sentence, self.letters)
+        if things and len(ids := encode(text)) <= size:
+            return [(ids, things)]
+        return [(ids, ()) for ids in segments_of(sentence, encode, size)]
+
+    def _are_copied(self, things: Sequence[tuple[str, ...]], outputs: Sequence[Output]) -> bool:
+        """Returns whether every output of a text has the placeholders of all segments."""
+        return all(
+            has_placeholders(self.target.decode(hypothesis.tokens), len(of_one))
+            for output in outputs
+            for of_one, hypothesis in zip(things, output.hypotheses, strict=True)
+            if of_one
+        )
 
     def _results(
         self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
     ) -> list[Translation]:
         assert isinstance(encoded, EncodedDocuments)
-        rows = zip(
-            encoded.segments, encoded.lines, outputs, self._familiarities(encoded), strict=True
-        )
-        return [self._result(*row) for row in rows]
+        familiarities = self._familiarities(encoded)
+        results = []
+        for number, (segments, of_text) in enumerate(zip(encoded.segments, outputs, strict=True)):
+            text_of = partial(self._text_of, encoded.parts[number], encoded.things[number])
+            results.append(self._result(segments, text_of, of_text, familiarities[number]))
+        return results
 
     def _result(
         self,
         segments: Sequence[Sequence[int]],
-        lines: Sequence[tuple[str, int]],
+        text_of: Callable[[Sequence[Sequence[int]], Output], str],
         outputs: Sequence[Output],
         familiarity: float | None,
     ) -> Translation:
         best, *others = (
             Translation(
-                self._text_of(segments, lines, output),
+                text_of(segments, output),
                 output.score,
                 len(segments),
                 confidence=self._confidence(segments, output),
@@ -294,23 +374,26 @@ class Translator(Predictor[Translation]):
 
     def _text_of(
         self,
+        parts: Sequence[tuple[str, int]],
+        things: Sequence[tuple[str, ...]],
         segments: Sequence[Sequence[int]],
-        lines: Sequence[tuple[str, int]],
         output: Output,
     ) -> str:
-        """Returns one text, whose lines begin as those of the source do."""
-        translated = zip(segments, output.hypotheses, strict=True)
-        return "".join(start + self._line_of(islice(translated, count)) for start, count in lines)
+        """Returns one text, with what is kept of the source."""
+        translated = zip(segments, things, output.hypotheses, strict=True)
+        return "".join(kept + self._part_of(islice(translated, count)) for kept, count in parts)
 
-    def _line_of(self, translated: Iterable[tuple[Sequence[int], Hypothesis]]) -> str:
-        """Returns one line. No separator comes where a long word of the source was cut."""
-        line = ""
-        for ids, hypothesis in translated:
-            part = self.target.decode(hypothesis.tokens)
-            if line and part and not self.source.is_inside_word(ids):
-                line += self.target.tokenizer.separator
-            line += part
-        return line
+    def _part_of(
+        self, translated: Iterable[tuple[Sequence[int], tuple[str, ...], Hypothesis]]
+    ) -> str:
+        """Returns some segments. No separator comes where a long word of the source was cut."""
+        text = ""
+        for ids, things, hypothesis in translated:
+            segment = restored(self.target.decode(hypothesis.tokens), things)
+            if text and segment and not self.source.is_inside_word(ids):
+                text += self.target.tokenizer.separator
+            text += segment
+        return text
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:

@@ -30,13 +30,14 @@ _LONGEST_ABBREVIATION = 5
 # Where a sentence that is too long is split, the best places first: after a clause, between words.
 _BREAKS = (re.compile(r"[.!?…,;:\u2013\u2014]\s+|[，；：、]\s*"), re.compile(r"\s+"))
 
-# What begins a line and is no part of its text: marks of lists, of quotes and of dialogue. A number
-# is one only where there are several lines: "3. Mai" is a date.
-_MARKS = r"(?:[-*+•·‣>–—]++[^\S\r\n]++)*+"
+# What begins a line and is no part of its text: marks of lists, headings, quotes and dialogue. A
+# number with a dot is one only where there are several lines: "3. Mai" is a date.
+_MARKS = r"(?:(?:[-*+•·‣>–—]++|\#{1,6}+|\[[ xX]\])[^\S\r\n]++)*+"
 _NUMBER = r"(?:\(?(?:\d{1,3}+[.)]|[a-z]\))[^\S\r\n]++)?"
 _LINE_START = re.compile(rf"(?:\A|[\r\n]++)\s*+{_MARKS}{_NUMBER}")
 _LINE_BREAK = re.compile(r"[\r\n]")
-_ONLY_LINE_START = re.compile(_MARKS)
+_LINES_BEFORE = re.compile(r"\A\s*[\r\n]")
+_ONLY_LINE_START = re.compile(rf"[^\S\r\n]*+{_MARKS}(?:\(?(?:\d{{1,3}}+|[a-z])\)[^\S\r\n]++)?")
 
 Encode = Callable[[str], list[int]]
 """From a text to its ids."""
@@ -45,14 +46,13 @@ Encode = Callable[[str], list[int]]
 def lines(text: str) -> list[tuple[str, str]]:
     """Splits ``text`` into lines, each as what comes before its first word, and the rest.
 
-    The former begins with the breaks and empty lines before it. A single line has neither these nor
-    indentation.
+    The former begins with the breaks and empty lines before it. A single line has none of these.
     """
-    stripped = text.strip()
-    if not _LINE_BREAK.search(stripped):
-        start = _ONLY_LINE_START.match(stripped)
+    single = _LINES_BEFORE.sub("", text.rstrip())
+    if not _LINE_BREAK.search(single):
+        start = _ONLY_LINE_START.match(single)
         assert start is not None, "it may be empty"
-        return [(start[0], stripped[start.end() :])]
+        return [(start[0], single[start.end() :])]
     starts = [*_LINE_START.finditer(text)]
     ends = [*(start.start() for start in starts[1:]), len(text)]
     return [(start[0], text[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
@@ -74,9 +74,12 @@ def encoded_segments(text: str, encode: Encode, size: int) -> list[list[int]]:
 
 def line_segments(line: str, encode: Encode, size: int) -> list[list[int]]:
     """Returns the ids of each segment of one line of a text."""
-    return [
-        ids for sentence in sentences(line) for ids in _segments(sentence, encode, size, _BREAKS)
-    ]
+    return [ids for sentence in sentences(line) for ids in segments_of(sentence, encode, size)]
+
+
+def segments_of(sentence: str, encode: Encode, size: int) -> list[list[int]]:
+    """Returns the ids of each segment of one sentence."""
+    return _segments(sentence, encode, size, _BREAKS)
 
 
 def _segments(

@@ -197,8 +197,8 @@ def test_kept_lines_are_counted_over_all_processes(endings: dict[str, Ending]) -
     assert endings["noted"]["codes"] == [0, 0]
     assert endings["noted"]["stdout"].splitlines()[1:] == [ENGLISH[0], ENGLISH[2]]
     assert endings["noted"]["stderr"] == (
-        "2 of 3 lines are in the target language already and stay as they are "
-        "(--no-pass-through translates them)\n"
+        "2 of 3 lines stay as they are: in the target language already "
+        "(--no-pass-through translates them), or in letters that the model does not know\n"
     )
 
 

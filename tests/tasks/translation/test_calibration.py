@@ -208,7 +208,7 @@ def test_lines_in_the_target_language_stay_as_they_are(translator: Translator) -
     kept, document = translator.translate_scored(
         [f"  {ENGLISH}", f"{GERMAN}\n\n  - {ENGLISH}\n{GERMAN}"]
     )
-    assert (kept.text, kept.segments, kept.confidence) == (ENGLISH, 0, None)
+    assert (kept.text, kept.segments, kept.confidence) == (f"  {ENGLISH}", 0, None)
     translated = translator.translate(GERMAN)
     assert document.text == f"{translated}\n\n  - {ENGLISH}\n{translated}"
     assert document.segments == 2
@@ -235,8 +235,8 @@ def test_the_command_says_once_what_is_unusual(sharp: Path) -> None:
     unlike = "2 of 3 lines look unlike anything that the model was trained on"
     assert notes(known[0], STRANGE, STRANGE) == [unlike]
     kept = (
-        "1 of 2 lines are in the target language already and stay as they are "
-        "(--no-pass-through translates them)"
+        "1 of 2 lines stay as they are: in the target language already "
+        "(--no-pass-through translates them), or in letters that the model does not know"
     )
     assert notes(known[0], ENGLISH) == [kept]
     assert kept not in notes("--no-pass-through", known[0], ENGLISH)

@@ -145,7 +145,7 @@ def test_a_document_keeps_its_lines(folder: Path, echo: list[list[int]]) -> None
     assert translator.translate(text) == text
     assert [len(ids) for ids in echo] == [2, 3, 2, 2, 1]
     assert translator.translate(" \n ") == ""
-    assert translator.translate(["- Hund ", " Hund"]) == ["- Hund", "Hund"]
+    assert translator.translate(["- Hund ", " Hund"]) == ["- Hund", " Hund"]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,8 @@ def test_whatever_the_text_all_of_its_tokens_are_translated(
         translator = untrained_once(codec_folder, tokenizer, limit)
         segments = encoded_segments(text, translator.source.encode, translator.max_source_tokens)
         assert all(0 < len(segment) <= limit for segment in segments)
-        assert "".join(part for line in lines(text) for part in line) in (text, text.strip())
+        single = re.sub(r"\A\s*[\r\n]", "", text.rstrip())
+        assert "".join(part for line in lines(text) for part in line) in (text, single)
         cut = [i for segment in segments for i in segment]
         whole = [i for _, line in lines(text) for i in translator.source.encode(line)]
         if tokenizer == "sentencepiece":  # its tokens differ where a word begins, not their letters
@@ -223,7 +224,7 @@ def test_five_thousand_words_go_through_a_real_model(folder: Path) -> None:
         translator.models[0].generator.bias[EOS_ID] = -100.0  # so that each segment can be counted
     counts: list[int] = []
     (found,) = translator.translate_scored(
-        [" ".join(WORDS * (5000 // len(WORDS)))],
+        [" ".join([*WORDS[2:], *WORDS[:2]] * (5000 // len(WORDS)))],  # begins with a word
         beam_size=1,
         max_length_ratio=0.0,
         max_length_extra=3,
