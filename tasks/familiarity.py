@@ -86,7 +86,8 @@ class Familiarity:
             CheckpointError: the file is damaged, or of a model of another ``width``.
         """
         shapes = {"mean": [width], "whitening": [width, width], "quantiles": [_QUANTILES]}
-        tensors = load_optional(folder / FAMILIARITY_FILE, shapes)
+        path = folder / FAMILIARITY_FILE
+        tensors = load_optional(path, shapes, may_be_infinite=["quantiles"])
         if tensors is None:
             return None
         return cls(**{name: tensor.float() for name, tensor in tensors.items()})

@@ -9,6 +9,9 @@ from ..config import check, check_choice, check_range
 POSITIONS = ("sinusoidal", "learned", "rotary", "shaw", "t5")
 """The values of ``model.positions``. The first two are vectors that the embeddings contain."""
 
+ACTIVATIONS = ("relu", "gelu")
+"""The values of ``model.activation``."""
+
 # Far beyond the largest models. Without bounds, a configuration of one line takes all memory.
 MAX_WIDTH = 1 << 17
 MAX_LAYERS = 1000
@@ -51,7 +54,7 @@ class EncoderConfig:
         divisor = f"a divisor of model.d_model ({self.d_model})"
         check(self.d_model % self.nhead == 0, "model.nhead", self.nhead, divisor)
         check(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "at least 0 and below 1")
-        check_choice("model.activation", self.activation, ("relu", "gelu"))
+        check_choice("model.activation", self.activation, ACTIVATIONS)
         check_choice("model.positions", self.positions, POSITIONS)
         if self.positions == "rotary":
             even = f"such that model.d_model / model.nhead ({self.d_model} / {self.nhead}) is even"

@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from ..torch_options import check_torch_options
 from .attention import MyMultiheadAttention, check_states
+from .config import ACTIVATIONS
 from .dropout import Dropout
 from .masks import generate_square_subsequent_mask
 from .positions import relative_positions
 
 Activation = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
+_FUNCTIONS: dict[str, Activation] = dict(zip(ACTIVATIONS, (F.relu, F.gelu), strict=True))
 
 
 class _TransformerLayer(nn.Module):
@@ -307,8 +308,8 @@ def _activation(activation: str | Activation) -> Activation:
     if callable(activation):
         return activation
     if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, not {activation!r}")
-    return ACTIVATIONS[activation]
+        raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+    return _FUNCTIONS[activation]
 
 
 def _clones(layer: nn.Module, count: int) -> nn.ModuleList:

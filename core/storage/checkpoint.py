@@ -8,7 +8,7 @@ or altered file is refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,16 +78,24 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def load_optional(path: Path, shapes: Shapes) -> dict[str, Tensor] | None:
+def load_optional(
+    path: Path, shapes: Shapes, *, may_be_infinite: Collection[str] = ()
+) -> dict[str, Tensor] | None:
     """Returns the tensors that :func:`save_tensors` wrote; None without the file.
 
+    Args:
+        may_be_infinite: the names of the tensors that may have infinite values.
+
     Raises:
-        CheckpointError: as :func:`load_tensors`, or there are other names or ``shapes``.
+        CheckpointError: as :func:`load_tensors`; or there are other names or ``shapes``; or values
+            that are NaN or infinite.
     """
     if not is_there(path):
         return None
     tensors = load_tensors(path)
     _check_shapes(shapes, _shapes(tensors), path)
+    for name, tensor in tensors.items():
+        _check_finite(name, tensor, path, is_nan_alone=name in may_be_infinite)
     return tensors
 
 
@@ -106,8 +114,7 @@ def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
     """
     _check_shapes(_shapes(model_tensors(model)), _shapes(tensors), source)
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise CheckpointError(f"{source}: {name} has values that are NaN or infinite")
+        _check_finite(name, tensor, source)
 
 
 def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
@@ -237,6 +244,13 @@ def _check_shapes(wanted: Shapes, shapes: Shapes, source: Path, model: str = "th
                 f"{source}: not the weights of {model}: {shorten(name)} has shape "
                 f"{shown(shapes[name])}, not {shown(shape)}"
             )
+
+
+def _check_finite(name: str, tensor: Tensor, source: Path, *, is_nan_alone: bool = False) -> None:
+    """Refuses a tensor with values that are NaN or infinite, or, if asked for, NaN alone."""
+    is_wrong = tensor.isnan() if is_nan_alone else ~tensor.isfinite()
+    if is_wrong.any():
+        raise CheckpointError(f"{source}: {name} has values that are NaN or infinite")
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> Shapes:

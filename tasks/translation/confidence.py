@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import CheckpointError
 from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
 from transformer_suite.tasks.runs.checkpoint_folder import CONFIDENCE_FILE, calibration_file
 
@@ -67,13 +66,8 @@ class Confidence:
         Raises:
             CheckpointError: the file is damaged.
         """
-        path = folder / CONFIDENCE_FILE
-        tensors = load_optional(path, {"weights": [_FEATURES + 1]})
-        if tensors is None:
-            return None
-        if not tensors["weights"].isfinite().all():
-            raise CheckpointError(f"{path}: damaged: weights has values that are NaN or infinite")
-        return cls(tensors["weights"])
+        tensors = load_optional(folder / CONFIDENCE_FILE, {"weights": [_FEATURES + 1]})
+        return None if tensors is None else cls(tensors["weights"])
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder."""

@@ -23,6 +23,7 @@ from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.storage.checkpoint import (
     average_weights,
     load_model,
+    load_optional,
     load_tensors,
     load_weights,
     model_tensors,
@@ -446,3 +447,23 @@ def test_loading_a_model_does_not_import_the_compiler_of_torch() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_beside_a_model_that_are_not_finite_are_refused(
+    value: float, tmp_path: Path
+) -> None:
+    """A familiarity with NaN was 0 for every text, and a language detector with NaN silent."""
+    path = tmp_path / "numbers.safetensors"
+    for tensor in (torch.tensor([1.0, value]), torch.tensor([1.0, value]).half()):
+        save_tensors(path, {"a": torch.tensor([1.0, math.inf]), "b": tensor})
+        with pytest.raises(CheckpointError, match=r"safetensors: b has values that are NaN or inf"):
+            load_optional(path, {"a": [2], "b": [2]}, may_be_infinite=["a"])
+    save_tensors(path, {"a": torch.tensor([1.0, value]), "b": torch.zeros(1)})
+    shapes = {"a": [2], "b": [1]}
+    if math.isnan(value):
+        with pytest.raises(CheckpointError, match=r"safetensors: a has values that are NaN or inf"):
+            load_optional(path, shapes, may_be_infinite=["a"])
+    else:
+        assert load_optional(path, shapes, may_be_infinite=["a"]) is not None
+    assert load_optional(tmp_path / "none", shapes) is None
