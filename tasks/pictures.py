@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -90,7 +91,12 @@ def draw_matrix(
     """
     # Dollar signs in a token are no formula.
     labels: dict[str, Any] = {"parse_math": False, "fontsize": font_size}
-    axes.set_xticks(range(len(columns)), columns, rotation="vertical", **labels)
+    # Chinese is written downwards with upright characters, other scripts are turned.
+    is_upright = [unicodedata.east_asian_width(text[:1] or " ") in "WF" for text in columns]
+    shown = ["\n".join(t) if is_so else t for t, is_so in zip(columns, is_upright, strict=True)]
+    axes.set_xticks(range(len(columns)), shown, **labels)
+    for label, is_so in zip(axes.get_xticklabels(), is_upright, strict=True):
+        label.set_rotation(0 if is_so else 90)
     axes.set_yticks(range(len(rows)), rows, **labels)
     return axes.imshow(values, **options)
 

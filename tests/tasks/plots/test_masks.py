@@ -28,6 +28,9 @@ def test_every_cell_is_as_defined(plot: Plot) -> None:
             shown = [label.get_text() for label in labels]
             assert shown == ["<bos>", "春", "dog", "$x", "<pad>"]
             assert not any(label.get_parse_math() for label in labels)
+        # Chinese characters lay on their sides.
+        turned = [label.get_rotation() for label in axes.get_xticklabels()]
+        assert turned == [90, 0, 90, 90, 90]
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("key", "query")
 
 
