@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from transformer_suite.tasks.commands.answering import search_and_answer
 from transformer_suite.tasks.commands.options import (
@@ -87,10 +88,10 @@ def couplet(**options: Any) -> None:
         couplet --banner --vertical --picture couplet.png 春风送暖千山秀
         couplet --check 烟锁池塘柳 炮镇海城楼
     """
-    layout = {name: options.pop(name) for name in ("banner", "vertical", "picture")}
     if options.pop("check"):
-        _print_check(options, layout)
+        _print_check(options)
         return
+    layout = {name: options.pop(name) for name in ("banner", "vertical", "picture")}
     backward = options.pop("backward")
     _check_layout(options, layout)
     if (file := options.pop("avoid_file")) is not None:
@@ -143,7 +144,10 @@ def _shown(
     if banner:
         from transformer_suite.tasks.couplet.banner import banner as banner_of
 
-        top = banner_of(*pair)
+        if (top := banner_of(*pair)) is None:
+            from transformer_suite.core.progress import log
+
+            log(f"{found.second}: no banner fits")
     if picture is not None:
         from transformer_suite.tasks.couplet.layout import draw_couplet
 
@@ -160,20 +164,26 @@ def _ticks(rules: dict[str, bool]) -> str:
     return " ".join(f"{'✓' if is_kept else '✗'}{rule}" for rule, is_kept in rules.items())
 
 
-def _print_check(options: dict[str, Any], layout: dict[str, Any]) -> None:
+def _print_check(options: dict[str, Any]) -> None:
     """Prints whether a pair keeps each rule, and what breaks it."""
+    from transformer_suite.core.errors import TextError, shown
     from transformer_suite.tasks.couplet.rules import RULES, broken
     from transformer_suite.tasks.couplet.script import simplified
+    from transformer_suite.tasks.couplet.tones import is_chinese
     from transformer_suite.tasks.streaming.lines import as_json
 
     if len(options["texts"]) != 2:
         raise click.UsageError("--check takes two texts: a first line and a second line.")
-    unused = [name for name, value in layout.items() if value]
-    unused += [name for name in ("candidates", "keep", "n_best", "prefix") if options[name]]
-    if unused:
-        raise click.UsageError(f"--check prints the rules alone: leave out --{unused[0]}.")
-    first, second = ("".join(simplified(text).split()) for text in options["texts"])
-    found = broken(first, second, options["rhyme"] or "modern")
+    context = click.get_current_context()
+    for option in context.command.params:
+        is_given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if is_given and option.name not in ("check", "texts", "rhyme", "is_json"):
+            raise click.UsageError(f"--check prints the rules alone: leave out {option.opts[0]}.")
+    first, second = ("".join(text.split()) for text in options["texts"])
+    for line in (first, second):
+        if not any(map(is_chinese, line)):
+            raise TextError(f"{shown(line)} has no Chinese character: it is no line of a couplet")
+    found = broken(simplified(first), simplified(second), options["rhyme"] or "modern")
     if options["is_json"]:
         rules = {rule: rule not in found for rule in RULES}
         print_results(f"{as_json(first, {'second': second, 'rules': rules, 'broken': found})}\n")

@@ -17,15 +17,17 @@ def banner(first: str, second: str) -> str | None:
     of the couplet counts one less for each.
 
     Returns:
-        None where no banner shares two characters: then none is better than a wrong one.
+        None where no subject shares two characters, or its banner repeats as many: then none is
+        better than a wrong one.
     """
     characters = set(simplified(first + second))
     scores = [
-        (len(characters & subject) - len(characters & set(phrase)), phrase)
+        (len(shared) - len(characters & set(phrase)), phrase)
         for phrase, subject in _banners()
+        if len(shared := characters & subject) >= _FEWEST_SHARED
     ]
-    best, phrase = max(scores, key=lambda scored: scored[0])
-    if best < _FEWEST_SHARED:
+    best, phrase = max(scores, key=lambda scored: scored[0], default=(0, ""))
+    if best <= 0:
         return None
     return traditional(phrase) if is_traditional(first + second) else phrase
 

@@ -9,7 +9,7 @@ from transformer_suite.core.config import check
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.tasks.couplet.constraint import CharacterTable
 from transformer_suite.tasks.couplet.request import WILDCARDS, CoupletRequest
-from transformer_suite.tasks.couplet.rules import broken_rule
+from transformer_suite.tasks.couplet.rules import RULES, broken_rule
 from transformer_suite.tasks.couplet.script import simplified
 from transformer_suite.tasks.couplet.tones import is_punctuation
 from transformer_suite.tasks.texts import check_unicode
@@ -68,6 +68,7 @@ def _check_rules(
     first: Sequence[str], given: Sequence[str | None], where: str, table: CharacterTable
 ) -> None:
     if rule := broken_rule(first, given, table.form.rhyme, table.form.tones):
+        what = (RULES[rule].__doc__ or "").partition("\n")[0].rstrip(".")
         raise ConfigError(
-            f"no answer to {''.join(first)!r} has the {where}: it breaks the rule of {rule}"
+            f"no answer to {''.join(first)!r} has the {where}: it breaks the rule of {rule}: {what}"
         )

@@ -53,6 +53,8 @@ _FORM_OPTIONS = {
     "no_repeat_ngram",
 }
 
+# Each part of a long line keeps them by itself.
+_RULES_OF_A_WHOLE = {"characters", "repetition", "palindrome"}
 
 BACKWARD_FOLDER = "backward"
 
@@ -182,7 +184,8 @@ class CoupletWriter(Predictor[Couplet]):
         else:
             if searched:
                 raise ConfigError(
-                    f"candidates have a search of their own: leave out {', '.join(searched)}"
+                    "candidates have a search of their own: "
+                    f"leave out {', '.join(f'generation.{name}' for name in searched)}"
                 )
             answers = self._candidates(lines, request, wanted)
         is_traditional_asked = [
@@ -193,6 +196,11 @@ class CoupletWriter(Predictor[Couplet]):
             in_traditional(answer) if is_asked else answer
             for answer, is_asked in zip(answers, is_traditional_asked, strict=True)
         ]
+
+    @property
+    def has_opposite(self) -> bool:
+        """Whether there is a model of first lines for second ones."""
+        return self._opposite_folder is not None
 
     def opposite(self) -> CoupletWriter:
         """Returns the writer of first lines for second ones, of the subfolder ``backward``.
@@ -258,8 +266,14 @@ class CoupletWriter(Predictor[Couplet]):
                 first, second = second, first
             rules = broken(first, second, form.rhyme)
             wrong = faults(rules, form.tones)
-            note = f"no answer has all tones opposed; alike: {' '.join(wrong)}" if wrong else ""
-            judged.append((len(wrong), replace(one, broken=rules, note=note, others=())))
+            notes = [f"no answer has all tones opposed; alike: {' '.join(wrong)}"] if wrong else []
+            if len(given) >= self.max_len and (lost := _RULES_OF_A_WHOLE & rules.keys()):
+                notes.append(
+                    f"a line of more than {self.max_len - 1} characters is answered in parts; the "
+                    f"whole breaks the rule of {', '.join(sorted(lost))}"
+                )
+            one = replace(one, broken=rules, note="; ".join(notes), others=())
+            judged.append((len(wrong), one))
         judged.sort(key=itemgetter(0))
         return [one for _, one in judged]
 

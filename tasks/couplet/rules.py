@@ -272,8 +272,13 @@ def split_line(line: Sequence[str], size: int) -> list[list[str]]:
 
 
 def find_avoided(line: Sequence[str], words: frozenset[str]) -> str | None:
-    """Returns the first of ``words`` in ``line``, or None."""
+    """Returns the first of ``words`` in ``line``, or None.
+
+    Those inside a phrase of ``words/harmless.txt`` do not count: 山阴道, 今日你.
+    """
     text = "".join(line)
+    for phrase in _harmless_phrases():
+        text = text.replace(phrase, "\N{IDEOGRAPHIC SPACE}" * len(phrase))
     ends = range(1, max(map(len, words), default=0) + 1)
     slices = (text[i : i + n] for i in range(len(text)) for n in ends)
     return next((word for word in slices if word in words), None)
@@ -292,6 +297,11 @@ def refused_words() -> frozenset[str]:
     A single character may stand in a harmless word.
     """
     return frozenset(word for word in avoided_words() if len(word) > 1)
+
+
+@cache
+def _harmless_phrases() -> list[str]:
+    return read_words("harmless.txt")
 
 
 def partners(character: str) -> str:

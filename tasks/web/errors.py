@@ -51,7 +51,7 @@ def request_error(error: UserError) -> RequestError:
         return RequestError(400, message, field="texts")
     if isinstance(error, ConfigError):
         named = re.search(r"\bgeneration\.(\w+)", str(error))
-        if named is not None:
+        if named is not None and not message.startswith("candidates"):
             return RequestError(400, message, field=OPTION_NAMES.get(named[1], named[1]))
         # These are no options of a search's configuration.
         others = (name for name in ("candidates", "keep") if re.search(rf"\b{name}\b", message))

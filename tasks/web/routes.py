@@ -140,8 +140,9 @@ def v1_routes(service: Service) -> APIRouter:
         task: str, body: SearchBody, texts: Sequence[str], request: Request
     ) -> list[dict[str, Any]]:
         check_texts(config, body.texts)
-        options = body.options("texts", "sentences")
-        work = service.search_work(task, options)
+        options = body.options("texts", "sentences", "backward")
+        is_backward = isinstance(body, CoupletBody) and body.backward
+        work = service.search_work(task, options, is_backward=is_backward)
         lengths = [*map(len, texts)]
         results = await service.compute(task, work, texts, lengths, request.receive)
         records = [result.record() for result in results]

@@ -97,6 +97,9 @@ class CoupletBody(SearchBody):
     keep: Annotated[str, Field(max_length=1000)] | None = Field(
         None, description="Characters of the answers, with ？ for free ones: 春？？？？."
     )
+    backward: bool = Field(
+        False, description="The texts are second lines, answered with first lines."
+    )
     tones: ToneRules | None = Field(None, description="Which tones oppose those of the first line.")
     rhyme: System | None = Field(None, description="Where tones and rhymes are looked up.")
     script: Script | None = Field(

@@ -71,6 +71,8 @@ class Service:
                 predictors[task].classify_scored([_TRIALS[task]])
             else:
                 predictors[task].generate([_TRIALS[task]])
+            if task == "couplet" and predictors[task].has_opposite:
+                predictors[task].opposite().generate([_TRIALS[task]])
             metrics = read_metrics(model_folder(task, folder))
             about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}
         return cls(predictors, config, about=about)
@@ -112,13 +114,23 @@ class Service:
         detector = self.predictor("translation").language
         return detect_language(text, self.languages(), detector)
 
-    def search_work(self, task: str, options: Mapping[str, Any]) -> Search:
+    def search_work(
+        self, task: str, options: Mapping[str, Any], *, is_backward: bool = False
+    ) -> Search:
         """Returns the work of a search with the options of a request, which are checked.
 
+        Args:
+            is_backward: search for first lines of couplets.
+
         Raises:
-            RequestError: an option that cannot be used (400).
+            RequestError: an option that cannot be used (400), or there is no model of first lines.
         """
         predictor = self.predictor(task)
+        if is_backward:
+            if not predictor.has_opposite:
+                message = "this service has no model of first lines"
+                raise RequestError(404, message, field="backward")
+            predictor = predictor.opposite()
         try:
             request: GenerationRequest = predictor.request_type.of(**options)
             config = request.resolve(predictor.generation)
@@ -172,6 +184,8 @@ class Service:
         model: dict[str, Any] = {"task": task, **self.about.get(task, {})}
         if task == "translation":
             model["source"], model["target"] = self.languages()
+        if task == "couplet":
+            model["backward"] = predictor.has_opposite
         if task == "classification":
             model["classes"] = list(predictor.classes)
         else:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.commands.command_line import error_of, lines_of, run
+from tests.tasks.two_way_model import write_two_way_model
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE
 from transformer_suite.tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
 from transformer_suite.tasks.couplet.rules import RULES
-from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, seal
 
 Models = Callable[[str], Path]
 
@@ -26,6 +26,27 @@ def test_a_pair_of_ones_own_is_checked_without_a_model() -> None:
     record = json.loads(line)
     assert record["broken"] == {"tones": "锁镇 塘城"}
     assert [rule for rule, is_kept in record["rules"].items() if not is_kept] == ["tones"]
+
+
+def test_a_checked_pair_keeps_its_own_characters() -> None:
+    (line,) = lines_of("couplet", "--check", "--json", "煙鎖 池塘柳", "炮鎮海城樓")
+    record = json.loads(line)
+    assert (record["input"], record["second"]) == ("煙鎖池塘柳", "炮鎮海城樓")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--output x", "--input x", "--backward", "--tones off", "--beam 2", "--avoid x", "--int8"],
+)
+def test_options_that_a_check_would_not_use_are_refused(option: str) -> None:
+    """They were ignored: ``--check --output FILE`` wrote no file."""
+    assert f"leave out {option.split()[0]}" in usage_of("--check", *option.split(), "春风", "秋月")
+
+
+@pytest.mark.parametrize("pair", [("hello", "world"), ("春风", ""), ("，", "秋")])
+def test_a_pair_without_chinese_is_not_checked(pair: tuple[str, str]) -> None:
+    """``hello world`` had a tick for its tones."""
+    assert "has no Chinese character: it is no line" in error_of(1, "couplet", "--check", *pair)
 
 
 def usage_of(*arguments: object) -> str:
@@ -70,6 +91,18 @@ def test_a_couplet_is_written_downwards_with_its_banner(tiny_models: Models) -> 
     assert line.split("\t")[1] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
 
 
+def test_a_banner_that_is_missing_is_reported(tiny_models: Models) -> None:
+    command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off", "--banner")
+    result = run(*command, "一")
+    assert result.exit_code == 0
+    assert f"{result.stdout.strip()}: no banner fits" in result.stderr
+
+
+def test_options_of_another_search_have_the_names_of_the_command(tiny_models: Models) -> None:
+    command = ("couplet", "--model", tiny_models("couplet"), "--candidates", 2)
+    assert "leave out --beam, --top-k" in error_of(2, *command, "--beam", 2, "--top-k", 3, "春")
+
+
 def test_options_of_the_form_reach_the_search(tiny_models: Models, tmp_path: Path) -> None:
     model = tiny_models("couplet")
     words = tmp_path / "words.txt"
@@ -95,14 +128,8 @@ def test_the_weights_of_first_lines_are_read_when_they_are_needed(
 ) -> None:
     """They took a third of the start of every ``couplet``."""
     model, backward = tmp_path / "model", tmp_path / "model" / BACKWARD_FOLDER
-    shutil.copytree(tiny_models("couplet"), model)
-    shutil.copytree(tiny_models("couplet"), backward)
+    write_two_way_model(tiny_models("couplet"), model)
     command = ("couplet", "--model", model)
-    assert "not a model of first lines" in error_of(1, *command, "春风")
-    config = json.loads((backward / CONFIG_FILE).read_text("utf-8"))
-    config["data"]["swapped"] = True
-    (backward / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
-    seal(backward)
     assert lines_of(*command, "--backward", "春风")
     weights = (backward / WEIGHTS_FILE).read_bytes()
     (backward / WEIGHTS_FILE).write_bytes(weights[:-1])
@@ -113,6 +140,9 @@ def test_the_weights_of_first_lines_are_read_when_they_are_needed(
     with (backward / "vocabulary.txt").open("a", encoding="utf-8") as file:
         file.write("龘\n")
     assert "vocabulary.txt is damaged or was changed" in error_of(1, *command, "春风")
+    shutil.rmtree(backward)
+    shutil.copytree(tiny_models("couplet"), backward)
+    assert "not a model of first lines" in error_of(1, *command, "春风")
 
 
 def test_the_shipped_model_writes_first_lines_too() -> None:

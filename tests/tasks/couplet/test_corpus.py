@@ -58,6 +58,11 @@ def test_more_folders_can_be_trained_on(folder: Path) -> None:
     assert "鹤" in dataset.codec.vocabulary
     with pytest.raises(CorpusError, match=r"poems/in\.txt: cannot read"):
         load(folder, extra=("poems",))
+    with pytest.raises(CorpusError, match=r"or in poems\.tsv with a tab between the lines"):
+        load(folder, extra=("poems",))
+    (folder / "pairs.tsv").write_text("天\t地\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"pairs\.tsv: a file: a corpus is a folder"):
+        load(folder / "pairs.tsv")
 
 
 def test_swapped_couplets_have_the_second_line_first_and_the_same_vocabulary(folder: Path) -> None:

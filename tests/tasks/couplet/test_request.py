@@ -28,7 +28,10 @@ def test_given_characters_are_kept_where_they_are(options: dict[str, Any]) -> No
     [
         ("山？", "keep must have 3 characters, as '天雨月' has, not 2"),
         ("？猫？", "does not know '猫' in the keep"),
-        ("？天？", r"'天雨月' has the keep '？天？': it breaks the rule of characters"),
+        (
+            "？天？",
+            "has the keep '？天？': it breaks the rule of characters: No character of",
+        ),
         ("？？地", "breaks the rule of ending"),
         ("山？山", "breaks the rule of repetition"),
         ("，？？", "breaks the rule of punctuation"),
@@ -38,6 +41,17 @@ def test_given_characters_are_kept_where_they_are(options: dict[str, Any]) -> No
 def test_a_pattern_that_no_answer_can_have_is_refused(keep: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         WRITERS[0].answer("天雨月", keep=keep)
+
+
+def test_a_long_line_is_answered_in_parts_and_says_so() -> None:
+    writer = untrained(LEVELS + OBLIQUES, max_len=5)
+    lines = ["山水月日云夜", "天雨天地雨天云", "风地花树江水天"]
+    for line, found in zip(lines, writer.answer_scored(lines, tones="off"), strict=True):
+        lost = sorted({"characters", "repetition", "palindrome"} & found.broken.keys())
+        expected = "a line of more than 4 characters is answered in parts; the whole breaks the "
+        assert found.note == (f"{expected}rule of {', '.join(lost)}" if lost else ""), line
+    assert any(found.note for found in writer.answer_scored(lines, tones="off"))
+    assert writer.answer_scored("天雨天地", tones="off").note == ""
 
 
 def test_tones_hold_where_they_are_asked_for() -> None:

@@ -12,10 +12,11 @@ from transformer_suite.tasks.couplet.rules import (
     find_avoided,
     first_positions,
     parallel_places,
+    refused_words,
     split_line,
     tone_places,
 )
-from transformer_suite.tasks.couplet.tones import is_punctuation
+from transformer_suite.tasks.couplet.tones import is_punctuation, read_words
 
 
 def kept(first: str, second: str) -> set[str]:
@@ -108,6 +109,16 @@ def test_the_first_avoided_word_is_found_wherever_it_is() -> None:
     assert find_avoided("山春风雨", words) == "春风"
     assert find_avoided("春，风", words) is None
     assert find_avoided("", words) is None
+
+
+def test_a_word_inside_a_harmless_phrase_is_not_found() -> None:
+    """妈妈的爱 and 今日你来 were refused as rude."""
+    words = refused_words()
+    for line in ("妈妈的爱", "今日你来", "山阴道上行", "水乳交融", "新娘的嫁衣", "月色情浓"):
+        assert find_avoided(line, words) is None
+    assert find_avoided("今日你来他妈的", words) == "他妈"
+    for phrase in read_words("harmless.txt"):
+        assert any(word in phrase for word in words), phrase
 
 
 def test_repetitions_are_told_by_first_positions() -> None:

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import random
+from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
+from tests.tasks.two_way_model import write_two_way_model
 from tests.tasks.web.services import (
     HOST,
     async_client,
@@ -25,9 +28,10 @@ from transformer_suite.tasks.couplet.request import CoupletRequest
 from transformer_suite.tasks.seq2seq.request import GenerationRequest
 from transformer_suite.tasks.translation.segments import sentences
 from transformer_suite.tasks.web.app import create_app
+from transformer_suite.tasks.web.config import ServiceConfig
 from transformer_suite.tasks.web.errors import OPTION_NAMES
 from transformer_suite.tasks.web.schemas import CoupletBody, TranslateBody
-from transformer_suite.tasks.web.service import plain
+from transformer_suite.tasks.web.service import Service, plain
 
 TEXTS = ["ein Hund rennt .", "", "das Haus sieht er nicht .", "der Hund rennt , und rennt ."]
 NOT_OF_A_CLIENT = {"avoid", "constraint", "numbers", "batch_tokens", "on_batch", "on_step", "int8"}
@@ -47,7 +51,7 @@ def test_every_option_of_a_search_is_an_option_of_a_request() -> None:
     options = {item.name for item in fields(CoupletRequest)} - NOT_OF_A_CLIENT
     names = {OPTION_NAMES.get(name, name) for name in options}
     known = TranslateBody.model_fields.keys() | CoupletBody.model_fields.keys()
-    assert known == names | {"texts", "sentences"}
+    assert known == names | {"texts", "sentences", "backward"}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +142,22 @@ def test_the_form_of_a_couplet_is_asked_for(web: Any) -> None:
     assert refusal(web, "/v1/couplet", body | {"tones": "loud"})["field"] == "tones"
 
 
+def test_first_lines_need_a_model_of_their_own(
+    web: Any, tiny_models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    body = {"texts": ["春风"], "backward": True}
+    assert refusal(web, "/v1/couplet", body, 404)["field"] == "backward"
+    write_two_way_model(tiny_models("couplet"), tmp_path / "model")
+    own = Service.load({"couplet": tmp_path / "model"}, ServiceConfig(), device="cpu")
+    writer, other = own.predictor("couplet"), client_of(own)
+    for is_backward, each in ((True, writer.opposite()), (False, writer)):
+        (result,) = post(other, "/v1/couplet", body | {"backward": is_backward})["results"]
+        assert result["second"] == each.answer("春风")
+    (about,) = other.get("/v1/models").json()["models"]
+    assert about["backward"] is True
+    own.close()
+
+
 def test_scores_are_the_translators(web: Any) -> None:
     body = {"task": "translation", "sources": TEXTS, "targets": TEXTS[::-1]}
     results = post(web, "/v1/score", body)["results"]
@@ -214,6 +234,7 @@ def test_a_task_that_is_not_offered() -> None:
         ("translate", {"texts": ["a"] * 101}, 413, "texts", "at most 100"),
         ("translate", {"texts": ["", "a" * 5001]}, 413, "texts[1]", "at most 5,000"),
         ("couplet", {"texts": ["abc"]}, 400, "texts", "no Chinese character"),
+        ("couplet", {"texts": ["风"], "candidates": 2, "beam": 2}, 400, "candidates", "out beam"),
         ("couplet", {"texts": ["风"], "max_length": 3}, 400, "max_length", "unknown option"),
         ("classify", {"texts": [], "top": 9}, 400, "top", "from 1 to 5"),
         ("classify", {"texts": [], "tops": 1}, 400, "tops", "did you mean 'top'?"),
