@@ -53,7 +53,8 @@ function restore() {
   const tab = TABS[name] ? name : "translate";
   const { text, ...fields } = Object.fromEntries(new URLSearchParams(query));
   const { task } = TABS[tab];
-  if (text !== undefined && text !== task.text) {
+  const isNew = text !== task.text || JSON.stringify(fields) !== JSON.stringify(task.fields);
+  if (text !== undefined && isNew) {
     $(task.field).value = text;
     task.fields = fields;
     if (offered) task.start({ quietly: true });

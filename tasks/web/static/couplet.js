@@ -7,19 +7,20 @@ const CANDIDATES = 5;
 
 const FREE = "？";
 
-let kept = []; // the characters that the user has fixed, by their place
 let result;
 
 export const task = new Task("couplet", "couplet-text", run);
+
+// The characters that the user has fixed, with FREE for other places, are in the address.
+const pattern = () => [...(task.fields.keep ?? "")];
+const hasKept = () => pattern().some(character => character !== FREE);
 
 export function offer() {
   if (result) draw();
 }
 
 async function run(text, signal) {
-  const length = [...text.replace(/\s/g, "")].length;
-  const keep = Array.from({ length }, (_, i) => kept[i] ?? FREE).join("");
-  const body = { texts: [text], candidates: CANDIDATES, ...(hasKept() && { keep }) };
+  const body = { texts: [text], candidates: CANDIDATES, ...(hasKept() && { keep: task.fields.keep }) };
   ({ results: [result] } = await request("couplet", body, signal));
   draw();
 }
@@ -29,18 +30,19 @@ function draw() {
   const candidates = result.hypotheses.map((hypothesis, rank) => candidate(first, hypothesis, rank));
   const hint = make("p", { className: "hint", textContent: say("keepHint") });
   if (hasKept()) {
-    hint.textContent = say("kept", Array.from(kept, character => character ?? FREE).join(""));
+    hint.textContent = say("kept", task.fields.keep);
     const button = (name, onclick) => make("button", { type: "button", textContent: say(name), onclick });
-    hint.append(" ", button("again", () => task.start()), " ", button("release", () => { forget(); draw(); }));
+    hint.append(" ", button("again", () => task.start()), " ", button("release", () => { forget(); task.remember(); draw(); }));
   }
   $("candidates").replaceChildren(hint, make("ol", { className: "papers" }, ...candidates));
   task.show(`${first}\n${result.second}`);
 }
 
-function candidate(first, { second, rules, score }, rank) {
+function candidate(first, { second, rules, broken, score }, rank) {
+  const kept = pattern();
   const characters = [...second].map((character, i) => {
     const isKept = kept[i] === character;
-    const button = make("button", { type: "button", textContent: character, onclick: () => keep(i, isKept ? undefined : character, rank) });
+    const button = make("button", { type: "button", textContent: character, onclick: () => keep(i, isKept ? FREE : character, rank) });
     button.setAttribute("aria-label", say("keep", character));
     button.setAttribute("aria-pressed", isKept);
     button.classList.toggle("kept", isKept);
@@ -51,7 +53,8 @@ function candidate(first, { second, rules, score }, rank) {
     make("p", { className: "strip" }, ...characters));
   const checks = Object.entries(rules ?? {}).map(([name, isKept]) => {
     const state = make("span", { className: "hidden-text", textContent: `: ${say(isKept ? "isKept" : "isBroken")}` });
-    return make("li", { className: isKept ? "kept-rule" : "broken-rule" }, `${isKept ? "✓" : "✗"} ${say(`rule_${name}`)}`, state);
+    const what = broken?.[name] ? ` (${broken[name]})` : "";
+    return make("li", { className: isKept ? "kept-rule" : "broken-rule" }, `${isKept ? "✓" : "✗"} ${say(`rule_${name}`)}${what}`, state);
   });
   const heading = make("h2", { textContent: say("candidate", rank + 1) });
   const copy = make("button", { type: "button", textContent: say("copy"), onclick: () => task.write(`${first}\n${second}`) });
@@ -60,17 +63,19 @@ function candidate(first, { second, rules, score }, rank) {
   return make("li", {}, heading, paper, make("ul", { className: "rules" }, ...checks), small, make("div", { className: "actions" }, copy, save));
 }
 
-const hasKept = () => kept.some(Boolean);
-
 // Fixes the character at place i of the answers, or frees the place.
 function keep(i, character, rank) {
+  const kept = Array.from(result.second, (_, place) => pattern()[place] ?? FREE);
   kept[i] = character;
+  task.fields.keep = kept.join("");
+  if (!hasKept()) forget();
+  task.remember();
   draw();
   $("candidates").querySelectorAll(".papers > li")[rank].querySelectorAll(".strip button")[i].focus();
 }
 
 function forget() {
-  kept = [];
+  delete task.fields.keep;
 }
 
 function savePicture(first, second) {

@@ -59,7 +59,7 @@ function draw() {
     if (!sentence.input) return sentence.space;
     const button = make("button", { type: "button", className: "sentence", textContent: translationOf(sentence), onclick: () => select(i) });
     button.setAttribute("aria-pressed", i === selected);
-    mark(button, sentence.hypotheses[sentence.chosen].confidence ?? sentence.confidence);
+    mark(button, confidenceOf(sentence));
     return make("span", {}, button, sentence.space);
   });
   $("translation").replaceChildren(...buttons);
@@ -67,10 +67,13 @@ function draw() {
   $("sentence").hidden = selected < 0;
 }
 
+const confidenceOf = sentence => sentence.hypotheses[sentence.chosen].confidence ?? sentence.confidence ?? null;
+const inWords = confidence => confidence === null ? "" : `${say("confidence")} ${Math.round(100 * confidence)}%`;
+
 function mark(button, confidence) {
-  if (confidence === undefined || confidence === null) return;
+  if (confidence === null) return;
   button.classList.add(confidence < 0.5 ? "unsure" : confidence < 0.8 ? "fair" : "sure");
-  button.title = `${say("confidence")} ${Math.round(100 * confidence)}%`;
+  button.title = inWords(confidence);
 }
 
 async function select(i, { focus = true } = {}) {
@@ -78,7 +81,7 @@ async function select(i, { focus = true } = {}) {
   draw();
   const sentence = sentences[i];
   if (focus) $("translation").querySelector('[aria-pressed="true"]').focus();
-  $("sentence-source").textContent = sentence.input;
+  $("sentence-source").replaceChildren(sentence.input, " ", make("small", { textContent: inWords(confidenceOf(sentence)) }));
   $("alternatives").replaceChildren(...sentence.hypotheses.map((hypothesis, rank) => {
     const button = make("button", { type: "button", textContent: hypothesis.translation, lang: $("translation").lang, onclick: () => pick(i, rank) });
     button.setAttribute("aria-pressed", rank === sentence.chosen);

@@ -119,6 +119,22 @@ def test_translating(page: Page) -> None:
     expect(sentences.nth(1)).to_have_text(chosen)
 
 
+def test_a_link_to_the_text_that_the_page_begins_with_has_its_choices(page: Page) -> None:
+    """The choices in the address were forgotten where its text was the example's."""
+    example = page.locator("#translate-text")
+    address = page.url.partition("#")[0]
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator("#translate .status")).to_have_text("Done.")
+    text = example.input_value()
+    page.goto("about:blank")
+    page.goto(f"{address}#translate?chosen=0.1&text={quote(text)}")
+    expect(page.locator("#translate .status")).to_have_text("Done.")
+    page.locator("#translation .sentence").nth(1).click()
+    expect(page.locator("#alternatives button").nth(1)).to_have_attribute("aria-pressed", "true")
+    assert "chosen=0.1" in page.url
+
+
 def test_translating_while_typing(page: Page) -> None:
     expect(page.locator("#translation .sentence")).to_have_count(2)
     text = page.locator("#translate-text")
@@ -173,8 +189,14 @@ def test_answering_a_couplet(page: Page) -> None:
     for paper in papers.all():
         line = paper.locator(".strip").nth(1).locator("button").all_inner_texts()
         assert line[1] == kept
+    shown = papers.all_inner_texts()
+    page.reload()  # the address has the characters that are kept
+    expect(page.locator("#couplet .status")).to_have_text("Done.")
+    assert papers.all_inner_texts() == shown
+    expect(page.locator("#candidates .hint")).to_contain_text(f"Kept: ？{kept}")
     page.get_by_text("Keep none").click()
     expect(page.locator(".kept")).to_have_count(0)
+    assert "keep" not in page.url
     with page.expect_download() as download:
         papers.nth(0).get_by_text("Save picture").click()
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
