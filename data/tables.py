@@ -62,9 +62,16 @@ class Table(ABC):
         """Raises a CorpusError, with the most similar name, if a column is missing."""
         for name in names:
             if name not in self.columns:
-                columns = ", ".join(shorten(column) for column in self.columns[:_MAX_NAMES])
-                hint = nearest(name, self.columns) or f"; its columns: {columns}"
-                raise CorpusError(self.path, f"there is no column {shown(name)}{hint}")
+                raise CorpusError(self.path, f"there is no column {shown(name)}{self._hint(name)}")
+
+    def listed_columns(self) -> str:
+        """Returns the names of the first few columns, for a message."""
+        names = ", ".join(shorten(column) for column in self.columns[:_MAX_NAMES])
+        return names if len(self.columns) <= _MAX_NAMES else f"{names}, ..."
+
+    def _hint(self, name: str) -> str:
+        """Returns what could be meant by the ``name`` of a column that is missing."""
+        return nearest(name, self.columns) or f"; its columns: {self.listed_columns()}"
 
     def text(self, line: int | None, record: Record, names: Iterable[str]) -> str:
         """Returns the values of some columns, joined by a space; nothing for a missing value.
@@ -141,6 +148,16 @@ class CsvTable(Table):
 
     def line(self, record: Record, added: Mapping[str, object]) -> str:
         return self._format([*record.values(), *added.values()])
+
+    def _hint(self, name: str) -> str:
+        if len(self.columns) == 1 and any(mark in self.columns[0] for mark in DELIMITERS):
+            return (
+                f": with the delimiter {self._delimiter!r}, the first row has one column, "
+                f"{shown(self.columns[0])}; name another --delimiter"
+            )
+        if self._has_header and name.isdigit():
+            return f"{super()._hint(name)}; with --no-header they are numbered from 1"
+        return super()._hint(name)
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         records = csv_records(self.path, delimiter=self._delimiter)

@@ -24,7 +24,7 @@ _MISTAKES = 30
 _SHOWN_TEXT = 500  # characters
 _WORDS = 12  # of each class
 _MAX_CLASSES = 100  # whose words are shown
-_PRIOR_SHARE = 0.01  # of the words of all texts
+_PRIOR_SHARE = 0.1  # of the words of all texts
 # A word, or a character of a script without spaces.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 

@@ -71,8 +71,9 @@ def open_source(
     if not exists(path):
         raise CorpusError(path, "there is no such folder or file")
     if not config.text and not is_folder(path):
-        reason = "name the columns, for example --text body --label topic"
-        raise CorpusError(path, f"a table, of which nobody said which columns to read: {reason}")
+        table = open_table(path, delimiter=config.delimiter, has_header=config.header)
+        reason = "name the columns of the texts and of the labels with --text and --label"
+        raise CorpusError(path, f"{reason}; its columns: {table.listed_columns()}")
     if config.text or _is_folder_of_texts(path):
         return TableSource(path, config, seed=seed, classes=classes)
     return NewsFolder(path, config, seed=seed, classes=classes)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
+from pathlib import Path
 from typing import Any
 
 import click
@@ -91,6 +92,7 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
     if own.text is not None:
         _classify_table(own, line_options)
         return
+    _warn_about_tables(line_options.input_path)
     open_input = text_input(texts, line_options)
     is_file = not texts and line_options.input_path is not None
     with opened(open_input, line_options, is_file=is_file) as (work, device):
@@ -130,6 +132,15 @@ def _check(own: ClassifyOptions, line_options: LineOptions, texts: tuple[str, ..
     world = world_from_environment()
     if world is not None and world.size > 1:
         raise click.UsageError("under torchrun, only lines are classified, not tables.")
+
+
+def _warn_about_tables(path: Path | None) -> None:
+    """Says what to do if the lines of ``path`` seem to be the rows of a table."""
+    from transformer_suite.core.progress import log
+    from transformer_suite.data.tables import SUFFIXES
+
+    if path is not None and path.suffix.lower() in SUFFIXES:
+        log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
 
 
 def _classifier(own: ClassifyOptions, line_options: LineOptions, device: str) -> Any:

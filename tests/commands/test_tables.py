@@ -145,6 +145,13 @@ def test_options_that_do_not_fit_are_refused(
     assert message in error_of(code, "classify", "--model", model, "--input", table, *options)
 
 
+def test_lines_of_a_table_are_texts_and_that_is_said(model: Path, table: Path) -> None:
+    """Without --text, whole rows were classified, the header too, without a word."""
+    result = run("classify", "--model", model, "--input", table)
+    assert result.exit_code == 0
+    assert "every line is a text; for the rows of a table, add --text COLUMN" in result.stderr
+
+
 def test_tables_are_for_classification(table: Path) -> None:
     train = ("train", "couplet", "--data", table, "--text", "body")
     assert "couplet has no tables" in error_of(2, *train)

@@ -129,5 +129,11 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
         table.require(["body", "topics"])
     with pytest.raises(CorpusError, match=r"no column 'zzz'; its columns: body, topic"):
         table.require(["zzz"])
+    with pytest.raises(CorpusError, match="with --no-header they are numbered from 1"):
+        table.require(["2"])
+    table = open_table(table.path, delimiter=";")
+    message = "with the delimiter ';', the first row has one column, 'body,topic'; name another"
+    with pytest.raises(CorpusError, match=message):
+        table.require(["topic"])
     with pytest.raises(CorpusError, match="neither a table nor LABEL"):
         open_table(tmp_path)

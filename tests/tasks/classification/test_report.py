@@ -73,6 +73,13 @@ def test_telling_words_are_those_of_one_class() -> None:
     assert "the" not in words["sports"] + words["business"]
 
 
+def test_words_of_small_classes_are_told() -> None:
+    """A word in six texts of one class, and in no other text, was not listed."""
+    texts = [f"{word} a{number}" for word in ("ich", "the", "une", "el") for number in range(6)]
+    words = report.telling_words(texts, [text.split()[0].upper() for text in texts])
+    assert words == {"ICH": ["ich"], "THE": ["the"], "UNE": ["une"], "EL": ["el"]}
+
+
 def test_the_page_is_complete_and_shows_texts_as_text(tmp_path: Path) -> None:
     torch.manual_seed(1)
     labels = torch.randint(3, (60,))
