@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..torch_options import check_torch_options
+from .attention import check_states
 from .dropout import Dropout
 
 
@@ -89,8 +90,7 @@ class PositionalEncoding(nn.Module):
             ValueError: ``x`` has the wrong rank or width, or is longer than ``max_len``.
         """
         # Without this check, the sum below would broadcast a wrong shape silently.
-        if x.dim() != 3 or x.shape[2] != self.d_model:
-            raise ValueError(f"x must be [S, B, D] with D = {self.d_model}, not {list(x.shape)}")
+        check_states("x", x, self.d_model)
         if x.shape[0] > self.max_len:
             raise ValueError(
                 f"position {x.shape[0]} is beyond the longest sequence of this encoding, "

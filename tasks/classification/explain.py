@@ -20,6 +20,7 @@ from transformer_suite.tasks.classification.cleaning import clean
 from transformer_suite.tasks.classification.dataset import as_read, encode_all
 from transformer_suite.tasks.classification.predict import Classifier
 from transformer_suite.tasks.classification.report_page import page_head
+from transformer_suite.tasks.texts import as_texts
 
 MAX_WORDS = 400
 """Words after these are not read: a text of n words is classified n times."""
@@ -80,13 +81,17 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def explain(classifier: Classifier, texts: Iterable[str], **options: Any) -> list[Explanation]:
+def explain(
+    classifier: Classifier, texts: str | Iterable[str], **options: Any
+) -> list[Explanation]:
     """Returns the explanation of each text; without words for an empty one.
+
+    A string is one text. Errors are those of :meth:`Classifier.classify`.
 
     Args:
         options: those of :meth:`Classifier.probabilities`.
     """
-    return [_explain(classifier, text, options) for text in texts]
+    return [_explain(classifier, text, options) for text in as_texts(texts)]
 
 
 def _explain(classifier: Classifier, text: str, options: dict[str, Any]) -> Explanation:

@@ -102,6 +102,7 @@ def test_words_of_all_scripts_and_lengths(classifier: Classifier) -> None:
     assert len(one.words) == 1
     assert (empty.label, empty.words) == ("", ())
     assert len(long.words) == MAX_WORDS
+    assert explain(classifier, "goal") == [one]  # each of its letters was a text
 
 
 def test_words_are_shown_as_written(classifier: Classifier) -> None:
