@@ -34,8 +34,18 @@ from transformer_suite.tasks.web.schemas import CoupletBody, TranslateBody
 from transformer_suite.tasks.web.service import Service, plain
 
 TEXTS = ["ein Hund rennt .", "", "das Haus sieht er nicht .", "der Hund rennt , und rennt ."]
-NOT_OF_A_CLIENT = {"avoid", "constraint", "numbers", "batch_tokens", "on_batch", "on_step", "int8"}
-"""Options that make no sense for one request. With int8, outputs depend on the batch."""
+NOT_OF_A_CLIENT = {
+    "avoid",
+    "constraint",
+    "numbers",
+    "batch_tokens",
+    "on_batch",
+    "on_step",
+    "int8",
+    "placeholders",
+}
+"""Options that make no sense for one request. With int8, outputs depend on the batch;
+placeholders only ever help a client."""
 
 
 @pytest.fixture(scope="module")
