@@ -36,7 +36,7 @@ def couplet(page: Page) -> None:
 
 
 PICTURES = {
-    "page-translate.png": (translate, "translate", GERMAN, 900),
+    "page-translate.png": (translate, "translate", GERMAN, 1060),
     "page-classify.png": (classify, "classify", ENGLISH, 700),
     "page-couplet.png": (couplet, "couplet", CHINESE, 780),
 }

@@ -153,7 +153,7 @@ def best() -> TranslationConfig:
         model=TransformerConfig(dropout=0.1),
         data=TranslationData(vocab_size=8000, byte_fallback=True, max_tokens=80, augment=0.2),
         train=TrainConfig(
-            epochs=3,
+            epochs=4,
             batch_tokens=1000,
             learning_rate=1.5e-3,
             schedule="cosine",
