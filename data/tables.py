@@ -153,10 +153,10 @@ class CsvTable(Table):
         if len(self.columns) == 1 and any(mark in self.columns[0] for mark in DELIMITERS):
             return (
                 f": with the delimiter {self._delimiter!r}, the first row has one column, "
-                f"{shown(self.columns[0])}; name another --delimiter"
+                f"{shown(self.columns[0])}; name another delimiter"
             )
         if self._has_header and name.isdigit():
-            return f"{super()._hint(name)}; with --no-header they are numbered from 1"
+            return f"{super()._hint(name)}; without a header they are numbered from 1"
         return super()._hint(name)
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformer_suite.core.errors import CorpusError
 from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_file, is_folder, is_there
+from transformer_suite.core.storage.files import exists, is_file, is_folder
 from transformer_suite.data.batching import epoch_seed
 from transformer_suite.data.cache import cached_files
 from transformer_suite.data.codec import CodecConfig, TextCodec
@@ -152,7 +152,7 @@ class LoadCoupletDataset:
     def _pair_files(self, name: str) -> tuple[Path, Path]:
         """Returns the files of the lines that are given, and of those that answer them."""
         paths = self.folder / name / "in.txt", self.folder / name / "out.txt"
-        if not any(map(is_there, paths)):
+        if not any(map(exists, paths)):
             reason = (
                 f"cannot read: no such file; couplets are in {name}/in.txt and {name}/out.txt, or "
                 f"in {name}.tsv with a tab between the lines"

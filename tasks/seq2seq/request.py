@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args, get_type_hints
@@ -92,7 +93,8 @@ class GenerationRequest:
         """
         for name, wanted in _plain_types(type(self)).items():
             value = getattr(self, name)
-            if value is not None:
+            is_nan = isinstance(value, float) and math.isnan(value)  # refused with its range
+            if value is not None and not is_nan:
                 # The dataclass is frozen.
                 object.__setattr__(self, name, converted(name, value, wanted))
         for place, number in enumerate(() if self.numbers is None else self.numbers):

@@ -129,7 +129,7 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
         table.require(["body", "topics"])
     with pytest.raises(CorpusError, match=r"no column 'zzz'; its columns: body, topic"):
         table.require(["zzz"])
-    with pytest.raises(CorpusError, match="with --no-header they are numbered from 1"):
+    with pytest.raises(CorpusError, match="without a header they are numbered from 1"):
         table.require(["2"])
     table = open_table(table.path, delimiter=";")
     message = "with the delimiter ';', the first row has one column, 'body,topic'; name another"

@@ -75,7 +75,7 @@ def test_transformer_names_both_sizes_of_a_mask(
 
 
 def test_an_unknown_activation_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"\['gelu', 'relu'\], not 'swish'"):
+    with pytest.raises(ValueError, match=r"\['relu', 'gelu'\], not 'swish'"):
         MyTransformerEncoderLayer(8, 2, activation="swish")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from transformer_suite.core.decoding.config import GenerationConfig
 from transformer_suite.core.errors import ConfigError
 from transformer_suite.tasks.couplet.request import CoupletRequest
 from transformer_suite.tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
@@ -18,7 +19,6 @@ from transformer_suite.tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
         ("beam_size", True, "a whole number, not True"),
         ("seed", 1.5, r"a whole number, not 1\.5"),
         ("length_penalty", "1", "a number, not '1'"),
-        ("temperature", float("nan"), "a number, not nan"),
         ("sample", "no", "true or false, not 'no'"),
         ("int8", 1, "true or false, not 1"),
         ("pass_through", "no", "true or false, not 'no'"),
@@ -36,6 +36,16 @@ def test_an_option_of_a_wrong_type_is_refused_by_name(name: str, value: Any, rea
         GenerationRequest.of(**{name: value})
     with pytest.raises(ConfigError, match=rf"^{name}(\[[01]\])? must be {reason}"):
         CoupletRequest(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["length_penalty", "diversity", "temperature", "top_p", "max_length_ratio", "min_length_ratio"],
+)
+def test_nan_is_refused_with_the_range_of_its_option(name: str) -> None:
+    request = GenerationRequest.of(**{name: float("nan")})
+    with pytest.raises(ConfigError, match=rf"{name} must be .*, not nan"):
+        request.resolve(GenerationConfig())
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
