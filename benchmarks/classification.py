@@ -41,6 +41,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "ours": {},
     "ours, int8": {"int8": True},
     "ours, early exit at 0.9": {"early_exit": 0.9},
+    "ours, early exit, int8": {"early_exit": 0.9, "int8": True},
 }
 
 
