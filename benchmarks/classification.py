@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]
 _TUTORIAL_BATCH = 64
 
 _VARIANTS: dict[str, dict[str, Any]] = {
-    "ours": {},
     "ours, int8": {"int8": True},
     "ours, early exit at 0.9": {"early_exit": 0.9},
     "ours, early exit, int8": {"early_exit": 0.9, "int8": True},
@@ -110,9 +109,9 @@ def rows_of_baselines(training: Corpus, split: Corpus) -> Iterator[dict[str, Any
         yield {"model": name, "trained in s": seconds, **measure(predict, split)}
 
 
-def rows_of_ours(folder: Path | None, split: Corpus) -> Iterator[dict[str, Any]]:
-    """Yields the figures of the model in ``folder`` (None: the shipped one) and its variants."""
-    for name, classifier in variants(folder).items():
+def rows_of_ours(classifiers: Mapping[str, Classifier], split: Corpus) -> Iterator[dict[str, Any]]:
+    """Yields the figures of each classifier."""
+    for name, classifier in classifiers.items():
 
         def predict(
             texts: list[str], classifier: Classifier = classifier
@@ -124,13 +123,13 @@ def rows_of_ours(folder: Path | None, split: Corpus) -> Iterator[dict[str, Any]]
 
 
 def variants(folder: Path | None) -> dict[str, Classifier]:
-    """Returns the model in ``folder`` with each of the faster ways to compute, by name."""
-    loaded = Classifier.load(folder, device="cpu")
-    has_ngrams = loaded.model.ngrams is not None
-    return {"ours": loaded} | {
+    """Returns the model in ``folder`` (None: the shipped one), and its faster ways, by name."""
+    ours = Classifier.load(folder, device="cpu")
+    has_ngrams = ours.model.ngrams is not None
+    return {"ours": ours} | {
         name: Classifier.load(folder, device="cpu", **options)
         for name, options in _VARIANTS.items()
-        if options and (has_ngrams or "early_exit" not in options)
+        if has_ngrams or "early_exit" not in options
     }
 
 
@@ -163,14 +162,15 @@ class PaddedEncoder(nn.Module):
         return self.classifier((states * is_token).sum(dim=0) / is_token.sum(dim=0))
 
 
-def compare_speed(folder: Path | None, texts: Sequence[str], count: int) -> dict[str, float]:
-    """Returns the rows a second of ours, its variants, and the padded encoder, on ``count`` rows.
+def compare_speed(
+    classifiers: Mapping[str, Classifier], texts: Sequence[str], count: int
+) -> dict[str, float]:
+    """Returns the rows a second of each classifier and of the padded encoder, on ``count`` rows.
 
     Ours encodes all texts in one call of the same tokenizer. The padded encoder takes batches of 64
     rows in the order of the corpus, padded to the longest.
     """
     texts = [texts[i % len(texts)] for i in range(count)]
-    classifiers = variants(folder)
     ours = classifiers["ours"]
     padded = PaddedEncoder(ours).eval()
     longest = ours.config.model.max_len
@@ -206,7 +206,8 @@ def main(folder: Path, model: Path | None, split: str, speed_rows: int, is_compa
     """Print the tables."""
     from pandas import DataFrame
 
-    classifier = Classifier.load(model, device="cpu")
+    classifiers = variants(model)
+    classifier = classifiers["ours"]
     config = classifier.config
     dataset = LoadSentenceClassificationDataset(
         folder,
@@ -222,13 +223,13 @@ def main(folder: Path, model: Path | None, split: str, speed_rows: int, is_compa
 
     training, chosen = corpus("train"), corpus(split)
     rows = list(rows_of_baselines(training, chosen)) if is_compared else []
-    rows += rows_of_ours(model, chosen)
+    rows += rows_of_ours(classifiers, chosen)
     seconds = read_metrics(model_folder("classification", model)).get("training_seconds", math.nan)
     next(row for row in rows if row["model"] == "ours")["trained in s"] = seconds
     click.echo(f"{split}: {len(chosen[0]):,} rows; {len(training[0]):,} training rows")
     click.echo(DataFrame(rows).set_index("model").to_string(float_format="{:,.2f}".format))
     if speed_rows:
-        rates = compare_speed(model, training[0], speed_rows)
+        rates = compare_speed(classifiers, training[0], speed_rows)
         click.echo(f"\n{speed_rows:,} rows, rows a second ({torch.get_num_threads()} threads):")
         for name, rate in rates.items():
             click.echo(f"{name:24} {rate:10,.0f} {rate / rates['padded encoder']:6.2f}x")

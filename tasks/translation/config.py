@@ -133,14 +133,7 @@ def laptop() -> TranslationConfig:
             d_model=192, nhead=6, dim_feedforward=768, dropout=0.1, positions="rotary"
         ),
         data=TranslationData(byte_fallback=True, max_tokens=80),
-        train=TrainConfig(
-            epochs=10,
-            batch_tokens=1000,
-            learning_rate=2e-3,
-            schedule="cosine",
-            warmup_steps=400,
-            average=0,
-        ),
+        train=replace(SMALL_TRAINING, epochs=10, learning_rate=2e-3, warmup_steps=400),
     )
 
 
@@ -149,18 +142,11 @@ def best() -> TranslationConfig:
 
     A run of this length starts from another model (``--init``); from nothing it needs more epochs.
     """
+    training = replace(laptop().train, epochs=4, learning_rate=1.5e-3, weights_on_disk="fp16")
     return TranslationConfig(
         model=TransformerConfig(dropout=0.1),
         data=TranslationData(vocab_size=8000, byte_fallback=True, max_tokens=80, augment=0.2),
-        train=TrainConfig(
-            epochs=4,
-            batch_tokens=1000,
-            learning_rate=1.5e-3,
-            schedule="cosine",
-            warmup_steps=400,
-            average=0,
-            weights_on_disk="fp16",
-        ),
+        train=training,
     )
 
 
