@@ -228,7 +228,7 @@ class CoupletWriter(Predictor[Couplet]):
         found = super().generate(lines, request)
         count = min(config.n_best, config.beam_size) if not config.sample else config.n_best
         return [
-            joined(self._judged(line, answer, request)[:count])
+            joined(self._judged(line, answer, request, count))
             for line, answer in zip(lines, found, strict=True)
         ]
 
@@ -250,16 +250,21 @@ class CoupletWriter(Predictor[Couplet]):
                 candidates=None,
             ),
         )
-        count = wanted or 1
-        return [
-            joined(self._ranked(line, self._judged(line, of_line, request), count, request))
-            for line, of_line in zip(lines, drawn, strict=True)
-        ]
+        answers = []
+        for line, of_line in zip(lines, drawn, strict=True):
+            judged = self._judged(line, of_line, request, len(of_line.hypotheses))
+            answers.append(joined(self._ranked(line, judged, wanted or 1, request)))
+        return answers
 
-    def _judged(self, line: str, answer: Couplet, request: CoupletRequest) -> list[Couplet]:
-        """Returns the hypotheses with the rules that they break, those with the fewest first."""
+    def _judged(
+        self, line: str, answer: Couplet, request: CoupletRequest, count: int
+    ) -> list[Couplet]:
+        """Returns ``count`` hypotheses with the rules that they break, those with the fewest first.
+
+        Once so many without a fault are found, no other is looked at.
+        """
         form = request.form(self.config.form)
-        given, judged = _characters(line), []
+        given, judged, without_fault = _characters(line), [], 0
         for one in answer.hypotheses:
             first, second = given, [*one.second]
             if self.config.data.swapped:
@@ -274,8 +279,11 @@ class CoupletWriter(Predictor[Couplet]):
                 )
             one = replace(one, broken=rules, note="; ".join(notes), others=())
             judged.append((len(wrong), one))
+            without_fault += not wrong
+            if without_fault == count:
+                break
         judged.sort(key=itemgetter(0))
-        return [one for _, one in judged]
+        return [one for _, one in judged[:count]]
 
     def _ranked(
         self, line: str, drawn: Sequence[Couplet], count: int, request: CoupletRequest
