@@ -42,7 +42,7 @@ def hostile(request: pytest.FixtureRequest) -> Callable[[int], str]:
 
 def test_classifying(tiny_models: Models, hostile: Callable[[int], str]) -> None:
     classifier = Classifier.load(tiny_models("classification"), device="cpu")
-    assert growth(classifier.classify, hostile(SMALL), hostile(LARGE)) < MOST
+    assert growth(classifier.classify, hostile(SMALL), hostile(LARGE), most=MOST) < MOST
 
 
 def test_encoding_for_translation(tiny_models: Models, hostile: Callable[[int], str]) -> None:
@@ -52,7 +52,7 @@ def test_encoding_for_translation(tiny_models: Models, hostile: Callable[[int], 
     def encode(text: str) -> object:
         return translator._encode([text], GenerationRequest())
 
-    assert growth(encode, hostile(SMALL), hostile(LARGE)) < MOST
+    assert growth(encode, hostile(SMALL), hostile(LARGE), most=MOST) < MOST
 
 
 def test_encoding_for_couplets(tiny_models: Models, hostile: Callable[[int], str]) -> None:
@@ -61,7 +61,7 @@ def test_encoding_for_couplets(tiny_models: Models, hostile: Callable[[int], str
     def encode(text: str) -> object:
         return writer._encode(["春" + text], GenerationRequest())
 
-    assert growth(encode, hostile(SMALL), hostile(LARGE)) < MOST
+    assert growth(encode, hostile(SMALL), hostile(LARGE), most=MOST) < MOST
 
 
 def test_reading_a_row_for_training(hostile: Callable[[int], str], tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_reading_a_row_for_training(hostile: Callable[[int], str], tmp_path: Pat
         path.write_text(f'"1","title","{text}x"\n', encoding="utf-8")
         return [corpus.codec.encode(corpus.text_of(row)) for row in read_labeled_csv(path)]
 
-    assert growth(read, hostile(SMALL), hostile(LARGE)) < MOST
+    assert growth(read, hostile(SMALL), hostile(LARGE), most=MOST) < MOST
 
 
 def test_a_request_to_the_service(tiny_models: Models, hostile: Callable[[int], str]) -> None:
@@ -88,7 +88,7 @@ def test_a_request_to_the_service(tiny_models: Models, hostile: Callable[[int], 
     def classify(text: str) -> None:
         post(service, "/v1/classify", {"texts": [text]})
 
-    assert growth(classify, hostile(5_000), hostile(20_000)) < MOST
+    assert growth(classify, hostile(5_000), hostile(20_000), most=MOST) < MOST
 
 
 def test_the_command(tiny_models: Models) -> None:
@@ -97,4 +97,4 @@ def test_the_command(tiny_models: Models) -> None:
     def classify(size: int) -> None:
         assert run(*command, HOSTILE["attributes"](size)).exit_code == 0
 
-    assert growth(classify, SMALL, LARGE) < MOST
+    assert growth(classify, SMALL, LARGE, most=MOST) < MOST
