@@ -2,8 +2,8 @@
 
     python -m benchmarks.copying [--model FOLDER] [--show]
 
-There are 200 sentences: forty things that must not change, each in five sentences. A thing survives
-if the translation contains it exactly, as often as the source does.
+There are 200 sentences: forty literals that must not change, each in five sentences. A literal
+survives if the translation contains it exactly, as often as the source does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SENTENCES = {
         "{} Danke für das Geschenk!",
     ),
 }
-THINGS = {
+LITERALS = {
     "names": "Anna Tom Müller Giulia Krzysztof Nguyen O'Brien Saint-Exupéry Wróblewski Xanthippe",
     "numbers": "7 42 1987 3,14 12.500 18:30 24.12.2025 +49 0170-4455667 99%",
     "addresses": "https://www.example.com http://example.org/a/b?c=1 www.hallo-welt.de t.me/abc"
@@ -54,11 +54,11 @@ THINGS = {
 
 
 def sources() -> Iterator[tuple[str, str, str]]:
-    """Yields kind, thing and sentence."""
+    """Yields kind, literal and sentence."""
     for kind, frames in SENTENCES.items():
-        for thing in THINGS[kind].split():
+        for literal in LITERALS[kind].split():
             for frame in frames:
-                yield kind, thing, frame.format(thing)
+                yield kind, literal, frame.format(literal)
 
 
 def main() -> None:
@@ -71,8 +71,8 @@ def main() -> None:
     rows = [*sources()]
     translations = Translator.load(options.model).translate([text for *_, text in rows])
     survived: dict[str, list[bool]] = {kind: [] for kind in SENTENCES}
-    for (kind, thing, text), translation in zip(rows, translations, strict=True):
-        survived[kind].append(translation.count(thing) == text.count(thing))
+    for (kind, literal, text), translation in zip(rows, translations, strict=True):
+        survived[kind].append(translation.count(literal) == text.count(literal))
         if options.show and not survived[kind][-1]:
             print(f"{text}\n    {translation}")
     for kind, results in survived.items():

@@ -1,4 +1,4 @@
-"""Training pairs as people write: other spellings of the source, and things that are copied.
+"""Training pairs as people write: other spellings of the source, and words that are copied.
 
 A model learns to read what is common outside of corpora: capitals, no capitals, ``ae`` for ``ä``,
 no full stop at the end. And it learns to copy what has no translation: names, numbers, addresses,
@@ -47,13 +47,13 @@ def augmented(source: str, target: str, rng: random.Random) -> tuple[str, str]:
         return spelled, target
     if kind == 3 and _FINAL_MARK.search(source) and _FINAL_MARK.search(target):
         return _FINAL_MARK.sub("", source), _FINAL_MARK.sub("", target)
-    thing = rng.choice(_THINGS)(rng)
+    literal = rng.choice(_LITERALS)(rng)
     shared = sorted({*_COPIED.findall(source)} & {*_COPIED.findall(target)})
     if shared:
         pattern = re.compile(rf"\b{re.escape(rng.choice(shared))}\b")
-        return pattern.sub(lambda _: thing, source), pattern.sub(lambda _: thing, target)
+        return pattern.sub(lambda _: literal, source), pattern.sub(lambda _: literal, target)
     frame = rng.choice(("{} {}", "{} ({})", "{} - {}", "{1}: {0}"))
-    return frame.format(source, thing), frame.format(target, thing)
+    return frame.format(source, literal), frame.format(target, literal)
 
 
 def _word(rng: random.Random) -> str:
@@ -93,7 +93,7 @@ def _characters(rng: random.Random) -> str:
     return "".join(chr(rng.randint(first, last)) for _ in range(rng.randint(1, 4)))
 
 
-_THINGS: tuple[Callable[[random.Random], str], ...] = (
+_LITERALS: tuple[Callable[[random.Random], str], ...] = (
     _name,
     _name,
     _number,

@@ -1,10 +1,10 @@
 """What a translation keeps as it is: addresses, long numbers, emoji, words in unknown letters.
 
-A model reads a placeholder where a sentence has such a thing, and copies it, and then the thing
-takes its place (Crego et al. 2016, "SYSTRAN's Pure Neural Machine Translation Systems", section 3).
-A placeholder is an address that has no rare subwords, because a model learns to copy addresses
-(:mod:`.augmentation`). Emoji at the ends of a sentence, and sentences without letters that the
-model knows, never reach the model.
+Such a part of a sentence is a literal here. The model reads a placeholder instead and copies it;
+then the literal takes its place again (Crego et al. 2016, "SYSTRAN's Pure Neural Machine
+Translation Systems", section 3). A placeholder is an address that has no rare subwords, because a
+model learns to copy addresses (:mod:`.augmentation`). Emoji at the ends of a sentence, and
+sentences without letters that the model knows, never reach the model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transformer_suite.data.tokenizers import SentencePieceBPE
 from transformer_suite.tasks.translation.segments import sentences
 
 PLACEHOLDERS = ("http://ab.de", "http://xy.com", "https://cd.org", "http://gh.org")
-"""Copied in 30 of 30 sentences each by the shipped model. Further things stay in the sentence."""
+"""Copied in 30 of 30 sentences each by the shipped model. Further literals stay in the sentence."""
 
 # Symbols, dingbats, emoji, and what joins and varies them.
 _EMOJI = "".join(
@@ -29,10 +29,10 @@ _EMOJI += "\u200d\u20e3\ufe0f"
 _EMOJI_OR_SPACE = _EMOJI + " \t\u00a0"
 _IS_EMOJI = frozenset(_EMOJI).__contains__
 
-# What can stand before and after a thing and is no part of it.
+# What can stand before and after a literal and is no part of it.
 _OPENING, _CLOSING = "([{<\"'„“‚‘»«", ".,;:!?…)]}>\"'“”‘’«»"
 # Every pattern must match a whole word. Possessive quantifiers keep the search linear.
-_THING = re.compile(
+_LITERAL = re.compile(
     r"(?:[A-Za-z]{2,10}+://|www\.)\S+"  # https://example.org/a?b=1
     r"|[\w.+-]++@(?:[\w-]++\.)++[a-z]{2,}"  # anna@example.com
     r"|(?:[\w-]++\.)++(?:[a-z]{2,}/\S*|com|org|net|de|at|ch|eu|fr|io|uk)"  # t.me/abc, example.com
@@ -41,7 +41,7 @@ _THING = re.compile(
     r"|(?=[A-Z-]*+\d)(?=[\d-]*+[A-Z])[A-Z\d-]{4,}",  # DE89370400440532013000
 )
 _WORD = re.compile(r"\S+")
-_LONGEST = 1000  # characters of a thing
+_LONGEST = 1000  # characters of a literal
 
 
 def known_letters(codec: TextCodec) -> frozenset[str] | None:
@@ -82,22 +82,22 @@ def parts(line: str, letters: Collection[str] | None) -> list[tuple[str, list[st
 def with_placeholders(
     sentence: str, letters: Collection[str] | None
 ) -> tuple[str, tuple[str, ...]]:
-    """Returns a sentence with placeholders, and the things that they stand for in their order."""
+    """Returns a sentence with placeholders, and the literals that they stand for in their order."""
     if letters is None:
         return sentence, ()
-    things: list[str] = []
+    literals: list[str] = []
 
     def replaced(match: re.Match[str]) -> str:
         word = match[0]
         before = len(word) - len(word.lstrip(_OPENING))
         after = max(before, len(word.rstrip(_CLOSING)))
-        thing = word[before:after]
-        if len(things) == len(PLACEHOLDERS) or not _is_kept(thing, letters):
+        literal = word[before:after]
+        if len(literals) == len(PLACEHOLDERS) or not _is_kept(literal, letters):
             return word
-        things.append(thing)
-        return word[:before] + PLACEHOLDERS[len(things) - 1] + word[after:]
+        literals.append(literal)
+        return word[:before] + PLACEHOLDERS[len(literals) - 1] + word[after:]
 
-    return _WORD.sub(replaced, sentence), tuple(things)
+    return _WORD.sub(replaced, sentence), tuple(literals)
 
 
 def has_placeholders(text: str, count: int) -> bool:
@@ -105,22 +105,22 @@ def has_placeholders(text: str, count: int) -> bool:
     return all(text.count(placeholder) == 1 for placeholder in PLACEHOLDERS[:count])
 
 
-def restored(text: str, things: tuple[str, ...]) -> str:
-    """Returns ``text`` with the things in the place of their placeholders."""
-    places = dict(zip(PLACEHOLDERS, things, strict=False))
+def restored(text: str, literals: tuple[str, ...]) -> str:
+    """Returns ``text`` with the literals in the place of their placeholders."""
+    places = dict(zip(PLACEHOLDERS, literals, strict=False))
     if not places:
         return text
     pattern = "|".join(map(re.escape, places))
     return re.sub(pattern, lambda match: places[match[0]], text)
 
 
-def _is_kept(thing: str, letters: Collection[str]) -> bool:
-    if not 0 < len(thing) <= _LONGEST:
+def _is_kept(literal: str, letters: Collection[str]) -> bool:
+    if not 0 < len(literal) <= _LONGEST:
         return False
-    if _THING.fullmatch(thing):
+    if _LITERAL.fullmatch(literal):
         return True
-    return not any(c.isalnum() and c in letters for c in thing) and any(
-        c.isalpha() or _IS_EMOJI(c) for c in thing
+    return not any(c.isalnum() and c in letters for c in literal) and any(
+        c.isalpha() or _IS_EMOJI(c) for c in literal
     )
 
 

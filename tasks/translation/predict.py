@@ -85,11 +85,11 @@ class EncodedDocuments(EncodedTexts):
 
     * ``parts``: for each text what is kept, and the number of segments between it and the next
       kept part.
-    * ``things``: for each segment of a text what its placeholders stand for.
+    * ``literals``: for each segment of a text what its placeholders stand for.
     """
 
     parts: Sequence[Sequence[tuple[str, int]]]
-    things: Sequence[Sequence[tuple[str, ...]]]
+    literals: Sequence[Sequence[tuple[str, ...]]]
 
 
 class Translator(Predictor[Translation]):
@@ -141,17 +141,17 @@ class Translator(Predictor[Translation]):
         encoded, outputs = arguments.texts, generate_texts(*arguments)
         assert isinstance(encoded, EncodedDocuments)
         results = self._results(texts, encoded, outputs)
-        rows = zip(encoded.things, outputs, strict=True)
+        rows = zip(encoded.literals, outputs, strict=True)
         lost = [number for number, row in enumerate(rows) if not self._are_copied(*row)]
         if lost:
             numbers = request.numbers or range(len(texts))
-            literal = replace(
+            plain = replace(
                 request,
                 placeholders=False,
                 numbers=[numbers[number] for number in lost],
                 on_batch=ignore_batch,
             )
-            again = super().generate([texts[number] for number in lost], literal)
+            again = super().generate([texts[number] for number in lost], plain)
             for number, result in zip(lost, again, strict=True):
                 results[number] = result
         return results
@@ -261,7 +261,7 @@ class Translator(Predictor[Translation]):
         segments = [
             [ids for _, of_part in document for ids, _ in of_part] for document in documents
         ]
-        things = [
+        literals = [
             [of_one for _, of_part in document for _, of_one in of_part] for document in documents
         ]
         count = sum(map(len, segments))
@@ -270,7 +270,7 @@ class Translator(Predictor[Translation]):
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
             memory_means=None if self.familiarity is None else torch.zeros(count, self.width),
             parts=[[(kept, len(of_part)) for kept, of_part in one] for one in documents],
-            things=things,
+            literals=literals,
         )
 
     def _is_kept(self, request: GenerationRequest) -> Callable[[str], bool]:
@@ -291,7 +291,7 @@ class Translator(Predictor[Translation]):
     def _encoded_parts(
         self, text: str, is_kept: Callable[[str], bool], request: GenerationRequest
     ) -> Iterator[tuple[str, list[tuple[list[int], tuple[str, ...]]]]]:
-        """Yields what is kept of ``text``, each with the segments after it and their things."""
+        """Yields what is kept of ``text``, each with the segments after it and their literals."""
         is_free = request.prefix is None and request.constraint is None
         has_placeholders = is_free and request.placeholders is not False
         for start, line in lines(text):
@@ -308,19 +308,19 @@ class Translator(Predictor[Translation]):
                 start = ""
 
     def _encoded(self, sentence: str) -> list[tuple[list[int], tuple[str, ...]]]:
-        """Returns the ids and the things of each segment; a split sentence has no placeholders."""
+        """Returns the ids and literals of each segment; a split sentence has no placeholders."""
         encode, size = self.source.encode, self.max_source_tokens
-        text, things = with_placeholders(sentence, self.letters)
-        if things and len(ids := encode(text)) <= size:
-            return [(ids, things)]
+        text, literals = with_placeholders(sentence, self.letters)
+        if literals and len(ids := encode(text)) <= size:
+            return [(ids, literals)]
         return [(ids, ()) for ids in segments_of(sentence, encode, size)]
 
-    def _are_copied(self, things: Sequence[tuple[str, ...]], outputs: Sequence[Output]) -> bool:
+    def _are_copied(self, literals: Sequence[tuple[str, ...]], outputs: Sequence[Output]) -> bool:
         """Returns whether every output of a text has the placeholders of all segments."""
         return all(
             has_placeholders(self.target.decode(hypothesis.tokens), len(of_one))
             for output in outputs
-            for of_one, hypothesis in zip(things, output.hypotheses, strict=True)
+            for of_one, hypothesis in zip(literals, output.hypotheses, strict=True)
             if of_one
         )
 
@@ -331,7 +331,7 @@ class Translator(Predictor[Translation]):
         familiarities = self._familiarities(encoded)
         results = []
         for number, (segments, of_text) in enumerate(zip(encoded.segments, outputs, strict=True)):
-            text_of = partial(self._text_of, encoded.parts[number], encoded.things[number])
+            text_of = partial(self._text_of, encoded.parts[number], encoded.literals[number])
             results.append(self._result(segments, text_of, of_text, familiarities[number]))
         return results
 
@@ -375,12 +375,12 @@ class Translator(Predictor[Translation]):
     def _text_of(
         self,
         parts: Sequence[tuple[str, int]],
-        things: Sequence[tuple[str, ...]],
+        literals: Sequence[tuple[str, ...]],
         segments: Sequence[Sequence[int]],
         output: Output,
     ) -> str:
         """Returns one text, with what is kept of the source."""
-        translated = zip(segments, things, output.hypotheses, strict=True)
+        translated = zip(segments, literals, output.hypotheses, strict=True)
         return "".join(kept + self._part_of(islice(translated, count)) for kept, count in parts)
 
     def _part_of(
@@ -388,8 +388,8 @@ class Translator(Predictor[Translation]):
     ) -> str:
         """Returns some segments. No separator comes where a long word of the source was cut."""
         text = ""
-        for ids, things, hypothesis in translated:
-            segment = restored(self.target.decode(hypothesis.tokens), things)
+        for ids, literals, hypothesis in translated:
+            segment = restored(self.target.decode(hypothesis.tokens), literals)
             if text and segment and not self.source.is_inside_word(ids):
                 text += self.target.tokenizer.separator
             text += segment
