@@ -18,12 +18,12 @@ from transformer_suite.core.model.config import TransformerConfig
 from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 from transformer_suite.core.special_ids import SpecialIds
 from transformer_suite.core.training.loss import label_smoothed_cross_entropy
-from transformer_suite.core.training.schedule import CustomSchedule
+from transformer_suite.core.training.schedule import Schedule, cosine
 
 LENGTH = 10
 VOCABULARY = 11  # the symbols 1 to 10, and START
 START = 0
-EPOCHS, BATCHES, BATCH_SIZE = 20, 100, 30
+EPOCHS, BATCHES, BATCH_SIZE = 5, 100, 30
 TESTS = 500
 
 # A vocabulary of text has four special tokens. Here nothing is padded, unknown or ends early, so
@@ -68,7 +68,7 @@ def copy_loss(model: SequenceToSequence, src: Tensor) -> Tensor:
 def train_epoch(
     model: SequenceToSequence,
     optimizer: torch.optim.Optimizer,
-    schedule: CustomSchedule,
+    schedule: Schedule,
     epoch: int,
 ) -> float:
     """Trains for ``BATCHES`` steps and returns the mean loss."""
@@ -101,8 +101,8 @@ def main() -> None:
     use_threads()
     torch.manual_seed(1)
     model = make_model()
-    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    schedule = CustomSchedule(d_model=32, warmup_steps=400)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
+    schedule = cosine(peak=0.008, warmup_steps=100, total_steps=EPOCHS * BATCHES)
     exact = 0
     for epoch in range(1, EPOCHS + 1):
         loss = train_epoch(model, optimizer, schedule, epoch)

@@ -21,8 +21,9 @@ import resource, sys
 from transformer_suite.core.training.memory import keep_freed_memory
 
 print(keep_freed_memory() if sys.argv[1] == "keep" else None)
-for turn in range(20):
-    if turn == 10:
+before = 0
+for turn in range(int(sys.argv[2])):
+    if turn == 3:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     blocks = [bytearray(b"x" * (20 << 20)) for _ in range(4)]
     del blocks
@@ -30,11 +31,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def run(what: str, **environment: str) -> tuple[str, int]:
-    """What the function returned, and how many pages the system had to provide later on."""
+def run(what: str, *, turns: int, **environment: str) -> tuple[str, int]:
+    """What the function returned, and how many pages the system had to provide after turn 3."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what],
+        [sys.executable, "-c", PROGRAM, what, str(turns)],
         cwd=ROOT,
         env={**own, **environment},
         capture_output=True,
@@ -47,15 +48,15 @@ def run(what: str, **environment: str) -> tuple[str, int]:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
 def test_the_next_step_has_the_memory_of_the_last() -> None:
-    returned, kept = run("keep")
+    returned, kept = run("keep", turns=8)
     assert returned == "True"
-    _, usual = run("not")
+    _, usual = run("not", turns=8)
     assert kept < usual / 20
 
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"])
 def test_settings_of_the_user_hold(name: str) -> None:
-    assert run("keep", **{name: ""})[0] == "False"
+    assert run("keep", turns=0, **{name: ""})[0] == "False"
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
