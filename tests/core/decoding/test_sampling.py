@@ -109,12 +109,10 @@ def test_the_noise_is_gumbels() -> None:
     keys = noise_keys(7, torch.tensor([3]), 0)
     of_tokens = gumbel_noise(keys, torch.arange(20_000))
     of_texts = gumbel_noise(noise_keys(7, torch.arange(20_000), 0), torch.tensor(5))
-    of_steps = torch.stack(
-        [gumbel_noise(noise_keys(7, torch.tensor(3), t), torch.tensor(5)) for t in range(5000)]
-    )
-    of_seeds = torch.stack(
-        [gumbel_noise(noise_keys(s, torch.tensor(3), 0), torch.tensor(5)) for s in range(5000)]
-    )
+    by_step = torch.stack([noise_keys(7, torch.tensor(3), t) for t in range(5000)])
+    of_steps = gumbel_noise(by_step, torch.tensor(5))
+    by_seed = torch.stack([noise_keys(s, torch.tensor(3), 0) for s in range(5000)])
+    of_seeds = gumbel_noise(by_seed, torch.tensor(5))
     for noise in (of_tokens, of_texts, of_steps, of_seeds):
         bins = (10 * (-(-noise).exp()).exp()).long()
         assert chi_square(bins.bincount(minlength=10), torch.full((10,), len(bins) / 10)) < 33.7

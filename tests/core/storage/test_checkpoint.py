@@ -7,6 +7,7 @@ import resource
 import struct
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -375,6 +376,12 @@ def test_weights_of_different_models_have_no_average(
 # Crafted files
 
 
+@cache
+def one_model() -> SequenceToSequence:
+    """The same for all examples of a law: each is refused, and changes no model."""
+    return small_model()
+
+
 def crafted(path: Path, header: object) -> Path:
     """Writes a safetensors file with a header alone."""
     content = json.dumps(header).encode()
@@ -394,7 +401,7 @@ def test_no_header_gives_anything_but_an_error_in_one_line(
     path = tmp_path_factory.getbasetemp() / "crafted.safetensors"
     crafted(path, {name: {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}})
     with pytest.raises(CheckpointError) as caught:
-        load_weights(path, small_model())
+        load_weights(path, one_model())
     assert len(str(caught.value)) < len(str(path)) + 400
     assert str(caught.value).isprintable()
 
@@ -409,12 +416,12 @@ def test_weights_that_are_not_numbers_are_refused(
 ) -> None:
     """Classes had the probability NaN, and searches ended with an IndexError."""
     path = tmp_path_factory.getbasetemp() / "nan.safetensors"
-    tensors = {name: tensor.clone() for name, tensor in model_tensors(small_model()).items()}
+    tensors = {name: tensor.clone() for name, tensor in model_tensors(one_model()).items()}
     name = sorted(tensors)[weight % len(tensors)]
     tensors[name].view(-1)[element % tensors[name].numel()] = value
     save_tensors(path, tensors)
     with pytest.raises(CheckpointError, match=f"{name} has values that are NaN or infinite"):
-        load_weights(path, small_model())
+        load_weights(path, one_model())
 
 
 def test_sizes_are_compared_before_a_model_is_built(path: Path) -> None:

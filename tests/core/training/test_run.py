@@ -81,6 +81,9 @@ def test_a_long_gradient_is_cut_to_length_and_keeps_its_direction(tmp_path: Path
 
 # The best of a run
 
+# Epochs of three steps: what is kept is decided by the epoch.
+SHORT = Pairs(batches=3)
+
 
 @pytest.mark.parametrize(
     ("metric", "values", "best"),
@@ -97,7 +100,9 @@ def test_the_best_epochs_weights_are_kept(
     """On disk and in the model; of two equal epochs the earlier."""
     model = tiny_model()
     validate = Scripted(model, values, metric)
-    state = run_fit(model, tmp_path, validate=validate, metric=metric, epochs=4, average=0)
+    state = run_fit(
+        model, tmp_path, data=SHORT, validate=validate, metric=metric, epochs=4, average=0
+    )
     assert (state.best_epoch, state.best) == (best, values[best - 1])
     assert same(weights_of(model), validate.seen[best - 1])
     other = tiny_model(2)
@@ -110,7 +115,9 @@ def test_patience(tmp_path: Path, patience: int, epochs: int) -> None:
     """Two better epochs, a worse one, a better one, three worse ones: after how many it ends."""
     model = tiny_model()
     validate = Scripted(model, [3.0, 2.0, 2.5, 1.9, 2.0, 2.1, 2.2], "val_loss")
-    state = run_fit(model, tmp_path, validate=validate, epochs=7, patience=patience, average=0)
+    state = run_fit(
+        model, tmp_path, data=SHORT, validate=validate, epochs=7, patience=patience, average=0
+    )
     assert len(state.history) == epochs
 
 
@@ -136,7 +143,7 @@ def test_the_average_of_the_best_is_kept_only_if_it_is_better(
 ) -> None:
     model = tiny_model()
     validate = Scripted(model, [*values, of_average], metric)
-    state = run_fit(model, tmp_path, validate=validate, metric=metric, average=2)
+    state = run_fit(model, tmp_path, data=SHORT, validate=validate, metric=metric, average=2)
     assert len(validate.seen) == 4
     *epochs, average = validate.seen
     for name, tensor in average.items():
@@ -169,6 +176,7 @@ def test_the_average_is_judged_as_the_model_will_be_used(
     state = run_fit(
         model,
         tmp_path,
+        data=SHORT,
         validate=validate,
         metric="val_bleu",
         epochs=4,
@@ -188,7 +196,9 @@ def test_the_average_of_the_last_epochs(tmp_path: Path, is_kept: bool) -> None:
     kept beside them, to be the model where their mean is no better."""
     model = tiny_model()
     validate = Scripted(model, [1.0, 3.0, 2.0, 4.0, 0.5 if is_kept else 1.5], "val_loss")
-    state = run_fit(model, tmp_path, validate=validate, average=2, average_of="last", epochs=4)
+    state = run_fit(
+        model, tmp_path, data=SHORT, validate=validate, average=2, average_of="last", epochs=4
+    )
     *epochs, average = validate.seen
     for name, tensor in average.items():
         mean = torch.stack([epochs[e - 1][name] for e in (3, 4)]).double().mean(dim=0)
@@ -211,12 +221,18 @@ def test_an_average_that_was_kept_is_not_mistaken_for_the_best_epoch(
         values = [[2.0, 1.0, 3.0], [3.0]][epochs - 3]
         validate = Scripted(model, [*values, of_average], "val_loss")
         state = run_fit(
-            model, tmp_path, validate=validate, epochs=epochs, resume=epochs > 3, **options
+            model,
+            tmp_path,
+            data=SHORT,
+            validate=validate,
+            epochs=epochs,
+            resume=epochs > 3,
+            **options,
         )
         assert bool(state.averaged) == (epochs == 3)
     straight = tiny_model()
     validate = Scripted(straight, [2.0, 1.0, 3.0, 3.0, 1.5], "val_loss")
-    run_fit(straight, tmp_path / "straight", validate=validate, epochs=4, **options)
+    run_fit(straight, tmp_path / "straight", data=SHORT, validate=validate, epochs=4, **options)
     assert same(weights_of(model), weights_of(straight))
     files = [load_tensors(folder / WEIGHTS_FILE) for folder in (tmp_path, tmp_path / "straight")]
     assert same(*files)
@@ -226,20 +242,20 @@ def test_an_average_that_was_kept_is_not_mistaken_for_the_best_epoch(
 def test_no_average_is_tried_of_fewer_than_two(tmp_path: Path, average: int) -> None:
     model = tiny_model()
     validate = Scripted(model, [3.0, 2.0, 1.0], "val_loss")
-    run_fit(model, tmp_path, validate=validate, average=average)
+    run_fit(model, tmp_path, data=SHORT, validate=validate, average=average)
     assert [path.name for path in (tmp_path / STATE_FOLDER).iterdir()] == [STATE_FILE]
 
 
 def test_a_run_whose_metric_was_never_a_number_has_no_model(tmp_path: Path) -> None:
     model = tiny_model()
     with pytest.raises(UserError, match="no epoch had a val_loss that is a number"):
-        run_fit(model, tmp_path, validate=Scripted(model, [math.nan] * 3, "val_loss"))
+        run_fit(model, tmp_path, data=SHORT, validate=Scripted(model, [math.nan] * 3, "val_loss"))
 
 
 def test_half_precision_on_disk_is_what_the_model_ends_with(tmp_path: Path) -> None:
     """What is measured after training is what others will load."""
     model = tiny_model()
-    run_fit(model, tmp_path, weights_on_disk="fp16")
+    run_fit(model, tmp_path, data=SHORT, weights_on_disk="fp16")
     for name, tensor in load_tensors(tmp_path / WEIGHTS_FILE).items():
         assert tensor.dtype == torch.float16
         assert torch.equal(model.state_dict()[name], tensor.float())
