@@ -54,33 +54,40 @@ class Shield:
             await self.app(scope, receive, send)
         if scope["type"] != "http":
             return
-        start, status = time.monotonic(), 0
-
-        async def send_shielded(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS)
-                if scope["path"].startswith("/v1/"):
-                    headers["Cache-Control"] = "no-store"
-            await send(message)
-
+        start, response = time.monotonic(), _ShieldedResponse(scope, send)
         try:
-            await self.app(scope, receive, send_shielded)
+            await self.app(scope, receive, response)
         except ClientDisconnect:
-            status = 499
+            response.status = 499
         except (Exception, asyncio.CancelledError) as error:
             # The server cancels the tasks that are unfinished when its time to stop is over.
             is_stopping = isinstance(error, asyncio.CancelledError)
             if not is_stopping:
                 log_failure(scope["method"], error)
-            if status == 0:
+            if response.status == 0:
                 refusal = stopping() if is_stopping else internal_error()
-                await refusal.response()(scope, receive, send_shielded)
+                await refusal.response()(scope, receive, response)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.request(route, status, time.monotonic() - start)
+            self.metrics.request(route, response.status, time.monotonic() - start)
+
+
+class _ShieldedResponse:
+    """A ``send`` that adds the security headers and keeps the ``status``; 0: none was sent."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.status = 0
+        self._is_answer = scope["path"].startswith("/v1/")
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers.update(SECURITY_HEADERS)
+            if self._is_answer:
+                headers["Cache-Control"] = "no-store"
+        await self._send(message)
 
 
 class Gate:
@@ -207,13 +214,9 @@ def check_depth(body: bytes) -> None:
 
 def _with_body(body: bytes, receive: Receive) -> Receive:
     """Returns a ``receive`` that begins with a body which has been read already."""
-    is_read = False
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        is_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return unread.pop() if unread else await receive()
 
     return receive_again
