@@ -98,9 +98,14 @@ def _execute(command: str, folder: Path) -> None:
     words = shlex.split(command)
     if words[0] == "make":
         return _check_target(words[1])
+    target = folder / words[-1] if words[-2:-1] == [">"] else None
+    if target:
+        words = words[:-2]
     if words[0] == "cli.py" and not {"|", ">", "<", "&&"} & set(words):
         done = run(*words[1:], *_added(words))
         assert done.exit_code == 0, f"{command}\n{done.output}"
+        if target:
+            target.write_bytes(done.stdout_bytes)
         return None
     if words[:2] == ["mkdir", "corpus"]:
         # The comment beside it tells the reader which files belong there.

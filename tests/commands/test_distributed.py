@@ -17,6 +17,7 @@ import cli
 from tests.commands.command_line import run
 from tests.forked import forked_group
 from tests.torchrun import ROOT, TIMEOUT, command, environment
+from transformer_suite.core.distributed import process_group
 from transformer_suite.core.storage.checkpoint import load_tensors
 
 CLI = ROOT / "cli.py"
@@ -82,6 +83,7 @@ def train_and_hang(arguments: list[str], rank: int, curve: Path) -> None:
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGSTOP)
 
+    process_group._REPORT_SECONDS = 1.0  # the stopped process will not report
     signal.alarm(TIMEOUT)  # ends a process that waits without a limit after all
     if os.environ["RANK"] == str(rank):
         threading.Thread(target=stop, daemon=True).start()
@@ -96,7 +98,7 @@ def test_a_process_that_hangs_is_named(
     out = tmp_path / "run"
     where = ("train", "couplet", f"--data={tiny_corpora['couplet']}", f"--out={out}")
     # Epochs of many steps: most of the time passes in steps, not in validation.
-    limits = ("step_timeout=5", "first_step_timeout=5", "batch_tokens=12")
+    limits = ("step_timeout=3", "first_step_timeout=5", "batch_tokens=24")
     options = [f"--set=train.{limit}" for limit in limits]
     arguments = [*where, *SETTINGS, *options]
     program = partial(train_and_hang, arguments, rank, out / "history.csv")
