@@ -12,6 +12,10 @@ from torch import Tensor
 from ..errors import UserError
 from ..model.sequence_to_sequence import SequenceToSequence
 
+# The logits of so many tokens exist at a time: they are large. The matrix product of a few rows
+# takes several times as long for each.
+_ROWS = 256
+
 
 class PairScores(NamedTuple):
     """Natural logarithms of probabilities."""
@@ -45,29 +49,33 @@ def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Pai
         raise ValueError("tgt begins after <bos>: it contains the tokens to score, but no <bos>")
     with torch.inference_mode():
         given = torch.cat([torch.full_like(tgt[:1], bos), tgt[:-1]])
-        tokens = torch.zeros(tgt.shape, device=tgt.device)
-        for position, logits in enumerate(_logits(models, src, given)):
-            logits[:, [pad, bos]] = -math.inf
-            logits[:, unk].masked_fill_(tgt[position] != unk, -math.inf)
-            chosen = logits.log_softmax(dim=1).gather(1, tgt[position].unsqueeze(1))
-            tokens[position] = chosen.squeeze(1)
-        tokens = tokens.masked_fill(tgt == pad, 0.0)
+        positions = max(1, _ROWS // max(1, tgt.shape[1]))
+        found = []
+        for logits, chosen in zip(
+            _logits(models, src, given, positions), tgt.split(positions), strict=True
+        ):
+            logits[..., [pad, bos]] = -math.inf
+            logits[..., unk].masked_fill_(chosen != unk, -math.inf)
+            found.append(logits.log_softmax(dim=2).gather(2, chosen.unsqueeze(2)).squeeze(2))
+        tokens = torch.cat(found).masked_fill(tgt == pad, 0.0)
         if tokens.isnan().any():
             raise UserError("the model returned NaN; its weights are damaged")
     return PairScores(tokens, tokens.sum(dim=0))
 
 
-def _logits(models: Sequence[SequenceToSequence], src: Tensor, given: Tensor) -> Iterator[Tensor]:
-    """Yields the float32 logits ``[B, V]`` after each of the T positions of ``given`` ``[T, B]``.
+def _logits(
+    models: Sequence[SequenceToSequence], src: Tensor, given: Tensor, positions: int
+) -> Iterator[Tensor]:
+    """Yields the float32 logits ``[n, B, V]`` after each of the next n positions of ``given``.
 
-    Logits are large, so only those of one position exist at a time.
+    ``given`` is ``[T, B]``; n is ``positions``, and may be less at the end.
     """
-    hidden = [model.decode(given, model.encode(src)) for model in models]
-    for at_position in zip(*hidden, strict=True):
-        pairs = zip(models, at_position, strict=True)
+    hidden = [model.decode(given, model.encode(src)).split(positions) for model in models]
+    for at_positions in zip(*hidden, strict=True):
+        pairs = zip(models, at_positions, strict=True)
         logits = [model.generator(states).float() for model, states in pairs]
         if len(logits) == 1:
             yield logits[0]
         else:
             # The sum of the probabilities is M times their mean. The softmax removes the factor.
-            yield torch.stack([of.log_softmax(dim=1) for of in logits]).logsumexp(dim=0)
+            yield torch.stack([of.log_softmax(dim=2) for of in logits]).logsumexp(dim=0)
