@@ -17,6 +17,9 @@ result is printed with this point and without it.
 
     python -m benchmarks.couplet_comparison pairs --data couplet --plain runs/plain
     python -m benchmarks.couplet_comparison count
+
+Without ``--plain``, ``pairs`` keeps the first lines and the plain model's answers of its last run:
+a new model of ours is compared with the same answers.
 """
 
 from __future__ import annotations
@@ -122,21 +125,28 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--data", type=PATH, required=True, help="The corpus, with a folder test.")
-@click.option("--plain", type=PATH, required=True, help="What --train-plain has left.")
+@click.option("--data", type=PATH, help="With --plain: the corpus, with a folder test.")
+@click.option("--plain", type=PATH, help="What --train-plain has left.")
 @click.option("--model", type=PATH, help="A checkpoint folder; by default the model that ships.")
-@click.option("--lines", default=100, show_default=True)
+@click.option("--lines", default=100, show_default=True, help="With --plain.")
 @click.option("--seed", default=SEED, show_default=True)
-def pairs(data: Path, plain: Path, model: Path | None, lines: int, seed: int) -> None:
+def pairs(data: Path | None, plain: Path | None, model: Path | None, lines: int, seed: int) -> None:
     """Writes pairs.tsv: first lines and two answers to each, and nothing about whose they are."""
-    ours, other = CoupletWriter.load(model, device="cpu"), load_plain(plain)
-    dataset = LoadCoupletDataset(data, ours.config.data, seed=seed, codec=ours.codec)
-    firsts = sample([first for first, _ in dataset.read("test")], lines, seed)
+    path, ours = FOLDER / "pairs.tsv", CoupletWriter.load(model, device="cpu")
+    if plain is None:
+        old = read_table(path)
+        firsts = [row["first"] for row in old]
+        others = [row["b" if is_ours_first(row["first"], seed) else "a"] for row in old]
+    elif data is None:
+        raise click.UsageError("--plain needs --data")
+    else:
+        dataset = LoadCoupletDataset(data, ours.config.data, seed=seed, codec=ours.codec)
+        firsts = sample([first for first, _ in dataset.read("test")], lines, seed)
+        others = greedy_without_rules(load_plain(plain), firsts)
     rows = [("first", "a", "b")]
-    both = zip(firsts, ours.answer(firsts), greedy_without_rules(other, firsts), strict=True)
-    for first, *answers in both:
+    for first, *answers in zip(firsts, ours.answer(firsts), others, strict=True):
         rows.append((first, *(answers if is_ours_first(first, seed) else answers[::-1])))
-    write_text(FOLDER / "pairs.tsv", "".join("\t".join(row) + "\n" for row in rows))
+    write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
 @main.command("count")
