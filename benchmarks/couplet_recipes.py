@@ -2,15 +2,13 @@
 
     python -m benchmarks.couplet_recipes corpora --data couplet --out corpora
     python -m benchmarks.couplet_recipes separate --data couplet --out runs/separate
-    python -m benchmarks.couplet_recipes untied --data couplet --out runs/untied
 
 ``corpora`` writes two folders of couplets for the study of verse. In ``tagged``, both lines of a
 couplet of ``verse`` begin with a tag, so that the model learns from verse without writing it. In
 ``verse_first``, as many couplets of verse take the place of the training couplets; a run on it is
 the first stage, and the next one starts from it with ``--init``.
 
-``separate`` and ``untied`` train the preset ``small`` with an embedding table for each line, and
-with an output layer of its own.
+``separate`` trains the preset ``small`` with an embedding table for each line.
 """
 
 from __future__ import annotations
@@ -50,26 +48,19 @@ def write_corpora(data: Path, out: Path) -> None:
         (out / "verse_first" / "train" / file).write_text(first, "utf-8")
 
 
-class OtherTables(SequenceToSequence):
-    """The aligned couplet model with other embedding tables.
+class SeparateTables(SequenceToSequence):
+    """The aligned couplet model with an embedding table for each line."""
 
-    Args:
-        separate: a table for each line, the second of which is the output layer's weight too;
-            otherwise one table for both lines, and an output layer of its own.
-    """
-
-    def __init__(
-        self, vocab_size: int, config: CoupletTransformerConfig, *, separate: bool
-    ) -> None:
+    def __init__(self, vocab_size: int, config: CoupletTransformerConfig) -> None:
         super().__init__(
-            vocab_size, vocab_size, config, share_embeddings=not separate, tie_output=separate
+            vocab_size, vocab_size, config, share_embeddings=False, tie_output=config.tie_output
         )
         self.alignment = Alignment(config.d_model)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prepare or train recipes of couplet models.")
-    parser.add_argument("recipe", choices=("corpora", "separate", "untied"))
+    parser.add_argument("recipe", choices=("corpora", "separate"))
     parser.add_argument("--data", type=Path, required=True, help="folders train, val, test, verse")
     parser.add_argument("--out", type=Path, required=True, help="a new folder")
     parser.add_argument("--set", action="append", default=[], help="an option of the training")
@@ -79,14 +70,13 @@ def main() -> None:
         write_corpora(options.data, options.out)
         return
     torch.set_num_threads(options.threads)
-    make_model = partial(OtherTables, separate=options.recipe == "separate")
     train(
         "couplet",
         override(small(), ["train.precision=fp32", *options.set]),
         data=options.data,
         out=options.out,
         device=torch.device("cpu"),
-        prepare=partial(prepare, make_model=make_model),
+        prepare=partial(prepare, make_model=SeparateTables),
     )
 
 

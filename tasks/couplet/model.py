@@ -29,7 +29,9 @@ class CoupletModel(SequenceToSequence):
         self, vocab_size: int, config: CoupletTransformerConfig | None = None, **sizes: Any
     ) -> None:
         config = complete(CoupletTransformerConfig, config, sizes)
-        super().__init__(vocab_size, vocab_size, config, share_embeddings=True)
+        super().__init__(
+            vocab_size, vocab_size, config, share_embeddings=True, tie_output=config.tie_output
+        )
         if config.aligned:
             self.alignment = Alignment(config.d_model)
 

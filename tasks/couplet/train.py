@@ -66,7 +66,9 @@ def prepare(
 
     def token_weights(initial: Path) -> TokenWeights:
         codecs = TextCodec.load(initial, tokenizer=TOKENIZER), dataset.codec
-        return dict.fromkeys(("src_embedding.embedding.weight", "generator.bias"), codecs)
+        names = ("src_embedding.embedding.weight", "generator.bias")
+        output = () if config.model.tie_output else ("generator.weight",)
+        return dict.fromkeys((*names, *output), codecs)
 
     return Prepared(
         model=model,

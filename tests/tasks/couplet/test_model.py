@@ -22,7 +22,7 @@ BOS, EOS = 2, 3
 law = settings(max_examples=12, deadline=None, derandomize=True)
 
 
-def model_of(seed: int, *, aligned: bool = True) -> CoupletModel:
+def model_of(seed: int, *, aligned: bool = True, tie_output: bool = True) -> CoupletModel:
     """A small model with random weights and biases everywhere; dropout is on, but in evaluation."""
     torch.manual_seed(seed)
     model = CoupletModel(
@@ -35,6 +35,7 @@ def model_of(seed: int, *, aligned: bool = True) -> CoupletModel:
         dropout=0.5,
         max_len=MAX_LEN,
         aligned=aligned,
+        tie_output=tie_output,
     ).eval()
     shake(model)
     with torch.no_grad():
@@ -106,7 +107,7 @@ def test_every_search_finds_what_it_finds_without_a_cache(  # type: ignore[no-un
     search, seed: int, lengths: list[int]
 ) -> None:
     """Rows move, and answers go on where their first line has ended."""
-    model = model_of(seed)
+    model = model_of(seed, tie_output=seed % 2 == 0)
     prepared = IncrementalModel(model)
     src = together([column(n, WORDS) for n in lengths])
     limits = torch.tensor([n + 3 for n in lengths])
@@ -153,7 +154,23 @@ def test_attention_can_be_seen() -> None:
     assert weights.cross.shape == (2, 1, 2, 3, 4)
 
 
-def test_an_old_configuration_is_not_aligned() -> None:
+def test_an_output_layer_of_its_own_begins_and_learns_for_itself() -> None:
+    tied, untied = model_of(7), model_of(7, tie_output=False)
+    assert tied.generator.weight is tied.src_embedding.weight
+    assert len([*untied.parameters()]) == len([*tied.parameters()]) + 1
+    src, tgt = column(4, WORDS), column(3, WORDS)
+    hidden = untied.decode(tgt, untied.encode(src))
+    expected = hidden @ untied.generator.weight.t() + untied.generator.bias
+    assert_near(untied(src, tgt), expected, 1e-5)
+    untied(src, tgt).square().sum().backward()
+    absent = [i for i in range(WORDS) if i not in [*src.flatten(), *tgt.flatten()]]
+    assert not untied.src_embedding.weight.grad[absent].any()
+    assert untied.generator.weight.grad[absent].any()
+
+
+def test_an_old_configuration_is_tied_and_not_aligned() -> None:
     config = from_mapping(CoupletTransformerConfig, {"d_model": 8, "nhead": 2})
-    assert not config.aligned
-    assert CoupletModel(WORDS, config).alignment is None
+    assert (config.aligned, config.tie_output) == (False, True)
+    model = CoupletModel(WORDS, config)
+    assert model.alignment is None
+    assert model.generator.weight is model.src_embedding.weight

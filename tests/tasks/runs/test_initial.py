@@ -313,6 +313,27 @@ def test_a_new_vocabulary_starts_from_the_vectors_of_the_old_one(
     torch.testing.assert_close(ours[norm], theirs[norm], rtol=0, atol=1e-6)
 
 
+def test_an_output_layer_of_its_own_changes_with_the_vocabulary(
+    tiny_corpora: Corpora, tmp_path: Path
+) -> None:
+    data, init, out = (tmp_path / name for name in ("corpus", "init", "run"))
+    shutil.copytree(tiny_corpora["couplet"], data)
+    train("couplet", data, init, "train.epochs=1", "model.tie_output=false")
+    for name in ("train/in.txt", "train/out.txt"):
+        with (data / name).open("a") as file:
+            file.write("龍 鳳\n" * 9)
+    settings = [f"--set={each}" for each in (*STILL, "model.tie_output=false")]
+    folders = ("--data", data, "--out", out, "--init", init)
+    done = run("train", "couplet", "--preset=tiny", *folders, "--new-vocabulary", *settings)
+    assert done.exit_code == 0, done.stderr
+    old, new = (TextCodec.load(folder, tokenizer="characters").vocabulary for folder in (init, out))
+    assert "龍" in new.stoi.keys() - old.stoi.keys()
+    name = "generator.weight"
+    ours, theirs = weights(out)[name], weights(init)[name]
+    rows = [new.stoi[token] for token in old.itos]
+    torch.testing.assert_close(ours[rows], theirs, rtol=0, atol=1e-6)
+
+
 def test_a_new_vocabulary_is_refused_where_there_can_be_none(
     tiny_models: Models, tiny_corpora: Corpora, in_tmp: Path
 ) -> None:
