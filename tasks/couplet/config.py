@@ -114,7 +114,7 @@ class RerankConfig:
     pool: int = 32
     temperature: float = 0.6
     backward: float = 0.7
-    rarity: float = 0.5
+    rarity: float = 0.3
     parts_of_speech: float = 0.0
 
     def __post_init__(self) -> None:
@@ -207,7 +207,7 @@ def best() -> CoupletConfig:
     training = replace(
         start.train, epochs=7, batch_tokens=2000, warmup_steps=300, weights_on_disk="fp16"
     )
-    return replace(start, train=training)
+    return replace(start, train=training, rerank=RerankConfig(is_default=True))
 
 
 def paper() -> CoupletConfig:
