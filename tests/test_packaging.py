@@ -146,4 +146,4 @@ def test_the_installed_command_works_beside_a_users_own_files(
     script = installed / "bin" / "transformer-suite"
     done = run_installed(installed, own_files, script, "couplet", "晚风摇树树还挺")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "晨雨润花花已开\n"
+    assert done.stdout == "晨露滴泉泉不寒\n"
