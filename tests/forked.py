@@ -4,7 +4,6 @@ They have streams, signals, an exit code and a memory of their own, like every p
 the start and the end of the interpreter need a new one.
 """
 
-import math
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ import torch.distributed as dist
 
 import cli
 from transformer_suite.tasks import registry
+
+# Processes that wait for one another for so many seconds wait for ever.
+_LONGEST = 300.0
 
 
 class Forked(subprocess.Popen[bytes]):
@@ -111,6 +114,9 @@ def forked_group(
     Returns:
         Their exit codes, and what they have written to stdout and to stderr.
     """
+    # A thread of this process answers the first connection and looks up where it is from. A process
+    # that is forked meanwhile finds the lock of the name resolver taken, for good. So nobody
+    # connects before all are forked.
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     common = {
         "WORLD_SIZE": str(size),
@@ -118,11 +124,23 @@ def forked_group(
         "MASTER_PORT": str(store.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
-    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+    with (
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        go = Path(folder) / "all are forked"
+
+        def begin() -> None:
+            while not go.exists():
+                time.sleep(0.005)
+            function()
+
         processes = []
         for rank in map(str, range(size)):
             variables = common | {"RANK": rank, "LOCAL_RANK": rank}
-            processes.append(Forked(function, env=variables, stdout=stdout, stderr=stderr))
+            processes.append(Forked(begin, env=variables, stdout=stdout, stderr=stderr))
+        go.touch()
         codes = _watch(processes, stop_seconds)
         stdout.seek(0)
         stderr.seek(0)
@@ -130,10 +148,10 @@ def forked_group(
 
 
 def _watch(processes: Sequence[Forked], stop_seconds: float) -> list[int]:
-    deadline = math.inf
+    deadline, is_stopping = time.monotonic() + _LONGEST, False
     while None in [process.poll() for process in processes]:
-        if deadline == math.inf and any(process.returncode for process in processes):
-            deadline = time.monotonic() + stop_seconds
+        if not is_stopping and any(process.returncode for process in processes):
+            deadline, is_stopping = time.monotonic() + stop_seconds, True
             for process in processes:
                 process.terminate()
         if time.monotonic() > deadline:
