@@ -4,6 +4,7 @@ They have streams, signals, an exit code and a memory of their own, like every p
 the start and the end of the interpreter need a new one.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -62,6 +63,9 @@ class Forked(subprocess.Popen[bytes]):
 
     def _run(self, streams: tuple[int, int, int]) -> int:
         """Calls the function in the new process, and returns the exit code."""
+        # Garbage of the parent is never collected here: the end of a store or of a process group
+        # waits for a thread, and threads are not forked.
+        gc.freeze()
         try:
             for number, stream in enumerate(streams):
                 if stream != -1:
