@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -345,10 +346,16 @@ def test_the_search_works_in_pages_opened_as_files(site: Path) -> None:
         page = browser.new_page()
         for start, query in (("index.html", "softmax"), ("zh/index.html", "因果掩码")):
             page.goto((site / start).as_uri())
-            page.keyboard.press("/")
-            page.keyboard.type(query)
             found = page.locator(".md-search-result__link").first
-            found.wait_for(timeout=60_000)
+            for _ in range(20):  # the script of a slow page does not listen at once
+                page.keyboard.press("Escape")
+                page.keyboard.press("/")
+                page.locator(".md-search__input").fill("")
+                page.keyboard.type(query)
+                with suppress(playwright.TimeoutError):
+                    found.wait_for(timeout=3_000)
+                    break
+            found.wait_for(timeout=1_000)
             folder = Path(start).parent
             assert found.get_attribute("href") == (
                 (site / folder / "transformer" / "attention.html").as_uri()
