@@ -22,7 +22,7 @@ import torch.distributed as dist
 import cli
 from transformer_suite.tasks import registry
 
-# Processes that wait for one another for so many seconds wait for ever.
+# After this many seconds, the processes of a group are stopped: they probably deadlock.
 _LONGEST = 300.0
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from ..errors import UserError
 from ..model.sequence_to_sequence import SequenceToSequence
 
-# The logits of so many tokens exist at a time: they are large. The matrix product of a few rows
-# takes several times as long for each.
+# Logits are computed for this many tokens at a time. All at once, they would take too much memory;
+# for a few tokens, the matrix product is several times slower per token.
 _ROWS = 256
 
 

@@ -148,6 +148,8 @@ class CoupletConstraint:
             allowed = _narrowed(allowed, self._answers_echo(outputs, sentences))
             is_end = (self._ends[sentences] == position).unsqueeze(1)
             allowed = _narrowed(allowed, ~(is_end & self._is_rhyming[sentences]))
+        if not len(_stuck_rows(allowed)):
+            return allowed
         every = self._table.is_word.expand_as(words)
         for more in (words, every.clone().scatter_(1, used, False), every):
             allowed = _or_else(allowed, more)
@@ -336,8 +338,13 @@ def _narrowed(allowed: Tensor, more: Tensor) -> Tensor:
 
 def _or_else(allowed: Tensor, other: Tensor) -> Tensor:
     """Returns ``allowed``, overwritten by ``other`` in the rows that allow nothing."""
-    # The largest byte is found forty times as fast as any true boolean.
-    rows = (allowed.view(torch.uint8).amax(dim=1) == 0).nonzero().flatten()
+    rows = _stuck_rows(allowed)
     if len(rows):
         allowed[rows] = other[rows]
     return allowed
+
+
+def _stuck_rows(allowed: Tensor) -> Tensor:
+    """Returns the numbers of the rows of ``allowed`` ``[R, V]`` that allow nothing."""
+    # The largest byte of a row is found forty times as fast as ``any`` of its booleans.
+    return (allowed.view(torch.uint8).amax(dim=1) == 0).nonzero().flatten()

@@ -261,7 +261,7 @@ class CoupletWriter(Predictor[Couplet]):
     ) -> list[Couplet]:
         """Returns ``count`` hypotheses with the rules that they break, those with the fewest first.
 
-        Once so many without a fault are found, no other is looked at.
+        It stops as soon as it has found ``count`` hypotheses without a fault.
         """
         form = request.form(self.config.form)
         given, judged, without_fault = _characters(line), [], 0
