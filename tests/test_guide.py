@@ -352,6 +352,7 @@ def test_the_search_works_in_pages_opened_as_files(site: Path) -> None:
                 page.keyboard.press("/")
                 page.locator(".md-search__input").fill("")
                 page.keyboard.type(query)
+                page.keyboard.press("Shift")  # the page reads when a key is released
                 with suppress(playwright.TimeoutError):
                     found.wait_for(timeout=3_000)
                     break
