@@ -5,6 +5,8 @@ the start and the end of the interpreter need a new one.
 """
 
 import gc
+import importlib
+import mmap
 import os
 import signal
 import subprocess
@@ -13,7 +15,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,7 +45,9 @@ class Forked(subprocess.Popen[bytes]):
     ) -> None:
         self._function = function
         self._variables = env or {}
-        for task in registry.TASKS:  # what is imported here is not imported in every child
+        # What is imported here is not imported in every child.
+        importlib.import_module("torch._dynamo")  # by the first optimizer
+        for task in registry.TASKS:
             for name in ("predict", "train"):
                 registry.module(task, name)
         super().__init__(["forked"], **streams)
@@ -107,6 +110,25 @@ def forked_cli(*arguments: object, **options: Any) -> Forked:
     return Forked(program, **options)
 
 
+class Gate:
+    """Forked processes wait until their parent opens it, when all are forked.
+
+    A thread of a store answers the first connection and looks up where it is from. A process that
+    is forked meanwhile finds the lock of the name resolver taken, for good. So none may connect
+    before.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = mmap.mmap(-1, 1)  # shared with all that are forked from now on
+
+    def open(self) -> None:
+        self._is_open[0] = 1
+
+    def wait(self) -> None:
+        while not self._is_open[0]:
+            time.sleep(0.005)
+
+
 def forked_group(
     size: int, function: Callable[[], object], *, stop_seconds: float = 5.0
 ) -> tuple[list[int], str, str]:
@@ -118,9 +140,6 @@ def forked_group(
     Returns:
         Their exit codes, and what they have written to stdout and to stderr.
     """
-    # A thread of this process answers the first connection and looks up where it is from. A process
-    # that is forked meanwhile finds the lock of the name resolver taken, for good. So nobody
-    # connects before all are forked.
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     common = {
         "WORLD_SIZE": str(size),
@@ -128,23 +147,18 @@ def forked_group(
         "MASTER_PORT": str(store.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
-    with (
-        tempfile.TemporaryFile() as stdout,
-        tempfile.TemporaryFile() as stderr,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        go = Path(folder) / "all are forked"
+    gate = Gate()
 
-        def begin() -> None:
-            while not go.exists():
-                time.sleep(0.005)
-            function()
+    def begin() -> None:
+        gate.wait()
+        function()
 
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         processes = []
         for rank in map(str, range(size)):
             variables = common | {"RANK": rank, "LOCAL_RANK": rank}
             processes.append(Forked(begin, env=variables, stdout=stdout, stderr=stderr))
-        go.touch()
+        gate.open()
         codes = _watch(processes, stop_seconds)
         stdout.seek(0)
         stderr.seek(0)

@@ -20,6 +20,7 @@ import cli
 from tests.commands.command_line import run
 from tests.readme_blocks import ROOT, Block, blocks
 from tests.tiny_corpora import write_classification, write_couplet, write_translation
+from tests.torchrun import TIMEOUT, forked_torchrun
 from transformer_suite.core.training.config import TrainConfig
 
 READMES = ("README.md", "README.zh.md")
@@ -98,6 +99,9 @@ def _execute(command: str, folder: Path) -> None:
     words = shlex.split(command)
     if words[0] == "make":
         return _check_target(words[1])
+    if words[0].endswith("torchrun"):
+        # Two processes show what four do.
+        return _torchrun(["2" if word == "4" else word for word in words[1:]])
     target = folder / words[-1] if words[-2:-1] == [">"] else None
     if target:
         words = words[:-2]
@@ -130,17 +134,21 @@ def _check_target(target: str) -> None:
     subprocess.run([make, "-n", target], cwd=ROOT, capture_output=True, check=True)
 
 
+def _torchrun(words: list[str]) -> None:
+    with forked_torchrun(*words, *_added(words), stderr=subprocess.PIPE) as launcher:
+        _, said = launcher.communicate(timeout=TIMEOUT)
+    assert launcher.returncode == 0, said.decode()
+
+
 def _shell(command: str, folder: Path) -> None:
     """Runs a line with ``bash``, which must succeed and print no error."""
-    # Two processes show what four do.
-    command = command.replace("--nproc-per-node 4", "--nproc-per-node 2")
     command = " ".join([command, *_added(shlex.split(command))])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT,
     )
     assert done.returncode == 0, f"{command}\n{done.stderr}"
 
@@ -154,9 +162,8 @@ def workshop(
     shutil.copytree(tiny_models("translation"), in_tmp / "runs" / "other")
     programs = in_tmp / ".venv" / "bin"
     programs.mkdir(parents=True)
-    for name, start in (("cli.py", ROOT / "cli.py"), ("torchrun", "-m torch.distributed.run")):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {start} "$@"\n')
-        (programs / name).chmod(0o755)
+    (programs / "cli.py").write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/cli.py "$@"\n')
+    (programs / "cli.py").chmod(0o755)
     (in_tmp / "cli.py").symlink_to(ROOT / "cli.py")
     (in_tmp / "tests").symlink_to(ROOT / "tests")
     monkeypatch.setenv("PATH", str(programs), prepend=":")

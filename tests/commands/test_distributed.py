@@ -3,11 +3,10 @@
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import pytest
 
 import cli
 from tests.commands.command_line import run
-from tests.forked import forked_group
-from tests.torchrun import ROOT, TIMEOUT, command, environment
+from tests.forked import Forked, forked_group
+from tests.torchrun import ROOT, TIMEOUT, forked_torchrun
 from transformer_suite.core.distributed import process_group
 from transformer_suite.core.storage.checkpoint import load_tensors
 
@@ -25,21 +24,23 @@ SETTINGS = ("--preset", "tiny", "--set=train.save_every=5", "--set=train.epochs=
 
 
 @contextmanager
-def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def training(log: Path, *arguments: object) -> Iterator[Forked]:
     """Starts torchrun with two processes, whose stderr goes into ``log``; ends it at the end."""
-    with (
-        log.open("w") as stderr,
-        subprocess.Popen(
-            command(2, CLI, "train", *arguments), env=environment(), stderr=stderr, text=True
-        ) as launcher,
-    ):
+    words = ("--standalone", "--nproc-per-node=2", CLI, "train", *arguments)
+    with log.open("w") as stderr, forked_torchrun(*words, stderr=stderr) as launcher:
         try:
             yield launcher
         finally:
             launcher.kill()
 
 
-def wait_for_epoch(log: Path, launcher: subprocess.Popen[str]) -> None:
+@pytest.fixture(autouse=True)
+def short_wait_for_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was killed or stopped will not report."""
+    monkeypatch.setattr(process_group, "_REPORT_SECONDS", 1.0)
+
+
+def wait_for_epoch(log: Path, launcher: Forked) -> None:
     """Waits until an epoch has been reported."""
     deadline = time.monotonic() + TIMEOUT
     while not re.search("^epoch", log.read_text(), re.MULTILINE):
@@ -48,18 +49,14 @@ def wait_for_epoch(log: Path, launcher: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def processes_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
-    """Returns the process ids by rank."""
-    found = {}
-    for folder in Path("/proc").iterdir():
-        try:
+def processes_of(launcher: Forked) -> list[int]:
+    """Returns the process ids by rank, which is the order in which they were started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # gone meanwhile
             if f"PPid:\t{launcher.pid}\n" in (folder / "status").read_text():
-                variables = (folder / "environ").read_text().split("\0")
-                ranks = [v for v in variables if v.startswith("RANK=")]
-                found[int(ranks[0].removeprefix("RANK="))] = int(folder.name)
-        except (OSError, IndexError):  # no process, gone meanwhile, or no child of that kind
-            continue
-    return found
+                found.append(int(folder.name))
+    return sorted(found)
 
 
 needs_proc = pytest.mark.skipif(
@@ -83,7 +80,6 @@ def train_and_hang(arguments: list[str], rank: int, curve: Path) -> None:
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    process_group._REPORT_SECONDS = 1.0  # the stopped process will not report
     signal.alarm(TIMEOUT)  # ends a process that waits without a limit after all
     if os.environ["RANK"] == str(rank):
         threading.Thread(target=stop, daemon=True).start()
@@ -117,7 +113,7 @@ def test_processes_end_with_their_torchrun(tiny_corpora: dict[str, Path], tmp_pa
     where = ("couplet", "--data", tiny_corpora["couplet"], "--out", out)
     with training(log, *where, *SETTINGS) as launcher:
         wait_for_epoch(log, launcher)
-        processes = processes_of(launcher).values()
+        processes = processes_of(launcher)
         launcher.kill()
         launcher.wait()
         wait_until(lambda: not any(Path(f"/proc/{process}/fd").exists() for process in processes))
