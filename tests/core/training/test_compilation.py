@@ -5,7 +5,6 @@ that would take a minute to make.
 """
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +21,12 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     weights_of,
 )
+from tests.forked import Forked
+from transformer_suite.core.errors import UserError
 from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
 from transformer_suite.core.training import compilation
-from transformer_suite.core.training.compilation import CompiledLayers
-
-ROOT = Path(__file__).resolve().parents[3]
+from transformer_suite.core.training.compilation import CompiledLayers, check_compiler
 
 
 class Backend:
@@ -127,23 +126,18 @@ def test_a_run_that_fails_leaves_the_model_as_it_was(tmp_path: Path, calls: list
 
 
 def test_without_a_compiler_the_message_says_what_to_do(tmp_path: Path) -> None:
-    """In a process that has not compiled anything yet, and finds no compiler."""
-    program = (
-        "import torch\n"
-        "from transformer_suite.core.training.compilation import check_compiler\n"
-        "from transformer_suite.core.errors import *\n"
-        "try: check_compiler(torch.device('cpu'))\n"
-        "except UserError as error: print(error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={"CXX": "/none/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PATH": "/none"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.stdout.startswith("train.compile: nothing can be compiled for cpu here (")
-    assert "/none/g++" in done.stdout
-    assert "); install a C++ compiler (g++)" in done.stdout
-    assert done.stdout.count("\n") == 1
+    """In a process of its own, which finds no compiler."""
+
+    def program() -> None:
+        try:
+            check_compiler(torch.device("cpu"))
+        except UserError as error:
+            print(error)
+
+    none = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PATH": "/none"}
+    with Forked(program, env=none, stdout=subprocess.PIPE) as process:
+        said = process.communicate(timeout=300)[0].decode()
+    assert said.startswith("train.compile: nothing can be compiled for cpu here (")
+    assert "No working C++ compiler" in said
+    assert "); install a C++ compiler (g++)" in said
+    assert said.count("\n") == 1
