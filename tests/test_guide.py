@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib.util
+import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -21,6 +23,7 @@ from docs.generator import sources
 from docs.generator.chinese import joined
 from docs.generator.reference import as_markdown, commands, configuration, python
 from tests.commands.command_line import run
+from tests.forked import Forked
 from tests.guide_pages import LANGUAGES, PAGES, document, run_page, same_in_all_languages
 from tests.readme_blocks import ROOT, Block, blocks
 from transformer_suite import __all__ as public_names
@@ -290,13 +293,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for module in ("mkdocs", "material", "mkdocs_static_i18n", "latex2mathml"):
         pytest.importorskip(module, reason="pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("guide") / "site"
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    def program() -> None:
+        os.chdir(ROOT)
+        sys.argv = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+        runpy.run_module("mkdocs", run_name="__main__")
+
+    with Forked(program, stderr=subprocess.PIPE) as process:
+        _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said.decode()
     return folder
 
 

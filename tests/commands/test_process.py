@@ -259,15 +259,16 @@ def test_there_is_no_progress_bar_outside_a_terminal(tiny_models: Models, tmp_pa
 
 def test_a_closed_pipe_ends_an_endless_stream_quietly(tiny_models: Models) -> None:
     model = tiny_models("classification")
-    script = f"""
-        yes goal | '{sys.executable}' '{CLI}' classify --model '{model}' | head -n 2
-        echo "${{PIPESTATUS[1]}}"
-    """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=TIMEOUT)
-    assert done.stderr == b""
-    first, second, code = done.stdout.splitlines()
+    with subprocess.Popen(["yes", "goal"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        streams = {**PIPES, "stdin": endless.stdout}
+        with started("classify", "--model", model, **streams) as process:
+            assert process.stdout is not None and process.stderr is not None
+            endless.stdout.close()
+            first, second = process.stdout.readline(), process.stdout.readline()
+            process.stdout.close()
+            assert (process.wait(TIMEOUT), process.stderr.read()) == (0, b"")
     assert first == second and first.startswith(b"Sports\t")
-    assert code == b"0"
 
 
 def test_a_pipe_without_a_reader_ends_quietly() -> None:
