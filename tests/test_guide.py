@@ -293,6 +293,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for module in ("mkdocs", "material", "mkdocs_static_i18n", "latex2mathml"):
         pytest.importorskip(module, reason="pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("guide") / "site"
+
     def program() -> None:
         os.chdir(ROOT)
         sys.argv = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
