@@ -26,19 +26,19 @@ def test_each_way_to_write_occurs() -> None:
     assert (SOURCE[:-1], TARGET[:-1]) in found
 
 
-def test_what_both_sides_share_becomes_the_same_new_thing() -> None:
+def test_what_both_sides_share_becomes_the_same_new_literal() -> None:
     frames = [re.escape(text).replace("Tom", "(.+)") for text in (SOURCE, TARGET)]
-    things = []
+    literals = []
     for source, target in pairs(SOURCE, TARGET):
         if target not in (TARGET, TARGET[:-1]):
             first, second = (
                 re.fullmatch(*both) for both in zip(frames, (source, target), strict=True)
             )
             assert first and second and first[1] == second[1]
-            things.append(first[1])
-    assert len({*things}) > 100
+            literals.append(first[1])
+    assert len({*literals}) > 100
     for pattern in (r"\w+@\w+\.\w+", r"https?://", r"\d\d:\d\d", r"[A-Z]\w+", r"[😀-🙏]", r"[а-я]"):
-        assert any(re.search(pattern, thing) for thing in things), pattern
+        assert any(re.search(pattern, literal) for literal in literals), pattern
 
 
 def test_a_pair_without_anything_to_copy_gets_something() -> None:

@@ -34,7 +34,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 @pytest.mark.parametrize(
-    "thing",
+    "literal",
     [
         "https://www.example.org/a?b=1#c",
         "www.hallo-welt.de",
@@ -54,10 +54,10 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     ],
 )
 @pytest.mark.parametrize("frame", ["Siehe {}, bitte.", "Ist das „{}“?", "Was ({}) ist das"])
-def test_a_placeholder_stands_for_what_has_no_translation(thing: str, frame: str) -> None:
-    sentence = frame.format(thing)
-    assert with_placeholders(sentence, LETTERS) == (frame.format(FIRST), (thing,))
-    assert restored(frame.format(FIRST), (thing,)) == sentence
+def test_a_placeholder_stands_for_what_has_no_translation(literal: str, frame: str) -> None:
+    sentence = frame.format(literal)
+    assert with_placeholders(sentence, LETTERS) == (frame.format(FIRST), (literal,))
+    assert restored(frame.format(FIRST), (literal,)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_other_words_are_translated(sentence: str) -> None:
 
 def test_placeholders_run_out() -> None:
     """A sentence of addresses has as many placeholders as there are; the model reads the rest."""
-    text, things = with_placeholders("a@b.de " * 6, LETTERS)
-    assert things == ("a@b.de",) * len(PLACEHOLDERS)
+    text, literals = with_placeholders("a@b.de " * 6, LETTERS)
+    assert literals == ("a@b.de",) * len(PLACEHOLDERS)
     assert text.split() == [*PLACEHOLDERS, "a@b.de", "a@b.de"]
 
 
