@@ -346,8 +346,8 @@ def _training_failure(message: str, vocab_size: int) -> str:
     """Returns what the user should know of an error message of sentencepiece."""
     if least := re.search(r"\d+ vs (\d+)", message):
         return (
-            f"data.vocab_size = {vocab_size:,} is too small: these texts need at least {least[1]} "
-            "tokens, one for each character, and 256 for bytes with data.byte_fallback"
+            f"data.vocab_size = {vocab_size:,} is too small; set it to at least {least[1]}: one "
+            "token for each character of the texts, and 256 for bytes with data.byte_fallback"
         )
     reason = message.rpartition("] ")[2] or "there is no text"
     return f"cannot build a vocabulary of data.vocab_size = {vocab_size:,} tokens: {reason}"

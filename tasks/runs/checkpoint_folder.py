@@ -251,10 +251,10 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     elif not is_folder(folder):
         shipped = {shipped_name(task, path): path for path in shipped_models()}
         if str(folder) not in shipped.keys() - {""}:
-            names = ", ".join(sorted(shipped.keys() - {""}))
-            other = f", or take a shipped model: {names}" if names else ""
+            names = "".join(f", {name}" for name in sorted(shipped.keys() - {""}))
             raise CheckpointError(
-                f"{folder}: there is no such folder; train a model, or name another folder{other}"
+                f"{folder}: there is no such folder; train a model, name another folder, or take a "
+                f"shipped model (the default{names})"
             )
         folder = shipped[str(folder)]
     return Path(folder)

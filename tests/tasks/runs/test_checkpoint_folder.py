@@ -123,7 +123,7 @@ def test_a_shipped_model_has_a_name(
     for task, name in (("translation", "caption"), ("translation", ""), ("couplet", "captions")):
         with pytest.raises(CheckpointError, match="there is no such folder"):
             folders.model_folder(task, name or "x")
-    with pytest.raises(CheckpointError, match="or take a shipped model: captions"):
+    with pytest.raises(CheckpointError, match=r"or take a shipped model \(the default, captions\)"):
         folders.model_folder("translation", "caption")
     (in_tmp / "captions").mkdir()
     assert folders.model_folder("translation", "captions") == Path("captions")
