@@ -331,7 +331,7 @@ def test_normalizing_takes_linear_time() -> None:
     ("texts", "vocab_size", "message"),
     [
         ([], 100, "a vocabulary of data.vocab_size = 100 tokens: there is no text"),
-        (SENTENCES, 20, r"data.vocab_size = 20 is too small; set it to at least \d+: one token for each"),
+        (SENTENCES, 20, r"data.vocab_size = 20 is too small; set it to at least \d+: one token"),
     ],
 )
 def test_a_vocabulary_size_that_does_not_suit_is_a_config_error(
