@@ -23,7 +23,7 @@ import torch.distributed as dist
 import cli
 from transformer_suite.tasks import registry
 
-# After this many seconds, the processes of a group are stopped: they probably deadlock.
+# After this many seconds, processes that have not ended are stopped: they probably deadlock.
 _LONGEST = 300.0
 
 
@@ -97,6 +97,20 @@ class Forked(subprocess.Popen[bytes]):
             return 1
         finally:
             sys.stdout.flush()
+
+
+def run_in_fork(
+    function: Callable[[], object], *, env: Mapping[str, str | None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Calls ``function`` in a fork; returns its exit code and output when it has ended."""
+    with Forked(function, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=_LONGEST)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(
+        process.args, process.returncode, stdout.decode(), stderr.decode()
+    )
 
 
 def forked_cli(*arguments: object, **options: Any) -> Forked:

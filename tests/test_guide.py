@@ -23,7 +23,7 @@ from docs.generator import sources
 from docs.generator.chinese import joined
 from docs.generator.reference import as_markdown, commands, configuration, python
 from tests.commands.command_line import run
-from tests.forked import Forked
+from tests.forked import run_in_fork
 from tests.guide_pages import LANGUAGES, PAGES, document, run_page, same_in_all_languages
 from tests.readme_blocks import ROOT, Block, blocks
 from transformer_suite import __all__ as public_names
@@ -299,9 +299,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sys.argv = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
         runpy.run_module("mkdocs", run_name="__main__")
 
-    with Forked(program, stderr=subprocess.PIPE) as process:
-        _, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said.decode()
+    done = run_in_fork(program)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

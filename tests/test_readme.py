@@ -20,7 +20,7 @@ import cli
 from tests.commands.command_line import run
 from tests.readme_blocks import ROOT, Block, blocks
 from tests.tiny_corpora import write_classification, write_couplet, write_translation
-from tests.torchrun import TIMEOUT, forked_torchrun
+from tests.torchrun import TIMEOUT, run_forked_torchrun
 from transformer_suite.core.training.config import TrainConfig
 
 READMES = ("README.md", "README.zh.md")
@@ -136,9 +136,8 @@ def _check_target(target: str) -> None:
 
 
 def _torchrun(words: list[str]) -> None:
-    with forked_torchrun(*words, *_added(words), stderr=subprocess.PIPE) as launcher:
-        _, said = launcher.communicate(timeout=TIMEOUT)
-    assert launcher.returncode == 0, said.decode()
+    done = run_forked_torchrun(*words, *_added(words))
+    assert done.returncode == 0, done.stderr
 
 
 def _shell(command: str, folder: Path) -> None:

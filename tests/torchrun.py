@@ -6,19 +6,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.forked import Forked, Gate
+from tests.forked import Forked, Gate, run_in_fork
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 300
 
 
-def torchrun(
-    processes: int, *arguments: object, **options: Any
-) -> subprocess.CompletedProcess[str]:
-    """Runs the Python program in ``arguments`` in so many processes, as users do, to their end."""
+def torchrun(processes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs the Python program in ``arguments`` under a torchrun of its own until it has ended."""
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
     return subprocess.run(
         [*launcher, f"--nproc-per-node={processes}", *map(str, arguments)],
@@ -27,18 +26,24 @@ def torchrun(
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
-        **options,
     )
 
 
-def forked_torchrun(*arguments: object, **options: Any) -> Forked:
-    """Starts torchrun with ``arguments``; it and its processes are forks, which import nothing."""
-    words = list(map(str, arguments))
-    return Forked(lambda: _launch(words), **options)
+def run_forked_torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs torchrun with ``arguments`` in a fork until it has ended."""
+    return run_in_fork(partial(_launch, arguments))
 
 
-def _launch(arguments: list[str]) -> None:
-    """Is torchrun. In the place of a new interpreter, each of its processes is a fork."""
+def forked_torchrun(*arguments: object, **streams: Any) -> Forked:
+    """Starts torchrun with ``arguments`` in a fork; ``streams`` are those of Popen."""
+    return Forked(partial(_launch, arguments), **streams)
+
+
+def _launch(arguments: Sequence[object]) -> None:
+    """Runs torchrun in this process. Where it would start an interpreter, this process is forked.
+
+    The forks need not import torch again.
+    """
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
@@ -47,17 +52,17 @@ def _launch(arguments: list[str]) -> None:
 
     def start(handler: SubprocessHandler, command: tuple[str, ...], env: dict[str, str]) -> Forked:
         program = command[command.index("-u") + 1 :]
-        started.append(Forked(lambda: _work(program, gate), env=env))
+        started.append(Forked(partial(_work, program, gate), env=env))
         if len(started) == int(env["LOCAL_WORLD_SIZE"]):
             gate.open()
         return started[-1]
 
     SubprocessHandler._popen = start  # type: ignore[method-assign]
-    run.main(arguments)
+    run.main(list(map(str, arguments)))
 
 
 def _work(program: Sequence[str], gate: Gate) -> None:
-    """Is one of the processes."""
+    """Runs the program of one rank in this process."""
     os.setsid()
     signal.alarm(TIMEOUT)
     gate.wait()

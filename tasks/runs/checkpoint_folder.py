@@ -249,9 +249,9 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
         if not is_folder(folder):
             raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
     elif not is_folder(folder):
-        shipped = {shipped_name(task, path): path for path in shipped_models()}
-        if str(folder) not in shipped.keys() - {""}:
-            names = "".join(f", {name}" for name in sorted(shipped.keys() - {""}))
+        shipped = {name: path for path in shipped_models() if (name := shipped_name(task, path))}
+        if str(folder) not in shipped:
+            names = "".join(f", {name}" for name in shipped)
             raise CheckpointError(
                 f"{folder}: there is no such folder; train a model, name another folder, or take a "
                 f"shipped model (the default{names})"

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +13,7 @@ import pytest
 from tests.commands import sharding_program
 from tests.commands.command_line import lines_of
 from tests.forked import forked_group
-from tests.torchrun import ROOT, TIMEOUT, forked_torchrun, torchrun
+from tests.torchrun import ROOT, run_forked_torchrun, torchrun
 from transformer_suite.tasks.registry import load_predictor, predictor
 
 GERMAN = [
@@ -316,13 +315,11 @@ def test_torchrun_names_a_killed_process(folder: Path, tiny_models: Models, tmp_
         "mark": str(mark),
     }
     program = (sharding_program.__file__, json.dumps(scenario))
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with forked_torchrun("--standalone", "--nproc-per-node=3", *program, **options) as launcher:
-        stdout, stderr = launcher.communicate(timeout=TIMEOUT)
+    done = run_forked_torchrun("--standalone", "--nproc-per-node=3", *program)
     assert time.time() - mark.stat().st_mtime < 60
-    assert launcher.returncode != 0
-    assert re.search(rb"rank +: 2 .*\n +exitcode +: -9", stderr)  # torchrun's own report
-    assert b"error: " not in stderr
-    assert stdout == b""
+    assert done.returncode != 0
+    assert re.search(r"rank +: 2 .*\n +exitcode +: -9", done.stderr)  # torchrun's own report
+    assert "error: " not in done.stderr
+    assert done.stdout == ""
     assert list(tmp_path.iterdir()) == [output]
     assert output.read_text() == "old\n"

@@ -4,7 +4,6 @@ Here torch.compile's front end does its work, and PyTorch's own operators stand 
 that would take a minute to make.
 """
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     weights_of,
 )
-from tests.forked import Forked
+from tests.forked import run_in_fork
 from transformer_suite.core.errors import UserError
 from transformer_suite.core.inference.incremental_model import IncrementalModel
 from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
@@ -135,8 +134,7 @@ def test_without_a_compiler_the_message_says_what_to_do(tmp_path: Path) -> None:
             print(error)
 
     none = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PATH": "/none"}
-    with Forked(program, env=none, stdout=subprocess.PIPE) as process:
-        said = process.communicate(timeout=300)[0].decode()
+    said = run_in_fork(program, env=none).stdout
     assert said.startswith("train.compile: nothing can be compiled for cpu here (")
     assert "No working C++ compiler" in said
     assert "); install a C++ compiler (g++)" in said

@@ -3,12 +3,11 @@
 import re
 import runpy
 from functools import partial
-from subprocess import PIPE
 
 import torch
 
 from examples import copy_task
-from tests.forked import Forked
+from tests.forked import run_in_fork
 
 
 def test_the_example_copies_every_unseen_sequence() -> None:
@@ -20,19 +19,16 @@ def test_the_example_copies_every_unseen_sequence() -> None:
     assert (config.d_model, layers, config.nhead) == (32, (2, 2), 4)
 
     program = partial(runpy.run_module, "examples.copy_task", run_name="__main__")
-    with Forked(program, stdout=PIPE, stderr=PIPE, text=True) as process:
-        try:
-            # A machine that does other work as well takes longer than two minutes.
-            stdout, stderr = process.communicate(timeout=300)
-        finally:
-            process.kill()
-    assert process.returncode == 0, stderr
+    done = run_in_fork(program)
+    assert done.returncode == 0, done.stderr
 
-    reads, writes, result = stdout.splitlines()
+    reads, writes, result = done.stdout.splitlines()
     assert reads.split()[1:] == writes.split()[1:]
     assert len(reads.split()) == 11
     assert result == "exact copies of unseen sequences: 500 of 500 (100.0%)"
-    epochs = re.findall(r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", stderr, re.MULTILINE)
+    epochs = re.findall(
+        r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", done.stderr, re.MULTILINE
+    )
     assert [int(number) for number, _ in epochs] == list(range(1, len(epochs) + 1))
     assert 2 <= len(epochs) <= 5
     assert [exact == "500" for _, exact in epochs] == [False] * (len(epochs) - 1) + [True]
