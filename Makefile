@@ -42,13 +42,8 @@ lint: $(VENV)/installed-test types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# mypy needs core, data and tasks below transformer_suite, as they are imported and installed.
 types: $(VENV)/installed-test
-	@rm -rf build/types && mkdir -p build/types/transformer_suite
-	@cd build/types && ln -s ../../cli.py . && cd transformer_suite && \
-	  ln -s ../../../transformer_suite/__init__.py ../../../core ../../../data ../../../tasks .
-	cd build/types && $(abspath $(BIN))/mypy --config-file ../../setup.cfg --cache-dir ../../.mypy_cache \
-	  -p transformer_suite -m cli
+	$(BIN)/mypy
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .
@@ -69,14 +64,14 @@ $(VENV)/made:
 	  { echo "On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/installed: $(VENV)/made setup.cfg pyproject.toml constraints.txt
+$(VENV)/installed: $(VENV)/made setup.cfg setup.py pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/made setup.cfg pyproject.toml constraints.txt
+$(VENV)/installed-test: $(VENV)/made setup.cfg setup.py pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/installed
 
-$(VENV)/installed-docs: $(VENV)/made setup.cfg pyproject.toml constraints.txt
+$(VENV)/installed-docs: $(VENV)/made setup.cfg setup.py pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@touch $@ $(VENV)/installed

@@ -8,7 +8,7 @@ stderr gives the reason), 2 wrong usage, 130 interrupted. If the reader of stdou
 The commands are in :mod:`tasks.commands`, one file each. They are imported when they are called.
 """
 
-from transformer_suite.tasks.commands.main import main
+from tasks.commands.main import main
 
 if __name__ == "__main__":
     main()

@@ -16,12 +16,12 @@ from statistics import median
 import click
 import torch
 
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.seq2seq.objective import measure_pairs
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
-from transformer_suite.tasks.translation.evaluate import bleu
-from transformer_suite.tasks.translation.predict import Translator
+from core.storage.checkpoint import WEIGHTS_FILE
+from tasks.commands.options import PATH
+from tasks.seq2seq.objective import measure_pairs
+from tasks.translation.dataset import LoadEnglishGermanDataset
+from tasks.translation.evaluate import bleu
+from tasks.translation.predict import Translator
 
 BEAMS = (1, 5)
 

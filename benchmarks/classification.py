@@ -20,16 +20,16 @@ import click
 import torch
 from torch import Tensor, nn
 
-from transformer_suite.data.batching import pad_sequence
-from transformer_suite.tasks.classification.calibration import expected_calibration_error
-from transformer_suite.tasks.classification.dataset import (
+from data.batching import pad_sequence
+from tasks.classification.calibration import expected_calibration_error
+from tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
     encode,
     encode_all,
 )
-from transformer_suite.tasks.classification.evaluate import score
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_metrics
+from tasks.classification.evaluate import score
+from tasks.classification.predict import Classifier
+from tasks.runs.checkpoint_folder import model_folder, read_metrics
 
 Corpus = tuple[list[str], list[int]]
 Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]

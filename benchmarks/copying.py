@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from transformer_suite.tasks.translation.predict import Translator
+from tasks.translation.predict import Translator
 
 SENTENCES = {
     "names": (

@@ -34,12 +34,12 @@ import click
 
 from benchmarks.couplets import greedy_without_rules, load_plain
 from benchmarks.everyday_sentences import read_table
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.files import write_text
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import check
+from core.errors import UserError
+from core.storage.files import write_text
+from tasks.commands.options import PATH
+from tasks.couplet.dataset import LoadCoupletDataset
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.rules import check
 
 FOLDER = Path(__file__).with_name("couplet_comparison")
 POINTS = ("grammar", "parts_of_speech", "meaning", "sense", "tone")

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import torch
 
-from transformer_suite.core.config import override
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.tasks.couplet.config import CoupletTransformerConfig, small
-from transformer_suite.tasks.couplet.model import Alignment
-from transformer_suite.tasks.couplet.train import prepare
-from transformer_suite.tasks.runs.run import train
+from core.config import override
+from core.model.sequence_to_sequence import SequenceToSequence
+from tasks.couplet.config import CoupletTransformerConfig, small
+from tasks.couplet.model import Alignment
+from tasks.couplet.train import prepare
+from tasks.runs.run import train
 
 TAG = "诗"
 FILES = ("in.txt", "out.txt")

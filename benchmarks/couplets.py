@@ -22,26 +22,26 @@ from pathlib import Path
 import sacrebleu
 import torch
 
-from transformer_suite.core.config import complete, override, to_mapping
-from transformer_suite.core.inference.greedy_decode import greedy_decode
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.couplet.config import (
+from core.config import complete, override, to_mapping
+from core.inference.greedy_decode import greedy_decode
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import WEIGHTS_FILE, load_model
+from data.codec import TextCodec
+from tasks.couplet.config import (
     CoupletConfig,
     CoupletTransformerConfig,
     laptop,
 )
-from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
-from transformer_suite.tasks.couplet.evaluate import shares
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import check
-from transformer_suite.tasks.couplet.tones import is_punctuation
-from transformer_suite.tasks.couplet.train import prepare
-from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
-from transformer_suite.tasks.runs.run import train
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.seq2seq.objective import measure_pairs
+from tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
+from tasks.couplet.evaluate import shares
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.rules import check
+from tasks.couplet.tones import is_punctuation
+from tasks.couplet.train import prepare
+from tasks.runs.checkpoint_folder import model_folder, read_config
+from tasks.runs.run import train
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.objective import measure_pairs
 
 CPU = torch.device("cpu")
 FIVE = "晚风摇树树还挺"

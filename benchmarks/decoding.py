@@ -24,9 +24,9 @@ import torch
 
 from benchmarks.baselines import Contestant
 from benchmarks.engines import Ids, ctranslate2_engine, ours, tutorial_loop
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.translation.export import to_ctranslate2
-from transformer_suite.tasks.translation.predict import Translator
+from tasks.commands.options import PATH
+from tasks.translation.export import to_ctranslate2
+from tasks.translation.predict import Translator
 
 WIDTHS = (1, 5)
 BATCH_SIZE = 128  # of CTranslate2: the fastest of 32, 64 and 128

@@ -21,15 +21,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.inference import incremental_model as incremental_model_module
-from transformer_suite.core.inference import packed_linear as packed_linear_module
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.seq2seq import generation as generation_module
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.translation.predict import Translator
+from core.decoding.config import GenerationConfig
+from core.inference import incremental_model as incremental_model_module
+from core.inference import packed_linear as packed_linear_module
+from core.inference.incremental_model import IncrementalModel
+from tasks.commands.options import PATH
+from tasks.seq2seq import generation as generation_module
+from tasks.seq2seq.generation import EncodedTexts
+from tasks.seq2seq.request import GenerationRequest
+from tasks.translation.predict import Translator
 
 Optimization = Callable[[], AbstractContextManager[object]]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.translation.predict import Translator
+from core.decoding.config import GenerationConfig
+from data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.generation import EncodedTexts, generate_texts
+from tasks.seq2seq.request import GenerationRequest
+from tasks.translation.predict import Translator
 
 Ids = list[list[int]]
 Translate = Callable[[Ids], Ids]

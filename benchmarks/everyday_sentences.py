@@ -20,8 +20,8 @@ from pathlib import Path
 
 import click
 
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.translation.predict import Translator
+from tasks.commands.options import PATH
+from tasks.translation.predict import Translator
 
 FOLDER = Path(__file__).with_name("everyday")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import click
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.data.readers import read_lines
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.classification.predict import Classifier
+from core.errors import UserError
+from data.readers import read_lines
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.predict import Classifier
 
 _OWN = Path(__file__).with_name("unlike_texts.tsv")
 

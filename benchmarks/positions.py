@@ -20,16 +20,16 @@ from statistics import median
 import click
 import torch
 
-from transformer_suite.core.decoding.greedy_search import greedy_search
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.model.config import POSITIONS, TransformerConfig
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.core.training.memory import keep_freed_memory
-from transformer_suite.core.training.run import Run
-from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.tasks.seq2seq.batches import as_tensors
-from transformer_suite.tasks.seq2seq.objective import pair_loss
-from transformer_suite.tasks.translation.model import TranslationModel
+from core.decoding.greedy_search import greedy_search
+from core.inference.incremental_model import IncrementalModel
+from core.model.config import POSITIONS, TransformerConfig
+from core.training.config import TrainConfig
+from core.training.memory import keep_freed_memory
+from core.training.run import Run
+from data.batching import bucket_by_length
+from tasks.seq2seq.batches import as_tensors
+from tasks.seq2seq.objective import pair_loss
+from tasks.translation.model import TranslationModel
 
 WORDS = 6000
 STEPS = 14  # of decoding: the length of a caption

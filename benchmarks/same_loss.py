@@ -27,12 +27,12 @@ from benchmarks.training import (
     read_pairs,
     target_tokens,
 )
-from transformer_suite.core.training.schedule import inverse_sqrt
-from transformer_suite.data.batching import bucket_by_length, epoch_seed
-from transformer_suite.data.vocabulary import PAD_ID
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.seq2seq.batches import Pair, as_tensors
-from transformer_suite.tasks.translation.model import TranslationModel
+from core.training.schedule import inverse_sqrt
+from data.batching import bucket_by_length, epoch_seed
+from data.vocabulary import PAD_ID
+from tasks.commands.options import PATH
+from tasks.seq2seq.batches import Pair, as_tensors
+from tasks.translation.model import TranslationModel
 
 PEAK_RATE = 1e-3
 WARMUP_STEPS = 200

@@ -27,8 +27,8 @@ from typing import Any
 
 import click
 
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.translation.predict import Translator
+from tasks.commands.options import PATH
+from tasks.translation.predict import Translator
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.classification import baselines
-from transformer_suite.core.config import override
-from transformer_suite.core.progress import log
-from transformer_suite.tasks.classification.calibration import fit_temperature, scaled
-from transformer_suite.tasks.classification.config import PRESETS, ClassificationConfig
-from transformer_suite.tasks.classification.dataset import text_of
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.classification.sources import open_source
-from transformer_suite.tasks.runs.checkpoint_folder import read_metrics
-from transformer_suite.tasks.runs.run import train
+from core.config import override
+from core.progress import log
+from tasks.classification.calibration import fit_temperature, scaled
+from tasks.classification.config import PRESETS, ClassificationConfig
+from tasks.classification.dataset import text_of
+from tasks.classification.predict import Classifier
+from tasks.classification.sources import open_source
+from tasks.runs.checkpoint_folder import read_metrics
+from tasks.runs.run import train
 
 Rows = tuple[list[str], list[str]]
 """Texts and their labels."""

@@ -32,17 +32,17 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.baselines import Contestant
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.core.training.memory import keep_freed_memory
-from transformer_suite.core.training.run import Run
-from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.data.vocabulary import PAD_ID
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.seq2seq.batches import Pair, as_tensors
-from transformer_suite.tasks.seq2seq.objective import pair_loss
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
+from core.model.config import TransformerConfig
+from core.training.config import TrainConfig
+from core.training.memory import keep_freed_memory
+from core.training.run import Run
+from data.batching import bucket_by_length
+from data.vocabulary import PAD_ID
+from tasks.commands.options import PATH
+from tasks.seq2seq.batches import Pair, as_tensors
+from tasks.seq2seq.objective import pair_loss
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
 
 MODEL = TransformerConfig(
     d_model=256,

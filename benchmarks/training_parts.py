@@ -31,13 +31,13 @@ from benchmarks.training import (
     take_turns,
     warmed_up,
 )
-from transformer_suite.core.model import attention as attention_module
-from transformer_suite.core.model import dropout as dropout_module
-from transformer_suite.core.training import run as run_module
-from transformer_suite.core.training.loss import label_smoothed_cross_entropy
-from transformer_suite.core.training.memory import keep_freed_memory
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.seq2seq import objective as objective_module
+from core.model import attention as attention_module
+from core.model import dropout as dropout_module
+from core.training import run as run_module
+from core.training.loss import label_smoothed_cross_entropy
+from core.training.memory import keep_freed_memory
+from tasks.commands.options import PATH
+from tasks.seq2seq import objective as objective_module
 
 Part = Callable[[], AbstractContextManager[object]]
 

@@ -18,16 +18,16 @@ from pathlib import Path
 
 import click
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.data.readers import read_lines, read_parallel
-from transformer_suite.tasks.familiarity import UNFAMILIAR, is_unfamiliar
-from transformer_suite.tasks.translation.confidence import (
+from core.errors import UserError
+from data.readers import read_lines, read_parallel
+from tasks.familiarity import UNFAMILIAR, is_unfamiliar
+from tasks.translation.confidence import (
     are_good,
     expected_calibration_error,
     reliability,
 )
-from transformer_suite.tasks.translation.dataset import spaced
-from transformer_suite.tasks.translation.predict import Translation, Translator
+from tasks.translation.dataset import spaced
+from tasks.translation.predict import Translation, Translator
 
 _OWN = Path(__file__).with_name("unlike_texts.de.tsv")
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
-from .errors import MAX_SHOWN, ConfigError, shown
+from core.errors import MAX_SHOWN, ConfigError, shown
 
 C = TypeVar("C")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .errors import UserError
+from core.errors import UserError
 
 _BF16_KERNELS = 32
 _LOAD_FILE = Path("/proc/loadavg")

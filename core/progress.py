@@ -10,7 +10,7 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from .errors import escape
+from core.errors import escape
 
 LOG_INTERVAL_SECONDS = 30.0
 

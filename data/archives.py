@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import atomic_write, reason_of, require_regular_file
-from transformer_suite.data.corpora import ArchiveFormat, CorpusFile
+from core.errors import CorpusError
+from core.storage.files import atomic_write, reason_of, require_regular_file
+from data.corpora import ArchiveFormat, CorpusFile
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRead

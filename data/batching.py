@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check, converted
-from transformer_suite.data.vocabulary import PAD_ID
+from core.config import check, converted
+from data.vocabulary import PAD_ID
 
 # Examples are sorted by length within pools of about this many batches: large enough for batches
 # of similar lengths, small enough to shuffle a large corpus in every epoch.

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.storage.files import atomic_write, is_file
-from transformer_suite.data.corpora import data_folder
+from core.errors import CheckpointError, UserError
+from core.progress import log
+from core.storage.checkpoint import load_tensors, save_tensors
+from core.storage.files import atomic_write, is_file
+from data.corpora import data_folder
 
 FORMAT_VERSION = 2
 

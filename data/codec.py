@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import check, check_choice, check_range
-from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.core.progress import log
-from transformer_suite.data.tokenizers import (
+from core.config import check, check_choice, check_range
+from core.errors import CheckpointError, ConfigError
+from core.progress import log
+from data.tokenizers import (
     TOKENIZER_NAMES,
     WORD_START,
     Characters,
@@ -20,7 +20,7 @@ from transformer_suite.data.tokenizers import (
     train_sentencepiece,
     version_of,
 )
-from transformer_suite.data.vocabulary import SPECIALS, UNK_ID, Vocabulary
+from data.vocabulary import SPECIALS, UNK_ID, Vocabulary
 
 MAX_TOKENS = 1_000_000_000
 """The largest number of tokens that a configuration can ask for."""

@@ -6,8 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
-from transformer_suite.core.config import nearest
-from transformer_suite.core.errors import ConfigError
+from core.config import nearest
+from core.errors import ConfigError
 
 DATA_FOLDER_VARIABLE = "TRANSFORMER_SUITE_DATA"
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from transformer_suite.core.errors import NetworkError
-from transformer_suite.core.storage.files import atomic_write, reason_of
+from core.errors import NetworkError
+from core.storage.files import atomic_write, reason_of
 
 _TIMEOUT = 30  # seconds without a single byte
 _CHUNK = 1 << 16

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from transformer_suite.core.progress import Progress
-from transformer_suite.data.cache import cached
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.examples import Examples, IdLists, Pair
-from transformer_suite.data.readers import iter_parallel, iter_table
+from core.progress import Progress
+from data.cache import cached
+from data.codec import TextCodec
+from data.examples import Examples, IdLists, Pair
+from data.readers import iter_parallel, iter_table
 
 
 def encode_rows(codecs: Sequence[TextCodec], rows: Iterable[Sequence[str]]) -> list[IdLists]:

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from transformer_suite.core.errors import CorpusError, NetworkError, UserError
-from transformer_suite.core.storage.files import (
+from core.errors import CorpusError, NetworkError, UserError
+from core.storage.files import (
     exists,
     is_file,
     is_folder,
@@ -20,16 +20,16 @@ from transformer_suite.core.storage.files import (
     reason_of,
     write_json,
 )
-from transformer_suite.data.archives import Archive, unpack
-from transformer_suite.data.corpora import (
+from data.archives import Archive, unpack
+from data.corpora import (
     ArchiveFormat,
     Corpus,
     CorpusFile,
     corpus_folder,
     find_corpus,
 )
-from transformer_suite.data.download import download
-from transformer_suite.data.readers import read_labeled_csv, read_lines
+from data.download import download
+from data.readers import read_labeled_csv, read_lines
 
 RECORD_NAME = "corpus.json"
 

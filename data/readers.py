@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import reason_of, require_regular_file
+from core.errors import CorpusError
+from core.storage.files import reason_of, require_regular_file
 
 MAX_FIELD = 1 << 24  # characters of one field of a CSV file
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import nearest
-from transformer_suite.core.errors import CorpusError, shorten, shown
-from transformer_suite.core.storage.files import is_folder, reason_of, require_regular_file
-from transformer_suite.data.readers import csv_records, iter_lines
+from core.config import nearest
+from core.errors import CorpusError, shorten, shown
+from core.storage.files import is_folder, reason_of, require_regular_file
+from data.readers import csv_records, iter_lines
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
 DELIMITERS = (",", "\t", ";", "|")

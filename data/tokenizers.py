@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from transformer_suite.core.config import nearest
-from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.core.storage.files import atomic_write, reason_of, require_regular_file
-from transformer_suite.data.bpe_dropout import merge_characters
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
+from core.config import nearest
+from core.errors import CheckpointError, ConfigError
+from core.storage.files import atomic_write, reason_of, require_regular_file
+from data.bpe_dropout import merge_characters
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 
 if TYPE_CHECKING:
     import jieba

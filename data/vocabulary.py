@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.storage.files import reason_of, require_regular_file, write_text
+from core.errors import CheckpointError, UserError
+from core.storage.files import reason_of, require_regular_file, write_text
 
 UNK, PAD, BOS, EOS = SPECIALS = ("<unk>", "<pad>", "<bos>", "<eos>")
 UNK_ID, PAD_ID, BOS_ID, EOS_ID = range(4)

@@ -12,13 +12,13 @@ import sys
 import torch
 from torch import Tensor
 
-from transformer_suite.core.device import use_threads
-from transformer_suite.core.inference.greedy_decode import greedy_decode
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.special_ids import SpecialIds
-from transformer_suite.core.training.loss import label_smoothed_cross_entropy
-from transformer_suite.core.training.schedule import Schedule, cosine
+from core.device import use_threads
+from core.inference.greedy_decode import greedy_decode
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import SpecialIds
+from core.training.loss import label_smoothed_cross_entropy
+from core.training.schedule import Schedule, cosine
 
 LENGTH = 10
 VOCABULARY = 11  # the symbols 1 to 10, and START

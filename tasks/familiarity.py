@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
-from transformer_suite.tasks.runs.checkpoint_folder import FAMILIARITY_FILE, calibration_file
+from core.storage.checkpoint import load_optional, save_tensors
+from tasks.runs.checkpoint_folder import FAMILIARITY_FILE, calibration_file
 
 MAX_TEXTS = 5000
 """The most training texts that the distribution is estimated from."""

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import atomic_write
+from core.errors import ConfigError, UserError
+from core.progress import log
+from core.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

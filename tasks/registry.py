@@ -8,13 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from transformer_suite.core.config import check_choice, override
-from transformer_suite.tasks.runs.config_file import merge_file
+from core.config import check_choice, override
+from tasks.runs.config_file import merge_file
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from transformer_suite.tasks.runs.checkpoint_folder import Folders
+    from tasks.runs.checkpoint_folder import Folders
 
 TASKS = ("translation", "classification", "couplet")
 
@@ -33,7 +33,7 @@ DEFAULT_CORPUS = {"translation": "multi30k", "classification": "ag_news", "coupl
 def module(task: str, name: str) -> ModuleType:
     """Returns the module ``name`` (config, train, predict, evaluate...) of ``task``."""
     check_choice("task", task, TASKS)
-    return importlib.import_module(f"transformer_suite.tasks.{task}.{name}")
+    return importlib.import_module(f".{task}.{name}", __package__)
 
 
 def predictor(task: str, folder: Folders, *, device: str) -> Any:
@@ -83,7 +83,7 @@ def make_config(
     check_choice("--preset", preset, presets)
     config = presets[preset]()
     if init is not None:
-        from transformer_suite.tasks.runs.initial import with_model_of
+        from tasks.runs.initial import with_model_of
 
         config = with_model_of(init, task, config, new_vocabulary=new_vocabulary)
     if config_file is not None:

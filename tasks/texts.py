@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from transformer_suite.core.errors import TextError
+from core.errors import TextError
 
 
 def as_texts(texts: object, *, name: str = "text") -> list[str]:

@@ -17,10 +17,10 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from data.corpora import DATA_FOLDER_VARIABLE
+from tasks.registry import TASKS
 from tests.commands.command_line import run
 from tests.tiny_corpora import WRITERS
-from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
-from transformer_suite.tasks.registry import TASKS
 
 _SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

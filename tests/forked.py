@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 import cli
-from transformer_suite.tasks import registry
+from tasks import registry
 
 # After this many seconds, processes that have not ended are stopped: they probably deadlock.
 _LONGEST = 300.0

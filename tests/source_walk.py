@@ -58,11 +58,6 @@ def is_inside(name: str, package: str) -> bool:
     return f"{name}.".startswith(f"{package}.")
 
 
-def short(name: str) -> str:
-    """A name without the public package: ``transformer_suite.core.errors`` is ``core.errors``."""
-    return name.removeprefix("transformer_suite.")
-
-
 def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str, str]]:
     """Line, local name and full dotted name of everything imported, at any depth.
 
@@ -154,9 +149,9 @@ def offenses(path: Path, pattern: re.Pattern[str]) -> list[str]:
 
 
 def imports_of_ours(path: Path) -> Iterator[tuple[str, str]]:
-    """Where a file imports what of the repository: place and short dotted name."""
+    """Where a file imports what of the repository: place and dotted name."""
     for line, _, name in imports(*parse(path)):
-        yield f"{path.relative_to(ROOT)}:{line}: imports {name}", short(name)
+        yield f"{path.relative_to(ROOT)}:{line}: imports {name}", name
 
 
 def modules() -> set[str]:

@@ -20,7 +20,7 @@ from benchmarks.couplet_comparison import (
     sign_test,
 )
 from benchmarks.everyday_sentences import read_table
-from transformer_suite.core.errors import UserError
+from core.errors import UserError
 
 FIRSTS = [f"春风{i}" for i in range(40)]
 

@@ -22,12 +22,12 @@ import cli
 from docs.generator import sources
 from docs.generator.chinese import joined
 from docs.generator.reference import as_markdown, commands, configuration, python
+from tasks import registry
 from tests.commands.command_line import run
 from tests.forked import run_in_fork
 from tests.guide_pages import LANGUAGES, PAGES, document, run_page, same_in_all_languages
 from tests.readme_blocks import ROOT, Block, blocks
 from transformer_suite import __all__ as public_names
-from transformer_suite.tasks import registry
 
 DOCUMENTS = [document(language, page) for page in PAGES for language in LANGUAGES]
 PICTURES = sorted((ROOT / "docs" / "pictures").iterdir())

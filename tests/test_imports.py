@@ -1,7 +1,6 @@
 """The walls between the packages: who may import whom, and what no file may use."""
 
 import ast
-import re
 import subprocess
 import sys
 
@@ -22,8 +21,6 @@ from tests.source_walk import (
     package_of,
     parse,
     product_files,
-    python_files,
-    short,
 )
 
 GROUND = "core"
@@ -112,20 +109,10 @@ def test_only_the_command_line_imports_the_commands() -> None:
     wrong = [
         place
         for path in product_files()
-        if module_of(path) != "cli" and not is_inside(module_of(path), "tasks.commands")
+        if module_of(path) not in ("cli", "transformer_suite.__main__")
+        and not is_inside(module_of(path), "tasks.commands")
         for place, name in imports_of_ours(path)
         if is_inside(name, "tasks.commands")
-    ]
-    assert wrong == []
-
-
-def test_packages_are_imported_under_the_public_package() -> None:
-    """``core``, ``data`` and ``tasks`` alone may be a user's own files."""
-    top_level = re.compile(r"^\s*(from|import) (core|data|tasks)\b.*", re.MULTILINE)
-    wrong = [
-        f"{path.relative_to(ROOT)}: {found[0].strip()}"
-        for path in python_files("build", "dist")
-        for found in top_level.finditer(path.read_text(encoding="utf-8"))
     ]
     assert wrong == []
 
@@ -137,7 +124,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     for path in product_files():
         if package_of(path).startswith("examples"):
             continue
-        names = {short(name) for name in imports_at_load(*parse(path))}
+        names = set(imports_at_load(*parse(path)))
         targets = {name if name in known else name.rpartition(".")[0] for name in names}
         graph[module_of(path)] = (targets & known) - {module_of(path), "transformer_suite"}
     assert len(graph) > 50

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import transformer_suite
+from tasks import registry
+from tasks.runs.run import train
 from transformer_suite import (
     ClassificationModel,
     Classifier,
@@ -19,8 +21,6 @@ from transformer_suite import (
     TranslationModel,
     Translator,
 )
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs.run import train
 
 ROOT = Path(__file__).resolve().parents[1]
 Models = Callable[[str], Path]
@@ -33,7 +33,7 @@ FIRST = "天地山水"
 def test_every_name_is_what_its_module_defines(name: str) -> None:
     value = getattr(transformer_suite, name)
     assert value.__name__ == name
-    assert value.__module__ == f"transformer_suite.{transformer_suite._MODULES[name]}"
+    assert value.__module__ == transformer_suite._MODULES[name]
     assert value.__doc__
 
 

@@ -17,11 +17,11 @@ import click
 import pytest
 
 import cli
+from core.training.config import TrainConfig
 from tests.commands.command_line import run
 from tests.readme_blocks import ROOT, Block, blocks
 from tests.tiny_corpora import write_classification, write_couplet, write_translation
 from tests.torchrun import TIMEOUT, run_forked_torchrun
-from transformer_suite.core.training.config import TrainConfig
 
 READMES = ("README.md", "README.zh.md")
 MANUAL = {

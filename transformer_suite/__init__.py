@@ -7,55 +7,54 @@ not import torch.
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-_HERE = Path(__file__).resolve().parent
-# In the repository, core/, data/ and tasks/ are beside this package. Installed, they are inside it.
-if not (_HERE / "core").is_dir():
-    __path__.append(str(_HERE.parent))
+from core import __name__ as _core
 
 if TYPE_CHECKING:
-    from transformer_suite.core.decoding.config import GenerationConfig
-    from transformer_suite.core.errors import (
+    from core.decoding.config import GenerationConfig
+    from core.errors import (
         CheckpointError,
         ConfigError,
         CorpusError,
         TextError,
         UserError,
     )
-    from transformer_suite.core.inference.ensemble import Ensemble
-    from transformer_suite.core.inference.greedy_decode import greedy_decode
-    from transformer_suite.core.inference.incremental_model import IncrementalModel
-    from transformer_suite.core.model.attention import MyMultiheadAttention
-    from transformer_suite.core.model.config import TransformerConfig
-    from transformer_suite.core.model.embedding import PositionalEncoding, TokenEmbedding
-    from transformer_suite.core.model.masks import (
+    from core.inference.ensemble import Ensemble
+    from core.inference.greedy_decode import greedy_decode
+    from core.inference.incremental_model import IncrementalModel
+    from core.model.attention import MyMultiheadAttention
+    from core.model.config import TransformerConfig
+    from core.model.embedding import PositionalEncoding, TokenEmbedding
+    from core.model.masks import (
         create_mask,
         generate_square_subsequent_mask,
         padding_mask,
     )
-    from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-    from transformer_suite.core.model.transformer import (
+    from core.model.sequence_to_sequence import SequenceToSequence
+    from core.model.transformer import (
         MyTransformer,
         MyTransformerDecoder,
         MyTransformerDecoderLayer,
         MyTransformerEncoder,
         MyTransformerEncoderLayer,
     )
-    from transformer_suite.core.training.schedule import CustomSchedule
-    from transformer_suite.tasks.classification.model import ClassificationModel
-    from transformer_suite.tasks.classification.predict import Classification, Classifier
-    from transformer_suite.tasks.couplet.answer import Couplet
-    from transformer_suite.tasks.couplet.model import CoupletModel
-    from transformer_suite.tasks.couplet.predict import CoupletWriter
-    from transformer_suite.tasks.seq2seq.attention_maps import Attention
-    from transformer_suite.tasks.seq2seq.request import GenerationRequest
-    from transformer_suite.tasks.seq2seq.scoring import PairScore
-    from transformer_suite.tasks.translation.model import TranslationModel
-    from transformer_suite.tasks.translation.predict import Translation, Translator
+    from core.training.schedule import CustomSchedule
+    from tasks.classification.model import ClassificationModel
+    from tasks.classification.predict import Classification, Classifier
+    from tasks.couplet.answer import Couplet
+    from tasks.couplet.model import CoupletModel
+    from tasks.couplet.predict import CoupletWriter
+    from tasks.seq2seq.attention_maps import Attention
+    from tasks.seq2seq.request import GenerationRequest
+    from tasks.seq2seq.scoring import PairScore
+    from tasks.translation.model import TranslationModel
+    from tasks.translation.predict import Translation, Translator
 
 __version__ = "1.0.0"
+
+# "" in the repository; "transformer_suite." in an installation, where core is inside this package.
+_PREFIX = _core.removesuffix("core")
 
 _MODULES = {
     "Attention": "tasks.seq2seq.attention_maps",
@@ -138,7 +137,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(_PREFIX + _MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..config import check
-from ..special_ids import SpecialIds
-from .search import (
+from core.config import check
+from core.decoding.search import (
     Constraint,
     Hypothesis,
     SearchState,
@@ -20,6 +19,7 @@ from .search import (
     log_probabilities,
     mask_forbidden,
 )
+from core.special_ids import SpecialIds
 
 
 def beam_search(

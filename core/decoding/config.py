@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..config import check
+from core.config import check
 
 MAX_BEAM_SIZE = 256
 """The widest beam. A beam of N outputs of length L needs attention scores of N * N * L numbers."""

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..config import check
-from ..errors import ConfigError
-from ..special_ids import SpecialIds
-from .search import Constraint
+from core.config import check
+from core.decoding.search import Constraint
+from core.errors import ConfigError
+from core.special_ids import SpecialIds
 
 
 def all_of(*constraints: Constraint) -> Constraint:

@@ -13,10 +13,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..config import check
-from ..special_ids import SpecialIds
-from .beam_search import Beams, Candidates, FinishedHypotheses, close_sentences, collect_finished
-from .search import Constraint, Hypothesis, SearchState, Step, log_probabilities, mask_forbidden
+from core.config import check
+from core.decoding.beam_search import (
+    Beams,
+    Candidates,
+    FinishedHypotheses,
+    close_sentences,
+    collect_finished,
+)
+from core.decoding.search import (
+    Constraint,
+    Hypothesis,
+    SearchState,
+    Step,
+    log_probabilities,
+    mask_forbidden,
+)
+from core.special_ids import SpecialIds
 
 
 def diverse_beam_search(

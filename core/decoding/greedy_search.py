@@ -8,8 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..special_ids import SpecialIds
-from .search import (
+from core.decoding.search import (
     Constraint,
     Hypothesis,
     SearchState,
@@ -18,6 +17,7 @@ from .search import (
     log_probabilities,
     mask_forbidden,
 )
+from core.special_ids import SpecialIds
 
 ChooseTokens = Callable[[Tensor, Tensor, int], Tensor]
 """From logits ``[R, V]`` (minus infinity where a token is forbidden), the sentence of each row

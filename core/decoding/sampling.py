@@ -13,10 +13,10 @@ import math
 import torch
 from torch import Tensor
 
-from ..config import check
-from ..special_ids import SpecialIds
-from .greedy_search import search_single_outputs
-from .search import Constraint, Hypothesis, SearchState, Step
+from core.config import check
+from core.decoding.greedy_search import search_single_outputs
+from core.decoding.search import Constraint, Hypothesis, SearchState, Step
+from core.special_ids import SpecialIds
 
 # This many of the most probable tokens have their own noise at once. The others share one number.
 _HEAD = 64

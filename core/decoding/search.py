@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import UserError
-from ..special_ids import SpecialIds
+from core.errors import UserError
+from core.special_ids import SpecialIds
 
 
 class SearchState(Protocol):

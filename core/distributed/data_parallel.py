@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .process_group import connection
+from core.distributed.process_group import connection
 
 _BUCKET_MEGABYTES = 8.0
 

@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
-from ..errors import Interrupted, UserError
-from ..progress import silence
-from .world import World, process_group, stdout_to_stderr
+from core.distributed.world import World, process_group, stdout_to_stderr
+from core.errors import Interrupted, UserError
+from core.progress import silence
 
 # Without a limit, processes wait this long. A process that dies is noticed at once, because its
 # connections close.

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..config import check
-from ..errors import ConfigError, UserError
+from core.config import check
+from core.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..model.masks import padding_mask
-from ..model.sequence_to_sequence import SequenceToSequence
+from core.model.masks import padding_mask
+from core.model.sequence_to_sequence import SequenceToSequence
 
 
 class AttentionWeights(NamedTuple):

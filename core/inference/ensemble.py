@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError
-from .incremental_model import DecoderState, IncrementalModel
+from core.errors import ConfigError
+from core.inference.incremental_model import DecoderState, IncrementalModel
 
 
 @dataclass

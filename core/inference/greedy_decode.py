@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..decoding.greedy_search import greedy_search
-from ..model.sequence_to_sequence import SequenceToSequence
-from .incremental_model import IncrementalModel
+from core.decoding.greedy_search import greedy_search
+from core.inference.incremental_model import IncrementalModel
+from core.model.sequence_to_sequence import SequenceToSequence
 
 
 def greedy_decode(

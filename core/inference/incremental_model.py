@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from ..decoding.search import SearchState
-from ..model.masks import padding_mask
-from ..model.sequence_to_sequence import SequenceToSequence, aligned_inputs
-from ..special_ids import SpecialIds
-from .key_value_cache import LayerCache, Lineage
-from .packed_linear import packed_linear_for
-from .packed_transformer import PackedDecoder, PackedEncoder
+from core.decoding.search import SearchState
+from core.inference.key_value_cache import LayerCache, Lineage
+from core.inference.packed_linear import packed_linear_for
+from core.inference.packed_transformer import PackedDecoder, PackedEncoder
+from core.model.masks import padding_mask
+from core.model.sequence_to_sequence import SequenceToSequence, aligned_inputs
+from core.special_ids import SpecialIds
 
 
 class SourceState(SearchState, Protocol):

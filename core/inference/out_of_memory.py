@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ..errors import UserError
+from core.errors import UserError
 
 
 @contextmanager

@@ -16,15 +16,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..model.attention import MyMultiheadAttention, attend, merge_heads, scaled_scores, split_heads
-from ..model.transformer import (
+from core.inference.key_value_cache import KeyValueCache, LayerCache, Lineage
+from core.inference.packed_linear import Int8Linear, MakeLinear, PackedLinear
+from core.model.attention import (
+    MyMultiheadAttention,
+    attend,
+    merge_heads,
+    scaled_scores,
+    split_heads,
+)
+from core.model.transformer import (
     MyTransformerDecoder,
     MyTransformerDecoderLayer,
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
-from .key_value_cache import KeyValueCache, LayerCache, Lineage
-from .packed_linear import Int8Linear, MakeLinear, PackedLinear
 
 
 class PackedEncoder:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import UserError
-from ..model.sequence_to_sequence import SequenceToSequence
+from core.errors import UserError
+from core.model.sequence_to_sequence import SequenceToSequence
 
 # Logits are computed for this many tokens at a time. All at once, they would take too much memory;
 # for a few tokens, the matrix product is several times slower per token.

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from ..torch_options import check_torch_options
-from .dropout import check_probability, dropout
-from .masks import combine_masks, float_mask
-from .positions import RelativePositions
+from core.model.dropout import check_probability, dropout
+from core.model.masks import combine_masks, float_mask
+from core.model.positions import RelativePositions
+from core.torch_options import check_torch_options
 
 
 class MyMultiheadAttention(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config import check, check_choice, check_range
+from core.config import check, check_choice, check_range
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "shaw", "t5")
 """The values of ``model.positions``. The first two are vectors that the embeddings contain."""

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..torch_options import check_torch_options
-from .attention import check_states
-from .dropout import Dropout
+from core.model.attention import check_states
+from core.model.dropout import Dropout
+from core.torch_options import check_torch_options
 
 
 class TokenEmbedding(nn.Module):

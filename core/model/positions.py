@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import POSITIONS
+from core.model.config import POSITIONS
 
 SHAW_DISTANCE = 16  # k in the experiments of Shaw et al.
 T5_BUCKETS, T5_DISTANCE = 32, 128

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..special_ids import SpecialIds
-from .config import TransformerConfig
-from .embedding import PositionalEncoding, TokenEmbedding
-from .masks import generate_square_subsequent_mask, padding_mask
-from .transformer import MyTransformer
+from core.model.config import TransformerConfig
+from core.model.embedding import PositionalEncoding, TokenEmbedding
+from core.model.masks import generate_square_subsequent_mask, padding_mask
+from core.model.transformer import MyTransformer
+from core.special_ids import SpecialIds
 
 
 class Memory(NamedTuple):

@@ -18,12 +18,12 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..torch_options import check_torch_options
-from .attention import MyMultiheadAttention, check_states
-from .config import ACTIVATIONS
-from .dropout import Dropout
-from .masks import generate_square_subsequent_mask
-from .positions import relative_positions
+from core.model.attention import MyMultiheadAttention, check_states
+from core.model.config import ACTIVATIONS
+from core.model.dropout import Dropout
+from core.model.masks import generate_square_subsequent_mask
+from core.model.positions import relative_positions
+from core.torch_options import check_torch_options
 
 Activation = Callable[[Tensor], Tensor]
 _FUNCTIONS: dict[str, Activation] = dict(zip(ACTIVATIONS, (F.relu, F.gelu), strict=True))

@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..errors import CheckpointError, UserError, shorten, shown
-from .files import atomic_write, is_file, is_there, reason_of
+from core.errors import CheckpointError, UserError, shorten, shown
+from core.storage.files import atomic_write, is_file, is_there, reason_of
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"

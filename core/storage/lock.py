@@ -13,9 +13,9 @@ from typing import IO
 
 from filelock import FileLock, Timeout
 
-from ..errors import UserError
-from ..progress import log
-from .files import read_text, reason_of
+from core.errors import UserError
+from core.progress import log
+from core.storage.files import read_text, reason_of
 
 # The errors of file systems that have no locks; some network file systems are among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from ..errors import UserError
-from ..model.transformer import MyTransformerDecoderLayer, MyTransformerEncoderLayer
+from core.errors import UserError
+from core.model.transformer import MyTransformerDecoderLayer, MyTransformerEncoderLayer
 
 _BACKEND = "inductor"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config import check, check_choice, check_range
+from core.config import check, check_choice, check_range
 
 OPTIMIZERS = ("adamw", "adam")
 SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")

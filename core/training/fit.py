@@ -19,16 +19,16 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from ..distributed.process_group import ProcessGroup
-from ..errors import CheckpointError, Interrupted, UserError
-from ..progress import Progress, log
-from ..storage.checkpoint import WEIGHTS_FILE, load_weights
-from . import schedule, tensorboard
-from .compilation import CompiledLayers, check_compiler
-from .config import TrainConfig
-from .microbatches import Batch, LossFunction
-from .run import Run
-from .state import Metrics, TrainingState
+from core.distributed.process_group import ProcessGroup
+from core.errors import CheckpointError, Interrupted, UserError
+from core.progress import Progress, log
+from core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from core.training import schedule, tensorboard
+from core.training.compilation import CompiledLayers, check_compiler
+from core.training.config import TrainConfig
+from core.training.microbatches import Batch, LossFunction
+from core.training.run import Run
+from core.training.state import Metrics, TrainingState
 
 
 class TrainingData(Protocol):

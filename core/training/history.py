@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..storage.files import append, is_file, read_text, write_text
-from .config import TrainConfig
-from .state import Metrics
-from .tensorboard import EventFile
+from core.storage.files import append, is_file, read_text, write_text
+from core.training.config import TrainConfig
+from core.training.state import Metrics
+from core.training.tensorboard import EventFile
 
 HISTORY_FILE = "history.csv"
 STEPS_FILE = "steps.csv"

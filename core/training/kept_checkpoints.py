@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..progress import log
-from ..storage.checkpoint import (
+from core.progress import log
+from core.storage.checkpoint import (
     WEIGHTS_FILE,
     average_weights,
     copy_into,
@@ -19,10 +19,10 @@ from ..storage.checkpoint import (
     model_tensors,
     save_weights,
 )
-from ..storage.files import is_file
-from .config import TrainConfig
-from .state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
-from .state_file import StateFile
+from core.storage.files import is_file
+from core.training.config import TrainConfig
+from core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
+from core.training.state_file import StateFile
 
 
 class KeptCheckpoints:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ..model.dropout import private_rng
-from ..parallel import map_on_cores
+from core.model.dropout import private_rng
+from core.parallel import map_on_cores
 
 Batch = tuple[Tensor, ...]
 """The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,

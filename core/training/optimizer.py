@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from .config import TrainConfig
+from core.training.config import TrainConfig
 
 BETA1 = 0.9
 EPSILON = 1e-9  # section 5.3, like beta1

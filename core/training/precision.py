@@ -13,9 +13,9 @@ from statistics import median
 import torch
 from torch import nn
 
-from ..device import autocast
-from ..progress import log
-from .microbatches import Batch, LossFunction
+from core.device import autocast
+from core.progress import log
+from core.training.microbatches import Batch, LossFunction
 
 _ROUNDS = 3
 _LEAST_GAIN = 1.05  # a smaller gain may be noise

@@ -11,22 +11,22 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..device import autocast
-from ..distributed.data_parallel import DataParallel
-from ..distributed.process_group import ProcessGroup
-from ..errors import ChangedConditions, CheckpointError, ConfigError, UserError
-from ..progress import log
-from ..special_ids import SpecialIds
-from ..storage.files import is_file
-from .config import TrainConfig
-from .ema import MovingAverage
-from .history import History
-from .kept_checkpoints import KeptCheckpoints
-from .microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
-from .optimizer import make_optimizer
-from .precision import choose_precision
-from .state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
-from .state_file import StateFile, Trained, save_state
+from core.device import autocast
+from core.distributed.data_parallel import DataParallel
+from core.distributed.process_group import ProcessGroup
+from core.errors import ChangedConditions, CheckpointError, ConfigError, UserError
+from core.progress import log
+from core.special_ids import SpecialIds
+from core.storage.files import is_file
+from core.training.config import TrainConfig
+from core.training.ema import MovingAverage
+from core.training.history import History
+from core.training.kept_checkpoints import KeptCheckpoints
+from core.training.microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
+from core.training.optimizer import make_optimizer
+from core.training.precision import choose_precision
+from core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
+from core.training.state_file import StateFile, Trained, save_state
 
 # With other values of these, the position in an epoch would be a position among other batches.
 _FIXED_SETTINGS = ("seed", "batch_tokens")

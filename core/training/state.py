@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .divergence import DivergenceMonitor, RunningMean
+from core.training.divergence import DivergenceMonitor, RunningMean
 
 STATE_FILE = "state.safetensors"
 STATE_FOLDER = "training"

@@ -25,11 +25,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import CheckpointError
-from ..storage.checkpoint import check_fits, copy_into, load_tensors, model_tensors, save_tensors
-from .config import TrainConfig
-from .ema import MovingAverage
-from .state import TrainingState
+from core.errors import CheckpointError
+from core.storage.checkpoint import check_fits, copy_into, load_tensors, model_tensors, save_tensors
+from core.training.config import TrainConfig
+from core.training.ema import MovingAverage
+from core.training.state import TrainingState
 
 _SLOTS = {"step", "exp_avg", "exp_avg_sq"}
 _RANDOM = {"random.cpu", "random.cuda"}

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
-from ..storage.files import append
+from core.errors import UserError
+from core.storage.files import append
 
 
 def check_installed() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 import transformer_suite
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.commands.main import main
+from tasks import registry
+from tasks.commands.main import main
 
 _ROLE = re.compile(r":\w+:`~?\.?([^`]+)`")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
@@ -81,7 +81,9 @@ def _rows(signature: inspect.Signature) -> Iterator[str]:
 
 def _methods(value: type) -> Iterator[tuple[str, Any]]:
     """Yields the documented public methods and properties that a class itself defines."""
-    inherited = [base for base in value.__mro__ if base.__module__.startswith("transformer_suite")]
+    inherited = [
+        base for base in value.__mro__ if base.__module__.startswith(("core.", "data.", "tasks."))
+    ]
     names: dict[str, Any] = {}
     for base in reversed(inherited):
         names |= vars(base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transformer_suite.tasks.classification.config import MAX_TEMPERATURE, MIN_TEMPERATURE
+from tasks.classification.config import MAX_TEMPERATURE, MIN_TEMPERATURE
 
 BINS = 15
 _STEPS = 50  # each divides the interval by two

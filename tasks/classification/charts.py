@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_suite.tasks.pictures import BLUE, ORANGE, picture, warn_about_boxes
+from tasks.pictures import BLUE, ORANGE, picture, warn_about_boxes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

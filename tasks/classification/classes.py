@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import write_text
-from transformer_suite.data.readers import read_lines
+from core.errors import CorpusError
+from core.storage.files import write_text
+from data.readers import read_lines
 
 CLASSES_FILE = "classes.txt"
 _MAX_NAMES = 5  # in a message

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check, check_choice, check_range
-from transformer_suite.core.errors import ConfigError, shown
-from transformer_suite.core.model.config import EncoderConfig
-from transformer_suite.core.training.config import MAX_COUNT, TrainConfig
-from transformer_suite.data.codec import CodecConfig
-from transformer_suite.data.tables import TAB
-from transformer_suite.tasks.runs.presets import PAPER_TRAINING
+from core.config import check, check_choice, check_range
+from core.errors import ConfigError, shown
+from core.model.config import EncoderConfig
+from core.training.config import MAX_COUNT, TrainConfig
+from data.codec import CodecConfig
+from data.tables import TAB
+from tasks.runs.presets import PAPER_TRAINING
 
 CONCAT_TYPES = ("sum", "avg", "last", "attention")
 MIN_CHARACTERS = 3

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from torch import Tensor, get_num_threads, tensor
 
-from transformer_suite.core.progress import log
-from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
-from transformer_suite.data.cache import cached, cached_files
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.encoding import encode_rows
-from transformer_suite.data.examples import Examples, IdLists
-from transformer_suite.data.readers import Row
-from transformer_suite.data.tokenizers import seed_dropout
-from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
-from transformer_suite.tasks.classification import cleaning, sources
-from transformer_suite.tasks.classification.classes import class_count, write_classes
-from transformer_suite.tasks.classification.cleaning import clean
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.soft_labels import read_soft_labels
-from transformer_suite.tasks.classification.sources import TableSource, open_source
-from transformer_suite.tasks.runs import hold_out
+from core.progress import log
+from data.batching import bucket_by_length, epoch_seed, pad_sequence
+from data.cache import cached, cached_files
+from data.codec import TextCodec
+from data.encoding import encode_rows
+from data.examples import Examples, IdLists
+from data.readers import Row
+from data.tokenizers import seed_dropout
+from data.vocabulary import PAD_ID, UNK_ID
+from tasks.classification import cleaning, sources
+from tasks.classification.classes import class_count, write_classes
+from tasks.classification.cleaning import clean
+from tasks.classification.config import ClassificationData
+from tasks.classification.soft_labels import read_soft_labels
+from tasks.classification.sources import TableSource, open_source
+from tasks.runs import hold_out
 
 # The files whose code decides the texts and the splits.
 _CODE = (__file__, cleaning.__file__, hold_out.__file__, sources.__file__)

@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
-from transformer_suite.data.examples import IdLists
+from data.examples import IdLists
 
 _SMOOTHING = 0.75  # of the counts of contexts; section 3.2, "cds"
 _MIN_COUNT = 2

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from transformer_suite.core.config import override
-from transformer_suite.core.progress import log
-from transformer_suite.tasks.classification.calibration import BINS, expected_calibration_error
-from transformer_suite.tasks.classification.classes import class_count
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.classification.report import bootstrap_intervals, write_report
-from transformer_suite.tasks.classification.sources import ALL, TableSource
-from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_metrics
+from core.config import override
+from core.progress import log
+from tasks.classification.calibration import BINS, expected_calibration_error
+from tasks.classification.classes import class_count
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.predict import Classifier
+from tasks.classification.report import bootstrap_intervals, write_report
+from tasks.classification.sources import ALL, TableSource
+from tasks.runs.checkpoint_folder import model_folder, read_metrics
 
 MAX_MATRIX = 100  # classes; the size of the confusion matrix grows with the square
 

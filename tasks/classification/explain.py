@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from transformer_suite.tasks.classification.cleaning import clean
-from transformer_suite.tasks.classification.dataset import as_read, encode_all
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.classification.report_page import page_head
-from transformer_suite.tasks.texts import as_texts
+from tasks.classification.cleaning import clean
+from tasks.classification.dataset import as_read, encode_all
+from tasks.classification.predict import Classifier
+from tasks.classification.report_page import page_head
+from tasks.texts import as_texts
 
 MAX_WORDS = 400
 """Words after these are not read: a text of n words is classified n times."""

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check_choice
-from transformer_suite.tasks.classification.config import (
+from core.config import check_choice
+from tasks.classification.config import (
     BALANCED,
     MAX_CLASS_WEIGHT,
     named_numbers,

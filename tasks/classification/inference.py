@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.packed_linear import packed_linear_for
-from transformer_suite.core.inference.packed_transformer import PackedEncoder
-from transformer_suite.core.model.masks import padding_mask
-from transformer_suite.tasks.classification.model import ClassificationModel, mean_scores, pool
+from core.errors import ConfigError
+from core.inference.packed_linear import packed_linear_for
+from core.inference.packed_transformer import PackedEncoder
+from core.model.masks import padding_mask
+from tasks.classification.model import ClassificationModel, mean_scores, pool
 
 
 class PackedClassificationModel:

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_suite.core.config import complete
-from transformer_suite.core.model.dropout import Dropout
-from transformer_suite.core.model.embedding import PositionalEncoding, TokenEmbedding
-from transformer_suite.core.model.masks import padding_mask
-from transformer_suite.core.model.transformer import (
+from core.config import complete
+from core.model.dropout import Dropout
+from core.model.embedding import PositionalEncoding, TokenEmbedding
+from core.model.masks import padding_mask
+from core.model.transformer import (
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
     initialize_matrices,
 )
-from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
-from transformer_suite.tasks.classification.ngrams import HashedNgrams
+from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from tasks.classification.ngrams import HashedNgrams
 
 
 class ClassificationModel(nn.Module):

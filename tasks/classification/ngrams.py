@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_suite.data.tokenizers import WORD_START
-from transformer_suite.data.vocabulary import PAD_ID, SPECIALS
-from transformer_suite.tasks.classification.config import MIN_CHARACTERS
+from data.tokenizers import WORD_START
+from data.vocabulary import PAD_ID, SPECIALS
+from tasks.classification.config import MIN_CHARACTERS
 
 # FNV-1a with 32 bits (Fowler, Noll and Vo), one step for each element of an n-gram. The bits of an
 # unsigned hash are kept in a signed int32: products wrap around in the same way.

@@ -10,22 +10,22 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check
-from transformer_suite.core.device import choose_device
-from transformer_suite.core.errors import CheckpointError, CorpusError
-from transformer_suite.core.parallel import map_on_cores
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
-from transformer_suite.data.batching import bucket_by_length, pad_sequence
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.classification.classes import read_classes
-from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.classification.dataset import encode_all, normalize
-from transformer_suite.tasks.classification.imbalance import decide
-from transformer_suite.tasks.classification.inference import PackedClassificationModel
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
-from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
-from transformer_suite.tasks.texts import as_texts
+from core.config import check
+from core.device import choose_device
+from core.errors import CheckpointError, CorpusError
+from core.parallel import map_on_cores
+from core.storage.checkpoint import WEIGHTS_FILE, load_model
+from data.batching import bucket_by_length, pad_sequence
+from data.codec import TextCodec
+from tasks.classification.classes import read_classes
+from tasks.classification.config import ClassificationConfig
+from tasks.classification.dataset import encode_all, normalize
+from tasks.classification.imbalance import decide
+from tasks.classification.inference import PackedClassificationModel
+from tasks.classification.model import ClassificationModel
+from tasks.familiarity import Familiarity, familiarity_record
+from tasks.runs.checkpoint_folder import model_folder, read_config
+from tasks.texts import as_texts
 
 DEFAULT_BATCH_TOKENS = 8000
 

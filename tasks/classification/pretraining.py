@@ -21,14 +21,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_suite.core.progress import Progress, log
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.core.training.optimizer import make_optimizer
-from transformer_suite.core.training.schedule import cosine
-from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
-from transformer_suite.data.examples import IdLists
-from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
-from transformer_suite.tasks.classification.model import ClassificationModel
+from core.progress import Progress, log
+from core.training.config import TrainConfig
+from core.training.optimizer import make_optimizer
+from core.training.schedule import cosine
+from data.batching import bucket_by_length, epoch_seed, pad_sequence
+from data.examples import IdLists
+from data.vocabulary import PAD_ID, UNK_ID
+from tasks.classification.model import ClassificationModel
 
 _MASKED = 0.3  # of the tokens
 _NOISE = 512  # random tokens among the candidates of a prediction

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_suite.core.storage.files import write_json, write_text
-from transformer_suite.tasks.classification.calibration import binned, expected_calibration_error
-from transformer_suite.tasks.classification.report_page import report_page
+from core.storage.files import write_json, write_text
+from tasks.classification.calibration import binned, expected_calibration_error
+from tasks.classification.report_page import report_page
 
 REPORT_FILE, PAGE_FILE = "report.json", "report.html"
 

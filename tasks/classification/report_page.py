@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from transformer_suite.tasks.classification.charts import (
+from tasks.classification.charts import (
     MAX_CELLS,
     confusion_chart,
     reliability_charts,

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import nearest
-from transformer_suite.core.errors import CorpusError, shown
-from transformer_suite.core.progress import log
-from transformer_suite.data.readers import iter_lines
-from transformer_suite.tasks.classification.classes import listed
+from core.config import nearest
+from core.errors import CorpusError, shown
+from core.progress import log
+from data.readers import iter_lines
+from tasks.classification.classes import listed
 
 
 def read_soft_labels(

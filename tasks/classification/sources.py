@@ -10,15 +10,15 @@ from typing import Protocol
 
 import numpy as np
 
-from transformer_suite.core.config import check_choice, nearest
-from transformer_suite.core.errors import CorpusError, shown
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import exists, is_file, is_folder
-from transformer_suite.data.readers import Row, iter_labeled_csv
-from transformer_suite.data.tables import SUFFIXES, Table, open_table
-from transformer_suite.tasks.classification.classes import CLASSES_FILE, listed, read_classes
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.runs.hold_out import HoldOut
+from core.config import check_choice, nearest
+from core.errors import CorpusError, shown
+from core.progress import log
+from core.storage.files import exists, is_file, is_folder
+from data.readers import Row, iter_labeled_csv
+from data.tables import SUFFIXES, Table, open_table
+from tasks.classification.classes import CLASSES_FILE, listed, read_classes
+from tasks.classification.config import ClassificationData
+from tasks.runs.hold_out import HoldOut
 
 ALL = "all"
 """The split that is every row of a file."""

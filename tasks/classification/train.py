@@ -11,26 +11,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_suite.core.progress import log
-from transformer_suite.core.training.loss import symmetric_divergence
-from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
-from transformer_suite.tasks.classification.calibration import fit_temperature
-from transformer_suite.tasks.classification.classes import read_classes, write_classes
-from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.classification.dataset import (
+from core.progress import log
+from core.training.loss import symmetric_divergence
+from core.training.microbatches import LossFunction
+from data.codec import TextCodec
+from data.vocabulary import PAD_ID, UNK_ID
+from tasks.classification.calibration import fit_temperature
+from tasks.classification.classes import read_classes, write_classes
+from tasks.classification.config import ClassificationConfig
+from tasks.classification.dataset import (
     Example,
     LoadSentenceClassificationDataset,
 )
-from transformer_suite.tasks.classification.embeddings import ppmi_embeddings
-from transformer_suite.tasks.classification.evaluate import evaluate
-from transformer_suite.tasks.classification.imbalance import class_weights
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.predict import Classifier, build_model
-from transformer_suite.tasks.classification.pretraining import pretrain
-from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
-from transformer_suite.tasks.runs.run import Prepared
+from tasks.classification.embeddings import ppmi_embeddings
+from tasks.classification.evaluate import evaluate
+from tasks.classification.imbalance import class_weights
+from tasks.classification.model import ClassificationModel
+from tasks.classification.predict import Classifier, build_model
+from tasks.classification.pretraining import pretrain
+from tasks.familiarity import MAX_TEXTS, Familiarity
+from tasks.runs.run import Prepared
 
 
 def prepare(

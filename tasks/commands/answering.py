@@ -11,18 +11,18 @@ from typing import Any
 
 import click
 
-from transformer_suite.core.distributed.world import world_from_environment
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.commands.options import (
+from core.distributed.world import world_from_environment
+from core.errors import UserError
+from tasks import registry
+from tasks.commands.options import (
     LineOptions,
     given,
     option_names,
     take,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import STDIO, print_results, progress_bar, results_to
-from transformer_suite.tasks.streaming.lines import (
+from tasks.commands.output import STDIO, print_results, progress_bar, results_to
+from tasks.streaming.lines import (
     Chunk,
     LineWork,
     as_json,
@@ -73,8 +73,8 @@ def opened(
     if not is_file:
         raise click.UsageError("under torchrun all processes read the input: it must be a file.")
     # torch is imported here, so that a process of its own starts faster.
-    from transformer_suite.core.device import device_of_rank
-    from transformer_suite.tasks.streaming.sharding import chunk_lines, open_shards
+    from core.device import device_of_rank
+    from tasks.streaming.sharding import chunk_lines, open_shards
 
     with (
         open_shards(world, options.output_path) as shards,
@@ -160,7 +160,7 @@ def _without_refused(
     work: LineWork, chunk: Chunk, refusal: Callable[[str], str | None]
 ) -> list[str]:
     """Returns the texts of ``chunk``, with "" for each refused one; logs the refusals."""
-    from transformer_suite.core.progress import log
+    from core.progress import log
 
     texts = []
     for number, text in zip(chunk.numbers, chunk.texts, strict=True):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.commands.output import print_results
+from tasks.commands.options import PATH
+from tasks.commands.output import print_results
 
 MAX_EPOCHS = 10_000
 
@@ -37,7 +37,7 @@ def average(checkpoints: tuple[Path, ...], out: Path, best: int | None, last: in
         raise click.UsageError("--best and --last exclude each other.")
     if (best or last) and len(checkpoints) > 1:
         raise click.UsageError("--best and --last take the epochs of one run.")
-    from transformer_suite.tasks.runs import averaging
+    from tasks.runs import averaging
 
     if best:
         checkpoints = tuple(averaging.best_epochs(checkpoints[0], best))

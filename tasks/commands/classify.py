@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from transformer_suite.core.distributed.world import world_from_environment
-from transformer_suite.core.errors import ConfigError, shorten
-from transformer_suite.tasks.commands.answering import opened, text_input
-from transformer_suite.tasks.commands.options import (
+from core.distributed.world import world_from_environment
+from core.errors import ConfigError, shorten
+from tasks.commands.answering import opened, text_input
+from tasks.commands.options import (
     LineOptions,
     column_options,
     given,
@@ -25,8 +25,8 @@ from transformer_suite.tasks.commands.options import (
     text_options,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import results_to
-from transformer_suite.tasks.streaming.lines import CHUNK_LINES, as_json
+from tasks.commands.output import results_to
+from tasks.streaming.lines import CHUNK_LINES, as_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
         for chunk in work.chunks():
             explanations: list[Any] = []
             if own.is_explained:
-                from transformer_suite.tasks.classification.explain import explain
+                from tasks.classification.explain import explain
 
                 explanations = explain(classifier, chunk.texts, **settings)
             if own.is_explained and not line_options.is_json:
@@ -136,8 +136,8 @@ def _check(own: ClassifyOptions, line_options: LineOptions, texts: tuple[str, ..
 
 def _warn_about_tables(path: Path | None) -> None:
     """Says what to do if the lines of ``path`` seem to be the rows of a table."""
-    from transformer_suite.core.progress import log
-    from transformer_suite.data.tables import SUFFIXES
+    from core.progress import log
+    from data.tables import SUFFIXES
 
     if path is not None and path.suffix.lower() in SUFFIXES:
         log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
@@ -145,7 +145,7 @@ def _warn_about_tables(path: Path | None) -> None:
 
 def _classifier(own: ClassifyOptions, line_options: LineOptions, device: str) -> Any:
     """Returns the loaded model, with the thresholds of the command."""
-    from transformer_suite.tasks.classification.predict import Classifier
+    from tasks.classification.predict import Classifier
 
     classifier = Classifier.load(
         line_options.model, device=device, int8=bool(own.int8), early_exit=own.early_exit
@@ -162,7 +162,7 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions, device: str) ->
 
 def _classify_table(own: ClassifyOptions, line_options: LineOptions) -> None:
     """Writes the table of ``--input`` with the columns ``label`` and ``probability``."""
-    from transformer_suite.data.tables import open_table
+    from data.tables import open_table
 
     assert own.text is not None
     assert line_options.input_path is not None
@@ -210,7 +210,7 @@ def _as_json(line: str, result: Any, explanation: Any, top: int | None) -> str:
 def _explained(explanations: Sequence[Any], is_html: bool, *, is_first: bool) -> Iterator[str]:
     """Yields explanations as lines: of a page, in color on a terminal, or with numbers."""
     if is_html:
-        from transformer_suite.tasks.classification.explain import html_head
+        from tasks.classification.explain import html_head
 
         if is_first:
             yield html_head()

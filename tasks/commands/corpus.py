@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformer_suite.core.config import nearest
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.core.storage.files import exists, is_folder
-from transformer_suite.tasks import registry
+from core.config import nearest
+from core.errors import ConfigError, UserError
+from core.storage.files import exists, is_folder
+from tasks import registry
 
 
 def corpus_for(task: str, chosen: Path | None) -> Path:
@@ -21,7 +21,7 @@ def corpus_for(task: str, chosen: Path | None) -> Path:
         ConfigError: the corpus is for another task, or the name is nearly that of a corpus.
         UserError: the corpus of the catalog is not here.
     """
-    from transformer_suite.data.corpora import CORPORA, corpus_folder
+    from data.corpora import CORPORA, corpus_folder
 
     name = registry.DEFAULT_CORPUS[task] if chosen is None else str(chosen)
     if chosen is not None and (is_folder(chosen) or name not in CORPORA):

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from transformer_suite.tasks.commands.answering import search_and_answer
-from transformer_suite.tasks.commands.options import (
+from tasks.commands.answering import search_and_answer
+from tasks.commands.options import (
     PATH,
     models_option,
     output_options,
     search_options,
     text_options,
 )
-from transformer_suite.tasks.commands.output import print_results
-from transformer_suite.tasks.couplet.config import TONES
-from transformer_suite.tasks.couplet.script import SCRIPTS
-from transformer_suite.tasks.couplet.tones import SYSTEMS
+from tasks.commands.output import print_results
+from tasks.couplet.config import TONES
+from tasks.couplet.script import SCRIPTS
+from tasks.couplet.tones import SYSTEMS
 
 if TYPE_CHECKING:
-    from transformer_suite.tasks.couplet.answer import Couplet
+    from tasks.couplet.answer import Couplet
 
 
 @click.command()
@@ -95,7 +95,7 @@ def couplet(**options: Any) -> None:
     backward = options.pop("backward")
     _check_layout(options, layout)
     if (file := options.pop("avoid_file")) is not None:
-        from transformer_suite.tasks.couplet.request import read_avoided
+        from tasks.couplet.request import read_avoided
 
         options["avoid"] = read_avoided(file)
     has_rules = options["candidates"] is not None
@@ -116,7 +116,7 @@ def _check_layout(options: dict[str, Any], layout: dict[str, Any]) -> None:
     if layout["picture"] is not None:
         if len(options["texts"]) != 1 or options["texts"] == ("-",):
             raise click.UsageError("--picture draws one couplet: give one text.")
-        from transformer_suite.tasks.pictures import check_picture
+        from tasks.pictures import check_picture
 
         check_picture(layout["picture"])
 
@@ -133,7 +133,7 @@ def _shown(
 ) -> list[str]:
     """Returns the answer as lines, and draws it."""
     if found.note:
-        from transformer_suite.core.progress import log
+        from core.progress import log
 
         log(f"{found.second}: {found.note}")
     given = "".join(line.split())
@@ -142,18 +142,18 @@ def _shown(
     pair = (found.second, given) if is_backward else (given, found.second)
     top = None
     if banner:
-        from transformer_suite.tasks.couplet.banner import banner as banner_of
+        from tasks.couplet.banner import banner as banner_of
 
         if (top := banner_of(*pair)) is None:
-            from transformer_suite.core.progress import log
+            from core.progress import log
 
             log(f"{found.second}: no banner fits")
     if picture is not None:
-        from transformer_suite.tasks.couplet.layout import draw_couplet
+        from tasks.couplet.layout import draw_couplet
 
         draw_couplet(picture, *pair, top)
     if vertical:
-        from transformer_suite.tasks.couplet.layout import vertical as vertical_of
+        from tasks.couplet.layout import vertical as vertical_of
 
         return [*vertical_of(*pair, top).splitlines(), ""]
     rules = [_ticks(found.rules)] if has_rules else []
@@ -166,11 +166,11 @@ def _ticks(rules: dict[str, bool]) -> str:
 
 def _print_check(options: dict[str, Any]) -> None:
     """Prints whether a pair keeps each rule, and what breaks it."""
-    from transformer_suite.core.errors import TextError, shown
-    from transformer_suite.tasks.couplet.rules import RULES, broken
-    from transformer_suite.tasks.couplet.script import simplified
-    from transformer_suite.tasks.couplet.tones import is_chinese
-    from transformer_suite.tasks.streaming.lines import as_json
+    from core.errors import TextError, shown
+    from tasks.couplet.rules import RULES, broken
+    from tasks.couplet.script import simplified
+    from tasks.couplet.tones import is_chinese
+    from tasks.streaming.lines import as_json
 
     if len(options["texts"]) != 2:
         raise click.UsageError("--check takes two texts: a first line and a second line.")

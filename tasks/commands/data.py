@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.files import is_file
-from transformer_suite.tasks.commands.options import PATH
-from transformer_suite.tasks.commands.output import print_results, table
+from core.errors import UserError
+from core.storage.files import is_file
+from tasks.commands.options import PATH
+from tasks.commands.output import print_results, table
 
 if TYPE_CHECKING:
-    from transformer_suite.data.fetching import CorpusReport
+    from data.fetching import CorpusReport
 
 
 @click.group()
@@ -24,7 +24,7 @@ def data() -> None:
 @data.command("list")
 def list_corpora() -> None:
     """List the corpora that this program knows, and whether they are here."""
-    from transformer_suite.data.corpora import CORPORA, corpus_folder
+    from data.corpora import CORPORA, corpus_folder
 
     for corpus in CORPORA.values():
         folder = corpus_folder(corpus.name)
@@ -46,7 +46,7 @@ def list_corpora() -> None:
 @click.argument("name")
 def fetch(name: str) -> None:
     """Download the files of the corpus NAME that are missing or damaged."""
-    from transformer_suite.data import fetching
+    from data import fetching
 
     show_report(fetching.fetch(name, show_progress=True))
 
@@ -58,7 +58,7 @@ def fetch(name: str) -> None:
 )
 def import_corpus(name: str, source: Path) -> None:
     """Copy the corpus NAME from local files."""
-    from transformer_suite.data import fetching
+    from data import fetching
 
     show_report(fetching.import_from(name, source))
 
@@ -67,7 +67,7 @@ def import_corpus(name: str, source: Path) -> None:
 @click.argument("name")
 def verify(name: str) -> None:
     """Check that the files of the corpus NAME are unchanged."""
-    from transformer_suite.data import fetching
+    from data import fetching
 
     show_report(fetching.verify(name))
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.commands.corpus import corpus_for
-from transformer_suite.tasks.commands.options import (
+from tasks import registry
+from tasks.commands.corpus import corpus_for
+from tasks.commands.options import (
     PATH,
     ModelOptions,
     batch_option,
@@ -27,7 +27,7 @@ from transformer_suite.tasks.commands.options import (
     take,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import print_results
+from tasks.commands.output import print_results
 
 
 @click.command()
@@ -71,7 +71,7 @@ def evaluate(
     measure = registry.module(task, "evaluate")
     settings: dict[str, Any] = given({"batch_tokens": model.batch_tokens}) | table
     if task != "classification":
-        from transformer_suite.tasks.seq2seq.request import GenerationRequest
+        from tasks.seq2seq.request import GenerationRequest
 
         settings = {"request": GenerationRequest.of(**search, **settings)}
     with option_names():

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from transformer_suite.tasks.commands.options import PATH, model_option
-from transformer_suite.tasks.commands.output import print_results
+from tasks.commands.options import PATH, model_option
+from tasks.commands.output import print_results
 
 
 @click.command()
@@ -29,7 +29,7 @@ from transformer_suite.tasks.commands.output import print_results
 )
 def export(model: Path | None, out: Path, _format: str, quantization: str) -> None:
     """Write a translation model in the format of another engine."""
-    from transformer_suite.tasks.translation.export import to_ctranslate2
+    from tasks.translation.export import to_ctranslate2
 
     to_ctranslate2(model, out, quantization=quantization)
     print_results(f"{out}\n")

@@ -16,13 +16,13 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError, NoSuchOption
 from click.shell_completion import shell_complete
 
+from core.config import nearest
+from core.distributed.world import end_with_torchrun, world_from_environment
+from core.errors import ConfigError, Interrupted, UserError, shorten
+from tasks.commands.output import discard_stdout
+from tasks.commands.signals import StopSignals
+from tasks.streaming.lines import one_line
 from transformer_suite import __version__
-from transformer_suite.core.config import nearest
-from transformer_suite.core.distributed.world import end_with_torchrun, world_from_environment
-from transformer_suite.core.errors import ConfigError, Interrupted, UserError, shorten
-from transformer_suite.tasks.commands.output import discard_stdout
-from transformer_suite.tasks.commands.signals import StopSignals
-from transformer_suite.tasks.streaming.lines import one_line
 
 COMMANDS = (
     "translate",
@@ -58,9 +58,7 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            importlib.import_module(f"transformer_suite.tasks.commands.{name}"), name
-        )
+        command: click.Command = getattr(importlib.import_module(f".{name}", __package__), name)
         return command
 
     def resolve_command(

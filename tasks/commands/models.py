@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from transformer_suite.core.errors import shorten
-from transformer_suite.tasks.commands.corpus import corpus_for
-from transformer_suite.tasks.commands.options import PATH, machine_options, use_threads
-from transformer_suite.tasks.commands.output import print_results, table
-from transformer_suite.tasks.runs import checkpoint_folder
+from core.errors import shorten
+from tasks.commands.corpus import corpus_for
+from tasks.commands.options import PATH, machine_options, use_threads
+from tasks.commands.output import print_results, table
+from tasks.runs import checkpoint_folder
 
 COLUMNS = ("task", "name", "parameters", "size", "trained", "headline", "folder")
 
@@ -63,7 +63,7 @@ def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int
     the corpora that it was trained on; each contributes equally many pairs.
     """
     use_threads(threads)
-    from transformer_suite.tasks.translation.calibration import calibrate_folder
+    from tasks.translation.calibration import calibrate_folder
 
     found = [corpus_for("translation", corpus) for corpus in corpora]
     calibrate_folder(folder, found, device=device)

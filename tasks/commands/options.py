@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import click
 
-from transformer_suite.core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.tasks.commands.output import STDIO
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
+from core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
+from core.errors import ConfigError, UserError
+from tasks.commands.output import STDIO
+from tasks.runs.checkpoint_folder import Folders
 
 PATH = click.Path(path_type=Path)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from click.exceptions import Exit
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.files import reason_of
-from transformer_suite.tasks.streaming.lines import ignore, open_output
+from core.errors import UserError
+from core.storage.files import reason_of
+from tasks.streaming.lines import ignore, open_output
 
 STDIO = Path("-")
 
@@ -55,7 +55,7 @@ def progress_bar(total: int | None, *, is_stdout_busy: bool) -> Iterator[Callabl
     if total is None or not sys.stderr.isatty() or (is_stdout_busy and sys.stdout.isatty()):
         yield ignore
         return
-    from transformer_suite.core.progress import Progress
+    from core.progress import Progress
 
     with Progress(total, "lines", unit="line") as bar:
         yield bar.advance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from transformer_suite.tasks.commands.plot_models import (
+from tasks.commands.plot_models import (
     attention,
     confusion,
     history,
@@ -12,7 +12,7 @@ from transformer_suite.tasks.commands.plot_models import (
     neighbors,
     reliability,
 )
-from transformer_suite.tasks.commands.plot_theory import (
+from tasks.commands.plot_theory import (
     label_smoothing,
     masks,
     positions,

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from transformer_suite.core.errors import ConfigError, TextError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.commands.corpus import corpus_for
-from transformer_suite.tasks.commands.options import (
+from core.errors import ConfigError, TextError
+from tasks import registry
+from tasks.commands.corpus import corpus_for
+from tasks.commands.options import (
     PATH,
     ModelOptions,
     batch_option,
@@ -28,7 +28,7 @@ from transformer_suite.tasks.commands.options import (
     take,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import print_results, table
+from tasks.commands.output import print_results, table
 
 MAX_LAYERS = 1000
 MAX_NEIGHBORS = 100
@@ -49,7 +49,7 @@ def history(runs: tuple[Path, ...], output: Path) -> None:
         plot history runs/translation
         plot history runs/a runs/b --output compared.svg
     """
-    from transformer_suite.tasks.runs.history import draw_histories
+    from tasks.runs.history import draw_histories
 
     draw_histories(runs, output)
     print_results(f"{output}\n")
@@ -90,7 +90,7 @@ def attention(
         plot attention --kind encoder --layer 2 "Ein Hund rennt." "A dog runs."
         plot attention --task couplet 晚风摇树树还挺 晨露润花花更红
     """
-    from transformer_suite.tasks.pictures import check_picture
+    from tasks.pictures import check_picture
 
     check_picture(output)
     use_threads(threads)
@@ -134,8 +134,8 @@ def neighbors(
         plot neighbors --task couplet 春 --count 20 --output spring.svg
         plot neighbors --task classification oil
     """
-    from transformer_suite.tasks.pictures import check_picture
-    from transformer_suite.tasks.plots.neighbors import neighbors as nearest_tokens
+    from tasks.pictures import check_picture
+    from tasks.plots.neighbors import neighbors as nearest_tokens
 
     check_picture(output)
     use_threads(threads)
@@ -176,14 +176,14 @@ def length(
         plot length --model runs/mine --data corpus/
         plot length --split val --metric bleu --width 10
     """
-    from transformer_suite.tasks.pictures import check_picture
+    from tasks.pictures import check_picture
 
     check_picture(output)
     own = take(ModelOptions, options)
     corpus = corpus_for("translation", data)
     use_threads(own.threads)
-    from transformer_suite.tasks.plots.lengths import draw_lengths
-    from transformer_suite.tasks.seq2seq.request import GenerationRequest
+    from tasks.plots.lengths import draw_lengths
+    from tasks.seq2seq.request import GenerationRequest
 
     search = given({**options, "batch_tokens": own.batch_tokens})
     with option_names():
@@ -213,7 +213,7 @@ def confusion(run: Path, output: Path) -> None:
         plot confusion runs/topics
         plot confusion report/report.json --output confusion.pdf
     """
-    from transformer_suite.tasks.plots.classifier_report import draw_confusion
+    from tasks.plots.classifier_report import draw_confusion
 
     draw_confusion(output, run)
     print_results(f"{output}\n")
@@ -231,7 +231,7 @@ def reliability(run: Path, output: Path) -> None:
     \b
         plot reliability runs/topics
     """
-    from transformer_suite.tasks.plots.classifier_report import draw_reliability
+    from tasks.plots.classifier_report import draw_reliability
 
     draw_reliability(output, run)
     print_results(f"{output}\n")

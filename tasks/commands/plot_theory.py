@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from transformer_suite.tasks.commands.options import MAX_LINES, number_option, picture_option
-from transformer_suite.tasks.commands.output import print_results
+from tasks.commands.options import MAX_LINES, number_option, picture_option
+from tasks.commands.output import print_results
 
 MAX_WIDTH = 8192
 MAX_POSITIONS = 1000
@@ -30,7 +30,7 @@ def masks(text: str, padding: int, output: Path) -> None:
     \b
         plot masks "a dog runs" --padding 3
     """
-    from transformer_suite.tasks.plots.masks import draw_masks
+    from tasks.plots.masks import draw_masks
 
     draw_masks(output, text.split(), padding=padding)
     print_results(f"{output}\n")
@@ -62,7 +62,7 @@ def positions(d_model: int, head_dim: int, length: int, output: Path) -> None:
     \b
         plot positions --d-model 512 --length 100 --output positions.svg
     """
-    from transformer_suite.tasks.plots.positions import draw_positions
+    from tasks.plots.positions import draw_positions
 
     draw_positions(output, d_model=d_model, head_dim=head_dim, length=length)
     print_results(f"{output}\n")
@@ -112,7 +112,7 @@ def schedule(
     """
     if (count := len(d_models) * len(warmup_steps)) > MAX_LINES:
         raise click.UsageError(f"at most {MAX_LINES} lines fit into a panel, not {count} lines.")
-    from transformer_suite.tasks.plots.schedules import draw_schedules
+    from tasks.plots.schedules import draw_schedules
 
     draw_schedules(
         output,
@@ -144,7 +144,7 @@ def label_smoothing(smoothing: tuple[float, ...], vocab_size: int, output: Path)
     \b
         plot label-smoothing --smoothing 0 --smoothing 0.1 --vocab-size 8
     """
-    from transformer_suite.tasks.plots.label_smoothing import draw_label_smoothing
+    from tasks.plots.label_smoothing import draw_label_smoothing
 
     draw_label_smoothing(output, smoothing=smoothing, vocab_size=vocab_size)
     print_results(f"{output}\n")

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.commands.answering import opened
-from transformer_suite.tasks.commands.options import (
+from tasks import registry
+from tasks.commands.answering import opened
+from tasks.commands.options import (
     PATH,
     LineOptions,
     given,
@@ -18,8 +18,8 @@ from transformer_suite.tasks.commands.options import (
     result_options,
     take,
 )
-from transformer_suite.tasks.streaming import pair_lines
-from transformer_suite.tasks.streaming.lines import json_line
+from tasks.streaming import pair_lines
+from tasks.streaming.lines import json_line
 
 
 @click.command()

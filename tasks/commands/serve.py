@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.tasks.commands.options import PATH, combined, machine_options, use_threads
-from transformer_suite.tasks.registry import TASKS
-from transformer_suite.tasks.web.config import ServiceConfig, read_keys
+from core.errors import ConfigError, UserError
+from tasks.commands.options import PATH, combined, machine_options, use_threads
+from tasks.registry import TASKS
+from tasks.web.config import ServiceConfig, read_keys
 
 # The kernels that a service keeps on a CPU. With the default of a thousand, its memory grows for
 # hours: 400 batches of 1 to 16 sentences took it from 0.5 to 0.9 GB, now to 0.53, 8% slower.
@@ -107,8 +107,8 @@ def serve(
     use_threads(threads)
     if any(find_spec(name) is None for name in _PACKAGES):
         raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
-    from transformer_suite.core.device import limit_kernel_caches
-    from transformer_suite.tasks.web.server import serve as serve_models
+    from core.device import limit_kernel_caches
+    from tasks.web.server import serve as serve_models
 
     limit_kernel_caches(_KERNELS)
     models = {task: options.pop(task) for task in TASKS}

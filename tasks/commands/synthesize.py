@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from transformer_suite.core.decoding.config import MAX_N_BEST
-from transformer_suite.core.distributed.world import world_from_environment
-from transformer_suite.tasks.commands.options import (
+from core.decoding.config import MAX_N_BEST
+from core.distributed.world import world_from_environment
+from tasks.commands.options import (
     PATH,
     ModelOptions,
     batch_option,
@@ -22,7 +22,7 @@ from transformer_suite.tasks.commands.options import (
     take,
     use_threads,
 )
-from transformer_suite.tasks.commands.output import print_results
+from tasks.commands.output import print_results
 
 
 @click.command()
@@ -69,10 +69,10 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
             "synthesize is one process: split the text, and give each its --out."
         )
     use_threads(model_options.threads)
-    from transformer_suite.tasks.runs.checkpoint_folder import model_folders
-    from transformer_suite.tasks.seq2seq.request import GenerationRequest
-    from transformer_suite.tasks.translation.predict import Translator
-    from transformer_suite.tasks.translation.synthesis import Synthesis
+    from tasks.runs.checkpoint_folder import model_folders
+    from tasks.seq2seq.request import GenerationRequest
+    from tasks.translation.predict import Translator
+    from tasks.translation.synthesis import Synthesis
 
     with option_names():
         request = GenerationRequest.of(**options, batch_tokens=model_options.batch_tokens)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transformer_suite.core.config import override, to_mapping
-from transformer_suite.core.distributed.world import World, world_from_environment
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.commands.corpus import corpus_for
-from transformer_suite.tasks.commands.options import (
+from core.config import override, to_mapping
+from core.distributed.world import World, world_from_environment
+from tasks import registry
+from tasks.commands.corpus import corpus_for
+from tasks.commands.options import (
     PATH,
     data_option,
     given,
@@ -23,10 +23,10 @@ from transformer_suite.tasks.commands.options import (
     table_options,
     take,
 )
-from transformer_suite.tasks.commands.output import as_toml, print_results
+from tasks.commands.output import as_toml, print_results
 
 if TYPE_CHECKING:
-    from transformer_suite.core.distributed.process_group import ProcessGroup
+    from core.distributed.process_group import ProcessGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ def train(
     out = out or Path("runs") / task
     _check(task, chosen, out)
     if chosen.init is not None:
-        from transformer_suite.tasks.runs.checkpoint_folder import model_folder
+        from tasks.runs.checkpoint_folder import model_folder
 
         chosen = replace(chosen, init=model_folder(task, chosen.init))
     world = world_from_environment()
@@ -126,10 +126,10 @@ def train(
                 print_results(as_toml(to_mapping(config)))
             return
         corpus = corpus_for(task, data)
-        from transformer_suite.core.device import choose_device
-        from transformer_suite.tasks.runs import run
-        from transformer_suite.tasks.runs.checkpoint_folder import headline
-        from transformer_suite.tasks.runs.process import configure_process
+        from core.device import choose_device
+        from tasks.runs import run
+        from tasks.runs.checkpoint_folder import headline
+        from tasks.runs.process import configure_process
 
         configure_process(threads=options["threads"], resumed=out if chosen.resume else None)
         metrics = run.train(
@@ -179,7 +179,7 @@ def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
             init=chosen.init,
             new_vocabulary=chosen.new_vocabulary,
         )
-    from transformer_suite.tasks.runs.checkpoint_folder import check_begun, read_config
+    from tasks.runs.checkpoint_folder import check_begun, read_config
 
     check_begun(out)
     config = read_config(out, task, registry.config_class(task))
@@ -192,8 +192,8 @@ def _group_of(world: World | None, device: str) -> Iterator[tuple[ProcessGroup |
     if world is None:
         yield None, device
         return
-    from transformer_suite.core.device import choose_device, device_of_rank
-    from transformer_suite.core.distributed.process_group import joined_group
+    from core.device import choose_device, device_of_rank
+    from core.distributed.process_group import joined_group
 
     device = device_of_rank(device, world.local_rank)
     advice = "--resume, with the same folders, goes on from the last saved state"

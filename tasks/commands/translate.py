@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transformer_suite.tasks.commands.answering import search_and_answer
-from transformer_suite.tasks.commands.options import (
+from tasks.commands.answering import search_and_answer
+from tasks.commands.options import (
     length_options,
     models_option,
     output_options,
@@ -17,7 +17,7 @@ from transformer_suite.tasks.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from transformer_suite.tasks.translation.predict import Translation
+    from tasks.translation.predict import Translation
 
 
 @click.command()
@@ -53,7 +53,7 @@ def translate(**options: Any) -> None:
     counts = search_and_answer(
         "translation", lambda line, result: [result.text], options, kinds_of=kinds_of
     )
-    from transformer_suite.core.progress import log
+    from core.progress import log
 
     for note in notes(counts):
         log(note)
@@ -61,7 +61,7 @@ def translate(**options: Any) -> None:
 
 def kinds_of(line: str, result: Translation) -> Iterator[str]:
     """Yields what a line counts as in :func:`notes`."""
-    from transformer_suite.tasks.familiarity import is_unfamiliar
+    from tasks.familiarity import is_unfamiliar
 
     if line.strip():
         yield "lines"
@@ -73,7 +73,7 @@ def kinds_of(line: str, result: Translation) -> Iterator[str]:
 
 def notes(counts: Mapping[str, int]) -> Iterator[str]:
     """Yields what a user should know of the lines of a run, whose numbers are ``counts``."""
-    from transformer_suite.tasks.familiarity import UNFAMILIAR
+    from tasks.familiarity import UNFAMILIAR
 
     total, unlike, kept = counts["lines"], counts["unfamiliar"], counts["kept"]
     if unlike > UNFAMILIAR * total:  # this share of texts like the training data is below, too

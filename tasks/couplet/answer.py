@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transformer_suite.tasks.couplet.rules import RULES
-from transformer_suite.tasks.couplet.script import traditional
-from transformer_suite.tasks.seq2seq.n_best import Ranked
+from tasks.couplet.rules import RULES
+from tasks.couplet.script import traditional
+from tasks.seq2seq.n_best import Ranked
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from transformer_suite.tasks.couplet.script import is_traditional, simplified, traditional
-from transformer_suite.tasks.couplet.tones import read_words
+from tasks.couplet.script import is_traditional, simplified, traditional
+from tasks.couplet.tones import read_words
 
 _FEWEST_SHARED = 2
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from transformer_suite.core.config import (
+from core.config import (
     check,
     check_choice,
     check_range,
     complete,
     to_mapping,
 )
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.tasks.couplet.tones import SYSTEMS
-from transformer_suite.tasks.runs.presets import (
+from core.decoding.config import GenerationConfig
+from core.model.config import TransformerConfig
+from core.training.config import TrainConfig
+from tasks.couplet.tones import SYSTEMS
+from tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
     PAPER_TRANSFORMER,

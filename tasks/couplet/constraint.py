@@ -8,9 +8,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from transformer_suite.data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
-from transformer_suite.tasks.couplet.config import FormConfig
-from transformer_suite.tasks.couplet.rules import (
+from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
+from tasks.couplet.config import FormConfig
+from tasks.couplet.rules import (
     avoided_words,
     ending_tone,
     first_positions,
@@ -19,7 +19,7 @@ from transformer_suite.tasks.couplet.rules import (
     partners,
     tone_places,
 )
-from transformer_suite.tasks.couplet.tones import (
+from tasks.couplet.tones import (
     LEVEL,
     OBLIQUE,
     Tones,

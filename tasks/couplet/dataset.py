@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import exists, is_file, is_folder
-from transformer_suite.data.batching import epoch_seed
-from transformer_suite.data.cache import cached_files
-from transformer_suite.data.codec import CodecConfig, TextCodec
-from transformer_suite.data.encoding import encode_parallel, encode_table
-from transformer_suite.data.examples import Examples, Pair
-from transformer_suite.data.readers import iter_parallel, iter_table
-from transformer_suite.tasks.couplet.config import CoupletData
-from transformer_suite.tasks.runs import hold_out
-from transformer_suite.tasks.runs.hold_out import HoldOut
-from transformer_suite.tasks.seq2seq.batches import PairData, drawn_rows, short_pairs
+from core.errors import CorpusError
+from core.progress import log
+from core.storage.files import exists, is_file, is_folder
+from data.batching import epoch_seed
+from data.cache import cached_files
+from data.codec import CodecConfig, TextCodec
+from data.encoding import encode_parallel, encode_table
+from data.examples import Examples, Pair
+from data.readers import iter_parallel, iter_table
+from tasks.couplet.config import CoupletData
+from tasks.runs import hold_out
+from tasks.runs.hold_out import HoldOut
+from tasks.seq2seq.batches import PairData, drawn_rows, short_pairs
 
 TOKENIZER = "characters"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import sacrebleu
 
-from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import RULES, check
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.objective import measure_pairs
-from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from tasks.couplet.dataset import LoadCoupletDataset
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.rules import RULES, check
+from tasks.runs.checkpoint_folder import Folders
+from tasks.seq2seq.objective import measure_pairs
+from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 
 
 def evaluate(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from transformer_suite.core.config import check
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.couplet.constraint import CharacterTable
-from transformer_suite.tasks.couplet.request import WILDCARDS, CoupletRequest
-from transformer_suite.tasks.couplet.rules import RULES, broken_rule
-from transformer_suite.tasks.couplet.script import simplified
-from transformer_suite.tasks.couplet.tones import is_punctuation
-from transformer_suite.tasks.texts import check_unicode
+from core.config import check
+from core.errors import ConfigError
+from tasks.couplet.constraint import CharacterTable
+from tasks.couplet.request import WILDCARDS, CoupletRequest
+from tasks.couplet.rules import RULES, broken_rule
+from tasks.couplet.script import simplified
+from tasks.couplet.tones import is_punctuation
+from tasks.texts import check_unicode
 
 FREE = -1
 """Stands for a character that is not given."""

@@ -7,8 +7,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.pictures import INSTALL_FONT, missing_characters, picture
+from core.errors import UserError
+from tasks.pictures import INSTALL_FONT, missing_characters, picture
 
 if TYPE_CHECKING:
     from matplotlib.patches import Rectangle

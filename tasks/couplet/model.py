@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_suite.core.config import complete
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.tasks.couplet.config import CoupletTransformerConfig
+from core.config import complete
+from core.model.sequence_to_sequence import SequenceToSequence
+from tasks.couplet.config import CoupletTransformerConfig
 
 
 class CoupletModel(SequenceToSequence):

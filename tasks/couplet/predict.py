@@ -13,36 +13,36 @@ from zlib import crc32
 
 import torch
 
-from transformer_suite.core.config import check_range
-from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.errors import CheckpointError, ConfigError, TextError, shown
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
-from transformer_suite.core.storage.files import is_folder
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import Vocabulary
-from transformer_suite.tasks.couplet.answer import Couplet, faults, in_traditional, joined
-from transformer_suite.tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
-from transformer_suite.tasks.couplet.constraint import CharacterTable, CoupletConstraint
-from transformer_suite.tasks.couplet.dataset import TOKENIZER
-from transformer_suite.tasks.couplet.given import given_ids
-from transformer_suite.tasks.couplet.model import CoupletModel
-from transformer_suite.tasks.couplet.request import CoupletRequest
-from transformer_suite.tasks.couplet.reranking import Reranker
-from transformer_suite.tasks.couplet.rules import (
+from core.config import check_range
+from core.decoding.search import Constraint
+from core.errors import CheckpointError, ConfigError, TextError, shown
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import WEIGHTS_FILE, load_model
+from core.storage.files import is_folder
+from data.codec import TextCodec
+from data.vocabulary import Vocabulary
+from tasks.couplet.answer import Couplet, faults, in_traditional, joined
+from tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
+from tasks.couplet.constraint import CharacterTable, CoupletConstraint
+from tasks.couplet.dataset import TOKENIZER
+from tasks.couplet.given import given_ids
+from tasks.couplet.model import CoupletModel
+from tasks.couplet.request import CoupletRequest
+from tasks.couplet.reranking import Reranker
+from tasks.couplet.rules import (
     broken,
     find_avoided,
     refused_words,
     split_line,
 )
-from transformer_suite.tasks.couplet.script import is_traditional, simplified
-from transformer_suite.tasks.couplet.tones import is_chinese, is_punctuation
-from transformer_suite.tasks.runs.checkpoint_folder import read_config
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts
-from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.predictor import Predictor
-from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
-from transformer_suite.tasks.texts import as_texts
+from tasks.couplet.script import is_traditional, simplified
+from tasks.couplet.tones import is_chinese, is_punctuation
+from tasks.runs.checkpoint_folder import read_config
+from tasks.seq2seq.generation import EncodedTexts
+from tasks.seq2seq.n_best import Output
+from tasks.seq2seq.predictor import Predictor
+from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from tasks.texts import as_texts
 
 # The form of a couplet decides how long an answer is and what repeats in it.
 _FORM_OPTIONS = {

@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
-from transformer_suite.core.config import check, check_choice
-from transformer_suite.core.errors import ConfigError, CorpusError
-from transformer_suite.data.readers import read_lines
-from transformer_suite.tasks.couplet.config import FormConfig
-from transformer_suite.tasks.couplet.script import SCRIPTS
-from transformer_suite.tasks.couplet.tones import is_punctuation
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.texts import as_texts
+from core.config import check, check_choice
+from core.errors import ConfigError, CorpusError
+from data.readers import read_lines
+from tasks.couplet.config import FormConfig
+from tasks.couplet.script import SCRIPTS
+from tasks.couplet.tones import is_punctuation
+from tasks.seq2seq.request import GenerationRequest
+from tasks.texts import as_texts
 
 WILDCARDS = "？?＊*"
 """The characters of ``keep`` that stand for a free place."""

@@ -23,10 +23,10 @@ from functools import cache
 from operator import eq
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from transformer_suite.data.tokenizers import JiebaWords
-from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
-from transformer_suite.tasks.couplet.config import RerankConfig
-from transformer_suite.tasks.seq2seq.scoring import PairScore
+from data.tokenizers import JiebaWords
+from data.vocabulary import SPECIALS, Vocabulary
+from tasks.couplet.config import RerankConfig
+from tasks.seq2seq.scoring import PairScore
 
 if TYPE_CHECKING:
     from jieba.posseg import POSTokenizer

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from transformer_suite.tasks.couplet.tones import (
+from tasks.couplet.tones import (
     LEVEL,
     OBLIQUE,
     Tones,

@@ -17,7 +17,7 @@ from importlib import resources
 from itertools import groupby
 from typing import Literal, get_args
 
-from transformer_suite.core.config import check_choice
+from core.config import check_choice
 
 LEVEL, OBLIQUE = "level", "oblique"
 System = Literal["modern", "pingshui"]

@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.files import is_file
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
-from transformer_suite.tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
-from transformer_suite.tasks.couplet.evaluate import evaluate
-from transformer_suite.tasks.couplet.model import CoupletModel
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, describe
-from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
-from transformer_suite.tasks.runs.run import Prepared
-from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.files import is_file
+from data.codec import TextCodec
+from tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
+from tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
+from tasks.couplet.evaluate import evaluate
+from tasks.couplet.model import CoupletModel
+from tasks.couplet.predict import CoupletWriter
+from tasks.runs.checkpoint_folder import CONFIG_FILE, describe
+from tasks.runs.new_vocabulary import TokenWeights
+from tasks.runs.run import Prepared
+from tasks.seq2seq.objective import measure_pairs, pair_loss
 
 MakeModel = Callable[[int, CoupletTransformerConfig], SequenceToSequence]
 

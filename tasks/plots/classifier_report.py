@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_file, is_folder, read_json
-from transformer_suite.tasks.classification.charts import (
+from core.errors import CheckpointError, UserError
+from core.progress import log
+from core.storage.files import is_file, is_folder, read_json
+from tasks.classification.charts import (
     MAX_CELLS,
     confusion_chart,
     draw_charts,
     reliability_charts,
 )
-from transformer_suite.tasks.classification.report import REPORT_FILE
-from transformer_suite.tasks.pictures import check_picture
-from transformer_suite.tasks.runs.checkpoint_folder import METRICS_FILE
+from tasks.classification.report import REPORT_FILE
+from tasks.pictures import check_picture
+from tasks.runs.checkpoint_folder import METRICS_FILE
 
 _HINT = "`cli.py evaluate classification --report FOLDER` writes one"
 

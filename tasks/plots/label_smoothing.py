@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check
-from transformer_suite.core.training.loss import label_smoothed_cross_entropy
-from transformer_suite.tasks.pictures import picture
+from core.config import check
+from core.training.loss import label_smoothed_cross_entropy
+from tasks.pictures import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

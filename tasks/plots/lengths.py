@@ -8,11 +8,11 @@ from pathlib import Path
 
 import sacrebleu
 
-from transformer_suite.core.config import check, check_choice
-from transformer_suite.tasks.pictures import BLUE, check_picture, picture
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
-from transformer_suite.tasks.translation.evaluate import open_split
+from core.config import check, check_choice
+from tasks.pictures import BLUE, check_picture, picture
+from tasks.runs.checkpoint_folder import Folders
+from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from tasks.translation.evaluate import open_split
 
 METRICS = ("chrf", "bleu")
 

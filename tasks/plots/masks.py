@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check
-from transformer_suite.core.model.masks import (
+from core.config import check
+from core.model.masks import (
     combine_masks,
     generate_square_subsequent_mask,
     padding_mask,
 )
-from transformer_suite.data.vocabulary import BOS, BOS_ID, PAD, PAD_ID, UNK_ID
-from transformer_suite.tasks.pictures import BLUE, draw_matrix, picture, warn_about_boxes
+from data.vocabulary import BOS, BOS_ID, PAD, PAD_ID, UNK_ID
+from tasks.pictures import BLUE, draw_matrix, picture, warn_about_boxes
 
 MAX_TOKENS = 50
 """The most tokens of an example, padding included."""

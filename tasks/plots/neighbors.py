@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_suite.core.config import check_choice, check_range
-from transformer_suite.core.errors import TextError, shown
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import SPECIALS, UNK_ID
-from transformer_suite.tasks.pictures import ORANGE, picture, warn_about_boxes
+from core.config import check_choice, check_range
+from core.errors import TextError, shown
+from data.codec import TextCodec
+from data.vocabulary import SPECIALS, UNK_ID
+from tasks.pictures import ORANGE, picture, warn_about_boxes
 
 SIDES = ("source", "target")
 """The two embeddings of a model with an encoder and a decoder; they may be one table."""
@@ -88,7 +88,7 @@ def neighbors(task: str, predictor: Any, word: str, *, side: str, count: int) ->
         TextError: ``word`` is unknown, or several tokens.
     """
     if task == "classification":
-        from transformer_suite.tasks.classification.dataset import normalize
+        from tasks.classification.dataset import normalize
 
         check_choice("side", side, SIDES[:1])
         codec, embedding = predictor.codec, predictor.model.embedding

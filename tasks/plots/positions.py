@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from transformer_suite.core.config import check
-from transformer_suite.core.model.embedding import PositionalEncoding
-from transformer_suite.core.model.positions import (
+from core.config import check
+from core.model.embedding import PositionalEncoding
+from core.model.positions import (
     SHAW_DISTANCE,
     RotaryPositions,
     ShawPositions,
     t5_buckets,
 )
-from transformer_suite.tasks.pictures import picture
+from tasks.pictures import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

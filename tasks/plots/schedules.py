@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_suite.core.training.config import SCHEDULES, TrainConfig
-from transformer_suite.core.training.fit import make_schedule
-from transformer_suite.core.training.schedule import CustomSchedule, Schedule
-from transformer_suite.tasks.pictures import picture
+from core.training.config import SCHEDULES, TrainConfig
+from core.training.fit import make_schedule
+from core.training.schedule import CustomSchedule, Schedule
+from tasks.pictures import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,26 +9,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import to_mapping
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
-from transformer_suite.core.storage.checkpoint import (
+from core.config import to_mapping
+from core.errors import CheckpointError, ConfigError, UserError
+from core.storage.checkpoint import (
     WEIGHTS_FILE,
     average_weights,
     copy_into,
     save_weights,
 )
-from transformer_suite.core.storage.files import exists, is_file, new_folder, write_json
-from transformer_suite.core.training.kept_checkpoints import disk_dtype, epoch_file, kept_epochs
-from transformer_suite.core.training.state import STATE_FOLDER
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs.checkpoint_folder import (
+from core.storage.files import exists, is_file, new_folder, write_json
+from core.training.kept_checkpoints import disk_dtype, epoch_file, kept_epochs
+from core.training.state import STATE_FOLDER
+from tasks import registry
+from tasks.runs.checkpoint_folder import (
     METRICS_FILE,
     describe,
     read_config,
     text_files,
     write_config,
 )
-from transformer_suite.tasks.runs.provenance import provenance
+from tasks.runs.provenance import provenance
 
 _EPOCH_FILE = re.compile(r"epoch-[0-9]+\.safetensors")
 

@@ -22,10 +22,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformer_suite.core.config import from_mapping, to_mapping
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError, shorten, shown
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import (
+from core.config import from_mapping, to_mapping
+from core.errors import CheckpointError, ConfigError, UserError, shorten, shown
+from core.progress import log
+from core.storage.files import (
     exists,
     is_file,
     is_folder,

@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import from_mapping, to_mapping
-from transformer_suite.core.errors import ConfigError, shorten
-from transformer_suite.core.storage.files import reason_of, require_regular_file
+from core.config import from_mapping, to_mapping
+from core.errors import ConfigError, shorten
+from core.storage.files import reason_of, require_regular_file
 
 _MAX_BYTES = 1 << 20
 

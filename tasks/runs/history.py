@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from transformer_suite.core.errors import CheckpointError, CorpusError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import is_folder
-from transformer_suite.core.training.history import HISTORY_FILE
-from transformer_suite.data.readers import csv_records
-from transformer_suite.tasks.pictures import (
+from core.errors import CheckpointError, CorpusError
+from core.progress import log
+from core.storage.files import is_folder
+from core.training.history import HISTORY_FILE
+from data.readers import csv_records
+from tasks.pictures import (
     INSTALL_FONT,
     check_picture,
     missing_characters,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from transformer_suite.core.config import check_choice
-from transformer_suite.core.errors import CorpusError
+from core.config import check_choice
+from core.errors import CorpusError
 
 T = TypeVar("T")
 

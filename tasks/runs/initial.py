@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from transformer_suite.core.config import from_mapping, to_mapping
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.checkpoint import (
+from core.config import from_mapping, to_mapping
+from core.errors import ConfigError
+from core.progress import log
+from core.storage.checkpoint import (
     WEIGHTS_FILE,
     copy_into,
     load_tensors,
@@ -20,9 +20,9 @@ from transformer_suite.core.storage.checkpoint import (
     model_tensors,
     save_weights,
 )
-from transformer_suite.core.storage.files import is_file
-from transformer_suite.tasks.runs.checkpoint_folder import read_config
-from transformer_suite.tasks.runs.new_vocabulary import TokenWeights, with_new_vocabulary
+from core.storage.files import is_file
+from tasks.runs.checkpoint_folder import read_config
+from tasks.runs.new_vocabulary import TokenWeights, with_new_vocabulary
 
 C = TypeVar("C")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import WORD_START
-from transformer_suite.data.vocabulary import UNK_ID
+from data.codec import TextCodec
+from data.tokenizers import WORD_START
+from data.vocabulary import UNK_ID
 
 TokenWeights = Mapping[str, tuple[TextCodec, TextCodec]]
 """For each weight with one row per token: the codec of the initial model, and the new one."""

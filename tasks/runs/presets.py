@@ -1,9 +1,9 @@
 """The parts of configurations that several tasks share."""
 
-from transformer_suite.core.config import check, check_range
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.training.config import TrainConfig
+from core.config import check, check_range
+from core.decoding.config import GenerationConfig
+from core.model.config import TransformerConfig
+from core.training.config import TrainConfig
 
 TINY_TRANSFORMER = TransformerConfig(
     d_model=32, nhead=4, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=64

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformer_suite.core.device import use_threads
-from transformer_suite.core.training.memory import keep_freed_memory
-from transformer_suite.tasks.runs.checkpoint_folder import read_metrics
+from core.device import use_threads
+from core.training.memory import keep_freed_memory
+from tasks.runs.checkpoint_folder import read_metrics
 
 
 def configure_process(*, threads: int | None = None, resumed: Path | None = None) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import is_folder, reason_of
-from transformer_suite.core.training.state import DIGEST
+from core.errors import CorpusError
+from core.storage.files import is_folder, reason_of
+from core.training.state import DIGEST
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.distributed.process_group import ProcessGroup
-from transformer_suite.core.errors import ChangedConditions, ConfigError, Interrupted, UserError
-from transformer_suite.core.progress import log
-from transformer_suite.core.storage.files import (
+from core.decoding.config import GenerationConfig
+from core.distributed.process_group import ProcessGroup
+from core.errors import ChangedConditions, ConfigError, Interrupted, UserError
+from core.progress import log
+from core.storage.files import (
     atomic_write,
     is_file,
     is_folder,
@@ -23,22 +23,22 @@ from transformer_suite.core.storage.files import (
     remove_partial_files,
     write_json,
 )
-from transformer_suite.core.storage.lock import only_writer
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.core.training.fit import TrainingData, check_installed, fit
-from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs.checkpoint_folder import (
+from core.storage.lock import only_writer
+from core.training.config import TrainConfig
+from core.training.fit import TrainingData, check_installed, fit
+from core.training.microbatches import LossFunction
+from core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
+from tasks import registry
+from tasks.runs.checkpoint_folder import (
     METRICS_FILE,
     read_metrics,
     text_files,
     write_config,
 )
-from transformer_suite.tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
-from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
-from transformer_suite.tasks.runs.provenance import corpus_digests, provenance
-from transformer_suite.tasks.runs.run_folder import check_folder, nothing_left
+from tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
+from tasks.runs.new_vocabulary import TokenWeights
+from tasks.runs.provenance import corpus_digests, provenance
+from tasks.runs.run_folder import check_folder, nothing_left
 
 LOCK_FILE = "lock"
 

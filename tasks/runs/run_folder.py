@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import to_mapping
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
-from transformer_suite.core.storage.files import exists, is_file
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
-from transformer_suite.tasks.runs.checkpoint_folder import (
+from core.config import to_mapping
+from core.errors import CheckpointError, ConfigError, UserError
+from core.storage.files import exists, is_file
+from core.training.state import STATE_FILE, STATE_FOLDER
+from tasks.runs.checkpoint_folder import (
     CONFIG_FILE,
     check_begun,
     read_config,

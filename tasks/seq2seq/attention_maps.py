@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transformer_suite.core.config import check, check_choice
-from transformer_suite.core.inference.attention_maps import attention_weights
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.data.batching import pad_sequence
-from transformer_suite.data.vocabulary import BOS_ID, EOS, Vocabulary
-from transformer_suite.tasks.pictures import draw_matrix, picture, warn_about_boxes
-from transformer_suite.tasks.seq2seq.batches import source_tensor
+from core.config import check, check_choice
+from core.inference.attention_maps import attention_weights
+from core.model.sequence_to_sequence import SequenceToSequence
+from data.batching import pad_sequence
+from data.vocabulary import BOS_ID, EOS, Vocabulary
+from tasks.pictures import draw_matrix, picture, warn_about_boxes
+from tasks.seq2seq.batches import source_tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.progress import log
-from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
-from transformer_suite.data.examples import Examples, Pair
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID
+from core.errors import CorpusError
+from core.progress import log
+from data.batching import bucket_by_length, epoch_seed, pad_sequence
+from data.examples import Examples, Pair
+from data.vocabulary import BOS_ID, EOS_ID
 
 
 @dataclass(frozen=True)

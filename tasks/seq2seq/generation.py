@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transformer_suite.core.decoding.beam_search import beam_search
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.decoding.constraints import (
+from core.decoding.beam_search import beam_search
+from core.decoding.config import GenerationConfig
+from core.decoding.constraints import (
     ForcedPrefix,
     MinimumLength,
     NoRepeatNgram,
     all_of,
 )
-from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
-from transformer_suite.core.decoding.greedy_search import greedy_search
-from transformer_suite.core.decoding.sampling import sample_search
-from transformer_suite.core.decoding.search import Constraint, Hypothesis
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.incremental_model import StepModel
-from transformer_suite.core.inference.out_of_memory import out_of_memory_is_user_error
-from transformer_suite.core.parallel import at_most, map_on_cores
-from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
+from core.decoding.diverse_beam_search import diverse_beam_search
+from core.decoding.greedy_search import greedy_search
+from core.decoding.sampling import sample_search
+from core.decoding.search import Constraint, Hypothesis
+from core.errors import ConfigError
+from core.inference.incremental_model import StepModel
+from core.inference.out_of_memory import out_of_memory_is_user_error
+from core.parallel import at_most, map_on_cores
+from data.batching import bucket_by_length
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
+from tasks.seq2seq.request import GenerationRequest
 
 # With so few rows, more threads than this cost more time than they save. Two are still worth it
 # for reading the weights.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from transformer_suite.core.decoding.search import Hypothesis
+from core.decoding.search import Hypothesis
 
 
 class Ranked:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
-from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.data.examples import Pair
-from transformer_suite.data.vocabulary import PAD_ID
-from transformer_suite.tasks.seq2seq.batches import as_tensors
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
+from core.training.microbatches import LossFunction
+from data.batching import bucket_by_length
+from data.examples import Pair
+from data.vocabulary import PAD_ID
+from tasks.seq2seq.batches import as_tensors
 
 
 def pair_loss(

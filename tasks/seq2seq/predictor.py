@@ -11,28 +11,28 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import torch
 
-from transformer_suite.core.config import check
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.device import choose_device
-from transformer_suite.core.errors import CheckpointError, ConfigError, TextError
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel, StepModel
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import Vocabulary
-from transformer_suite.tasks.runs.checkpoint_folder import Folders, model_folders
-from transformer_suite.tasks.seq2seq.attention_maps import Attention, attention
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts, SearchArguments, generate_texts
-from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.request import (
+from core.config import check
+from core.decoding.config import GenerationConfig
+from core.device import choose_device
+from core.errors import CheckpointError, ConfigError, TextError
+from core.inference.ensemble import Ensemble
+from core.inference.incremental_model import IncrementalModel, StepModel
+from core.model.sequence_to_sequence import SequenceToSequence
+from data.codec import TextCodec
+from data.vocabulary import Vocabulary
+from tasks.runs.checkpoint_folder import Folders, model_folders
+from tasks.seq2seq.attention_maps import Attention, attention
+from tasks.seq2seq.generation import EncodedTexts, SearchArguments, generate_texts
+from tasks.seq2seq.n_best import Output
+from tasks.seq2seq.request import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_REQUEST,
     GenerationRequest,
     OnBatch,
     ignore_batch,
 )
-from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
-from transformer_suite.tasks.texts import as_texts
+from tasks.seq2seq.scoring import PairScore, score_texts
+from tasks.texts import as_texts
 
 R = TypeVar("R")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args, get_type_hints
 
-from transformer_suite.core.config import check_range, converted, nearest
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.errors import ConfigError
+from core.config import check_range, converted, nearest
+from core.decoding.config import GenerationConfig
+from core.decoding.search import Constraint
+from core.errors import ConfigError
 
 # Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
 DEFAULT_BATCH_TOKENS = 3000

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from transformer_suite.core.inference.scoring import score
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.parallel import map_on_cores
-from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import EOS, UNK_ID
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, OnBatch, ignore_batch
+from core.inference.scoring import score
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.parallel import map_on_cores
+from data.batching import bucket_by_length
+from data.codec import TextCodec
+from data.vocabulary import EOS, UNK_ID
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, OnBatch, ignore_batch
 
 # The decimal places of numbers in JSON. More digits would differ from batch to batch.
 _DIGITS = 5

@@ -16,8 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.files import atomic_write, reason_of, remove_partial_versions
+from core.errors import UserError
+from core.storage.files import atomic_write, reason_of, remove_partial_versions
 
 # Large enough to fill batches of sentences of one length, small enough for memory and latency.
 # Chunks twice as large need a fifth more memory and are not faster.

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.streaming.lines import ChunkLines, full_chunks, open_texts
+from core.errors import UserError
+from tasks.streaming.lines import ChunkLines, full_chunks, open_texts
 
 _ALIGNED = "line n of one file must belong to line n of the other"
 

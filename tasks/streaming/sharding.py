@@ -22,10 +22,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
-from transformer_suite.core.distributed.world import World
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.core.storage.files import reason_of
-from transformer_suite.tasks.streaming.lines import CHUNK_LINES
+from core.distributed.world import World
+from core.errors import ConfigError, UserError
+from core.storage.files import reason_of
+from tasks.streaming.lines import CHUNK_LINES
 
 # A process that finishes no batch for this long is lost: stopped, or on an unreachable machine.
 # torchrun notices at once when a process ends.

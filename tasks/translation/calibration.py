@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from transformer_suite.core.errors import CorpusError, UserError
-from transformer_suite.core.progress import log
-from transformer_suite.data.batching import bucket_by_length
-from transformer_suite.tasks.familiarity import MAX_TEXTS, Familiarity
-from transformer_suite.tasks.runs.checkpoint_folder import (
+from core.errors import CorpusError, UserError
+from core.progress import log
+from data.batching import bucket_by_length
+from tasks.familiarity import MAX_TEXTS, Familiarity
+from tasks.runs.checkpoint_folder import (
     LANGUAGE_FILE,
     calibration_file,
     read_config,
 )
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest
-from transformer_suite.tasks.translation.confidence import Confidence, are_good, features_of
-from transformer_suite.tasks.translation.config import TranslationConfig
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, spaced
-from transformer_suite.tasks.translation.language import LanguageDetector
-from transformer_suite.tasks.translation.segments import encoded_segments
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest
+from tasks.translation.confidence import Confidence, are_good, features_of
+from tasks.translation.config import TranslationConfig
+from tasks.translation.dataset import LoadEnglishGermanDataset, spaced
+from tasks.translation.language import LanguageDetector
+from tasks.translation.segments import encoded_segments
 
 if TYPE_CHECKING:
-    from transformer_suite.tasks.translation.predict import Translator
+    from tasks.translation.predict import Translator
 
 MAX_PAIRS = 2000
 """The most validation pairs that are translated."""
@@ -124,7 +124,7 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
         CorpusError: a split is missing or not valid.
         UserError: as :func:`calibrate`.
     """
-    from transformer_suite.tasks.translation.predict import Translator
+    from tasks.translation.predict import Translator
 
     config = read_config(folder, Translator.task, TranslationConfig)
     translator = Translator.load(folder, device=device)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import SentencePieceBPE
+from data.codec import TextCodec
+from data.tokenizers import SentencePieceBPE
 
 _WORD = re.compile(r"[^\W\d_]+")
 # What stands before a word, and its first letter. Each character is read once, so the search is

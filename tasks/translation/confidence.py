@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
-from transformer_suite.tasks.runs.checkpoint_folder import CONFIDENCE_FILE, calibration_file
+from core.decoding.search import Hypothesis
+from core.storage.checkpoint import load_optional, save_tensors
+from tasks.runs.checkpoint_folder import CONFIDENCE_FILE, calibration_file
 
 GOOD_CHRF = 60.0
 """The chrF from which a translation counts as good."""

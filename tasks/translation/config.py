@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from transformer_suite.core.config import check, check_choice, check_range
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.data.codec import MAX_TOKENS, CodecConfig
-from transformer_suite.data.tokenizers import SentencePieceBPE
-from transformer_suite.tasks.runs.presets import (
+from core.config import check, check_choice, check_range
+from core.decoding.config import GenerationConfig
+from core.model.config import TransformerConfig
+from core.training.config import TrainConfig
+from data.codec import MAX_TOKENS, CodecConfig
+from data.tokenizers import SentencePieceBPE
+from tasks.runs.presets import (
     PAPER_GENERATION,
     PAPER_TRAINING,
     PAPER_TRANSFORMER,

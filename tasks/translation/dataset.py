@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.files import exists, is_file, is_folder
-from transformer_suite.data.cache import cached_files
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.encoding import encode_parallel
-from transformer_suite.data.examples import Examples, Pair
-from transformer_suite.data.readers import iter_parallel, read_parallel
-from transformer_suite.tasks.runs import hold_out
-from transformer_suite.tasks.runs.hold_out import HoldOut
-from transformer_suite.tasks.seq2seq.batches import PairData, short_pairs
-from transformer_suite.tasks.translation.config import ExtraCorpus, TranslationData
-from transformer_suite.tasks.translation.mixture import Mixture, Part
+from core.errors import CorpusError
+from core.storage.files import exists, is_file, is_folder
+from data.cache import cached_files
+from data.codec import TextCodec
+from data.encoding import encode_parallel
+from data.examples import Examples, Pair
+from data.readers import iter_parallel, read_parallel
+from tasks.runs import hold_out
+from tasks.runs.hold_out import HoldOut
+from tasks.seq2seq.batches import PairData, short_pairs
+from tasks.translation.config import ExtraCorpus, TranslationData
+from tasks.translation.mixture import Mixture, Part
 
 T = TypeVar("T")
 

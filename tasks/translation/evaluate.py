@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.tasks.runs.checkpoint_folder import Folders
-from transformer_suite.tasks.seq2seq.objective import measure_pairs
-from transformer_suite.tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
+from core.errors import CorpusError
+from tasks.runs.checkpoint_folder import Folders
+from tasks.seq2seq.objective import measure_pairs
+from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from tasks.translation.dataset import LoadEnglishGermanDataset
 
 if TYPE_CHECKING:
-    from transformer_suite.tasks.translation.predict import Translator
+    from tasks.translation.predict import Translator
 
 
 def bleu(
@@ -87,7 +87,7 @@ def open_split(
         ConfigError: there is no such split.
         CorpusError: the corpus is not valid, or has no test split.
     """
-    from transformer_suite.tasks.translation.predict import Translator
+    from tasks.translation.predict import Translator
 
     translator = Translator.load(model, device=device)
     dataset = LoadEnglishGermanDataset(

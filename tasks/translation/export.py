@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, nn
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.model.attention import MyMultiheadAttention
-from transformer_suite.core.storage.files import exists, new_folder
-from transformer_suite.data.vocabulary import BOS, EOS, UNK
-from transformer_suite.tasks.runs.checkpoint_folder import model_folder
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
+from core.errors import UserError
+from core.model.attention import MyMultiheadAttention
+from core.storage.files import exists, new_folder
+from data.vocabulary import BOS, EOS, UNK
+from tasks.runs.checkpoint_folder import model_folder
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec

@@ -16,9 +16,9 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from transformer_suite.core.storage.checkpoint import load_optional, save_tensors
-from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE, calibration_file
-from transformer_suite.tasks.translation.segments import sentences
+from core.storage.checkpoint import load_optional, save_tensors
+from tasks.runs.checkpoint_folder import LANGUAGE_FILE, calibration_file
+from tasks.translation.segments import sentences
 
 MIN_WORDS = 3
 """A sentence of fewer words is too short to be sure about."""

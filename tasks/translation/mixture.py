@@ -8,12 +8,12 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from transformer_suite.data.batching import epoch_seed
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.examples import Examples, Pair
-from transformer_suite.data.tokenizers import seed_dropout
-from transformer_suite.tasks.seq2seq.batches import drawn_rows, is_short
-from transformer_suite.tasks.translation.augmentation import augmented
+from data.batching import epoch_seed
+from data.codec import TextCodec
+from data.examples import Examples, Pair
+from data.tokenizers import seed_dropout
+from tasks.seq2seq.batches import drawn_rows, is_short
+from tasks.translation.augmentation import augmented
 
 
 @dataclass(frozen=True)

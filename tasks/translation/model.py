@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformer_suite.core.config import complete
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from core.config import complete
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
 
 
 class TranslationModel(SequenceToSequence):

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import SentencePieceBPE
-from transformer_suite.tasks.translation.segments import sentences
+from data.codec import TextCodec
+from data.tokenizers import SentencePieceBPE
+from tasks.translation.segments import sentences
 
 PLACEHOLDERS = ("http://ab.de", "http://xy.com", "https://cd.org", "http://gh.org")
 """Copied in 30 of 30 sentences each by the shipped model. Further literals stay in the sentence."""

@@ -11,39 +11,39 @@ from typing import Any, overload
 
 import torch
 
-from transformer_suite.core.config import check
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_model
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import UNK_ID, Vocabulary
-from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
-from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
-from transformer_suite.tasks.seq2seq.n_best import Output, Ranked
-from transformer_suite.tasks.seq2seq.predictor import Predictor
-from transformer_suite.tasks.seq2seq.request import (
+from core.config import check
+from core.decoding.search import Hypothesis
+from core.errors import ConfigError
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import WEIGHTS_FILE, load_model
+from data.codec import TextCodec
+from data.vocabulary import UNK_ID, Vocabulary
+from tasks.familiarity import Familiarity, familiarity_record
+from tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
+from tasks.seq2seq.generation import EncodedTexts, generate_texts
+from tasks.seq2seq.n_best import Output, Ranked
+from tasks.seq2seq.predictor import Predictor
+from tasks.seq2seq.request import (
     DEFAULT_REQUEST,
     GenerationRequest,
     ignore_batch,
 )
-from transformer_suite.tasks.texts import as_texts, check_unicode
-from transformer_suite.tasks.translation.capitals import usual_case
-from transformer_suite.tasks.translation.confidence import Confidence
-from transformer_suite.tasks.translation.config import TranslationConfig
-from transformer_suite.tasks.translation.dataset import load_codecs
-from transformer_suite.tasks.translation.language import LanguageDetector
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.placeholders import (
+from tasks.texts import as_texts, check_unicode
+from tasks.translation.capitals import usual_case
+from tasks.translation.confidence import Confidence
+from tasks.translation.config import TranslationConfig
+from tasks.translation.dataset import load_codecs
+from tasks.translation.language import LanguageDetector
+from tasks.translation.model import TranslationModel
+from tasks.translation.placeholders import (
     has_placeholders,
     known_letters,
     parts,
     restored,
     with_placeholders,
 )
-from transformer_suite.tasks.translation.segments import line_segments, lines, segments_of
-from transformer_suite.tasks.translation.typography import readable
+from tasks.translation.segments import line_segments, lines, segments_of
+from tasks.translation.typography import readable
 
 # The decimal places of the familiarity.
 _DIGITS = 4

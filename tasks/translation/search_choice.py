@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.tasks.seq2seq.request import GREEDY, GenerationRequest
-from transformer_suite.tasks.translation.dataset import spaced
-from transformer_suite.tasks.translation.evaluate import bleu
+from core.decoding.config import GenerationConfig
+from tasks.seq2seq.request import GREEDY, GenerationRequest
+from tasks.translation.dataset import spaced
+from tasks.translation.evaluate import bleu
 
 if TYPE_CHECKING:
-    from transformer_suite.tasks.translation.predict import Translator
+    from tasks.translation.predict import Translator
 
 LENGTH_PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0)
 MAX_SENTENCES = 1000

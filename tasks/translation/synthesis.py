@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
-from transformer_suite.core.config import check_range
-from transformer_suite.core.errors import CorpusError, UserError
-from transformer_suite.core.progress import Progress
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE
-from transformer_suite.core.storage.files import (
+from core.config import check_range
+from core.errors import CorpusError, UserError
+from core.progress import Progress
+from core.storage.checkpoint import WEIGHTS_FILE
+from core.storage.files import (
     exists,
     is_file,
     read_json,
@@ -32,12 +32,12 @@ from transformer_suite.core.storage.files import (
     require_regular_file,
     write_json,
 )
-from transformer_suite.core.storage.lock import only_writer
-from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, text_files
-from transformer_suite.tasks.runs.provenance import corpus_digests, provenance
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.streaming.lines import Chunk, count_lines, read_chunks
-from transformer_suite.tasks.translation.predict import Translator
+from core.storage.lock import only_writer
+from tasks.runs.checkpoint_folder import CONFIG_FILE, text_files
+from tasks.runs.provenance import corpus_digests, provenance
+from tasks.seq2seq.request import GenerationRequest
+from tasks.streaming.lines import Chunk, count_lines, read_chunks
+from tasks.translation.predict import Translator
 
 SYNTHESIS_FILE = "synthesis.json"
 UNFINISHED = "unfinished"

@@ -7,21 +7,21 @@ from typing import Any
 
 import torch
 
-from transformer_suite.tasks.runs.new_vocabulary import TokenWeights
-from transformer_suite.tasks.runs.run import Prepared
-from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
-from transformer_suite.tasks.seq2seq.request import GREEDY
-from transformer_suite.tasks.translation.calibration import (
+from tasks.runs.new_vocabulary import TokenWeights
+from tasks.runs.run import Prepared
+from tasks.seq2seq.objective import measure_pairs, pair_loss
+from tasks.seq2seq.request import GREEDY
+from tasks.translation.calibration import (
     MAX_LANGUAGE_PAIRS,
     CalibrationData,
     calibrate,
 )
-from transformer_suite.tasks.translation.config import TranslationConfig
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
-from transformer_suite.tasks.translation.evaluate import bleu, evaluate
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.search_choice import SearchChoice, choose_search
+from tasks.translation.config import TranslationConfig
+from tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
+from tasks.translation.evaluate import bleu, evaluate
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
+from tasks.translation.search_choice import SearchChoice, choose_search
 
 
 def prepare(

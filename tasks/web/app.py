@@ -13,15 +13,15 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from core.config import nearest
+from core.errors import shown
+from tasks.web.documentation import as_html
+from tasks.web.errors import RequestError, internal_error
+from tasks.web.gate import Gate, Shield
+from tasks.web.libretranslate import libretranslate_routes
+from tasks.web.routes import v1_routes
+from tasks.web.service import Service
 from transformer_suite import __version__
-from transformer_suite.core.config import nearest
-from transformer_suite.core.errors import shown
-from transformer_suite.tasks.web.documentation import as_html
-from transformer_suite.tasks.web.errors import RequestError, internal_error
-from transformer_suite.tasks.web.gate import Gate, Shield
-from transformer_suite.tasks.web.libretranslate import libretranslate_routes
-from transformer_suite.tasks.web.routes import v1_routes
-from transformer_suite.tasks.web.service import Service
 
 STATIC = Path(__file__).with_name("static")
 

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import torch
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.web.errors import RequestError, internal_error, request_error
-from transformer_suite.tasks.web.metrics import Metrics
+from core.errors import UserError
+from tasks.web.errors import RequestError, internal_error, request_error
+from tasks.web.metrics import Metrics
 
 # The characters that are computed together: enough to keep a processor busy for about a second.
 _BATCH_LENGTH = 4000

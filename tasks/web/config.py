@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from transformer_suite.core.config import check, check_range
-from transformer_suite.core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.storage.files import read_text
+from core.config import check, check_range
+from core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
+from core.errors import ConfigError
+from core.storage.files import read_text
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 

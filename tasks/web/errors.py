@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from transformer_suite.core.errors import MAX_SHOWN, ConfigError, TextError, UserError, shorten
+from core.errors import MAX_SHOWN, ConfigError, TextError, UserError, shorten
 
 MAX_MESSAGE = 10 * MAX_SHOWN
 

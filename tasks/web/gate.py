@@ -13,11 +13,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transformer_suite.core.errors import shown
-from transformer_suite.tasks.web.batching import log_failure, stopping
-from transformer_suite.tasks.web.config import ServiceConfig
-from transformer_suite.tasks.web.errors import RequestError, internal_error
-from transformer_suite.tasks.web.metrics import Metrics
+from core.errors import shown
+from tasks.web.batching import log_failure, stopping
+from tasks.web.config import ServiceConfig
+from tasks.web.errors import RequestError, internal_error
+from tasks.web.metrics import Metrics
 
 MAX_DEPTH = 20
 """The deepest nesting of JSON that a request may have. Ours have two levels."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from transformer_suite.tasks.translation.language import LanguageDetector
+from tasks.translation.language import LanguageDetector
 
 _NAMES = {
     "cs": "Czech",

@@ -13,12 +13,12 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from transformer_suite.core.errors import shown
-from transformer_suite.tasks.web.errors import RequestError
-from transformer_suite.tasks.web.gate import key_in
-from transformer_suite.tasks.web.languages import name_of
-from transformer_suite.tasks.web.routes import Decorator, check_texts
-from transformer_suite.tasks.web.service import Service
+from core.errors import shown
+from tasks.web.errors import RequestError
+from tasks.web.gate import key_in
+from tasks.web.languages import name_of
+from tasks.web.routes import Decorator, check_texts
+from tasks.web.service import Service
 
 _MAX_FIELDS = 1000
 

@@ -9,14 +9,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.texts import check_unicode
-from transformer_suite.tasks.translation.segments import sentences
-from transformer_suite.tasks.web import metrics
-from transformer_suite.tasks.web.batching import Work
-from transformer_suite.tasks.web.config import ServiceConfig
-from transformer_suite.tasks.web.errors import RequestError, request_error
-from transformer_suite.tasks.web.schemas import (
+from core.errors import UserError
+from tasks.texts import check_unicode
+from tasks.translation.segments import sentences
+from tasks.web import metrics
+from tasks.web.batching import Work
+from tasks.web.config import ServiceConfig
+from tasks.web.errors import RequestError, request_error
+from tasks.web.schemas import (
     Answer,
     AttentionBody,
     ClassifyBody,
@@ -27,8 +27,8 @@ from transformer_suite.tasks.web.schemas import (
     SearchBody,
     TranslateBody,
 )
-from transformer_suite.tasks.web.service import Service, plain
-from transformer_suite.tasks.web.work import AttentionMaps, Classify, Explain, Score
+from tasks.web.service import Service, plain
+from tasks.web.work import AttentionMaps, Classify, Explain, Score
 
 Route = Callable[..., Awaitable[Response]]
 Decorator = Callable[[Route], Route]

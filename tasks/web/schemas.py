@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from transformer_suite.core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
-from transformer_suite.tasks.couplet.config import ToneRules
-from transformer_suite.tasks.couplet.script import Script
-from transformer_suite.tasks.couplet.tones import System
+from core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
+from tasks.couplet.config import ToneRules
+from tasks.couplet.script import Script
+from tasks.couplet.tones import System
 
 # The limits of the command line.
 _MAX_LENGTH = 100_000

@@ -16,10 +16,10 @@ from pathlib import Path
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.web.app import create_app
-from transformer_suite.tasks.web.config import ServiceConfig
-from transformer_suite.tasks.web.service import Service
+from core.errors import UserError
+from tasks.web.app import create_app
+from tasks.web.config import ServiceConfig
+from tasks.web.service import Service
 
 _MAX_HEADERS = 16_384  # bytes
 _KEEP_ALIVE = 5  # seconds

@@ -12,17 +12,17 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.web.batching import BatchQueue, Job, Work
-from transformer_suite.tasks.web.config import ServiceConfig
-from transformer_suite.tasks.web.errors import OPTION_NAMES, RequestError, request_error
-from transformer_suite.tasks.web.languages import detect_language
-from transformer_suite.tasks.web.metrics import Metrics
-from transformer_suite.tasks.web.work import Search
+from core.decoding.config import GenerationConfig
+from core.errors import UserError
+from tasks import registry
+from tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
+from tasks.seq2seq.request import GenerationRequest
+from tasks.web.batching import BatchQueue, Job, Work
+from tasks.web.config import ServiceConfig
+from tasks.web.errors import OPTION_NAMES, RequestError, request_error
+from tasks.web.languages import detect_language
+from tasks.web.metrics import Metrics
+from tasks.web.work import Search
 
 # Texts with which a model is tried before it is offered.
 _TRIALS = {"translation": "a", "classification": "a", "couplet": "春风"}

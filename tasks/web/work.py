@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer_suite.tasks.classification.explain import explain
-from transformer_suite.tasks.seq2seq.attention_maps import attention
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.web.errors import RequestError
+from tasks.classification.explain import explain
+from tasks.seq2seq.attention_maps import attention
+from tasks.seq2seq.request import GenerationRequest
+from tasks.web.errors import RequestError
 
 MAX_ATTENTION_TOKENS = 128
 """The most tokens of a source or a target whose attention is shown."""

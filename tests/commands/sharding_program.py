@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import cli
-from transformer_suite.tasks.streaming import lines, sharding
+from tasks.streaming import lines, sharding
 
 ACCIDENTS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "interrupt": signal.SIGINT}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from core.storage.checkpoint import WEIGHTS_FILE
+from tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
+from tasks.couplet.rules import RULES
 from tests.commands.command_line import error_of, lines_of, run
 from tests.tasks.two_way_model import write_two_way_model
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE
-from transformer_suite.tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
-from transformer_suite.tasks.couplet.rules import RULES
 
 Models = Callable[[str], Path]
 

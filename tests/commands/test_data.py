@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import NetworkError
+from data import fetching
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.core.errors import NetworkError
-from transformer_suite.data import fetching
 
 Corpora = dict[str, Path]
 

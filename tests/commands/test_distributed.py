@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import cli
+from core.distributed import process_group
+from core.storage.checkpoint import load_tensors
 from tests.commands.command_line import run
 from tests.forked import Forked, forked_group
 from tests.torchrun import ROOT, TIMEOUT, forked_torchrun
-from transformer_suite.core.distributed import process_group
-from transformer_suite.core.storage.checkpoint import load_tensors
 
 CLI = ROOT / "cli.py"
 SETTINGS = ("--preset", "tiny", "--set=train.save_every=5", "--set=train.epochs=100000")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transformer_suite.core.inference.incremental_model import IncrementalModel
+from core.inference.incremental_model import IncrementalModel
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_FRAMES = 10

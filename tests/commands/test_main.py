@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cli
+from core.errors import Interrupted
+from data import fetching
+from tasks.commands.main import COMMANDS, _shown
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.core.errors import Interrupted
-from transformer_suite.data import fetching
-from transformer_suite.tasks.commands.main import COMMANDS, _shown
 
 Models = Callable[[str], Path]
 

@@ -153,7 +153,7 @@ def test_the_cache_of_another_user_does_not_stop_the_training(
     closed: Close,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("transformer_suite.data.cache._MIN_CORPUS_BYTES", 1)
+    monkeypatch.setattr("data.cache._MIN_CORPUS_BYTES", 1)
     monkeypatch.setenv("TRANSFORMER_SUITE_DATA", str(tmp_path / "data_folder"))
     prepared = tmp_path / "data_folder" / "prepared"
     prepared.mkdir(parents=True)

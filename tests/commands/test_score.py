@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.registry import predictor
+from tasks.runs.checkpoint_folder import PRETRAINED
 from tests.commands.command_line import error_of, lines_of
-from transformer_suite.tasks.registry import predictor
-from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
 
 PAIRS = {
     "translation": [

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tasks.couplet.predict import CoupletWriter
+from tasks.runs.checkpoint_folder import seal
+from tasks.streaming import lines
+from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.runs.checkpoint_folder import seal
-from transformer_suite.tasks.streaming import lines
-from transformer_suite.tasks.translation.predict import Translator
 
 GERMAN = ["Ein Hund sieht einen Ball.", "", "Eine Frau malt das Meer. Ein Kind sucht das Boot."]
 FIRSTS = ["天地山水", "", "花月风云春"]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tasks.registry import load_predictor, predictor
 from tests.commands import sharding_program
 from tests.commands.command_line import lines_of
 from tests.forked import forked_group
 from tests.torchrun import ROOT, run_forked_torchrun, torchrun
-from transformer_suite.tasks.registry import load_predictor, predictor
 
 GERMAN = [
     "Ein Hund sieht einen Ball.",

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.command_line import lines_of, run
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.couplet.predict import BACKWARD_FOLDER
-from transformer_suite.tasks.runs.checkpoint_folder import (
+from tasks import registry
+from tasks.couplet.predict import BACKWARD_FOLDER
+from tasks.runs.checkpoint_folder import (
     PRETRAINED,
     headline,
     read_metrics,
     shipped_models,
 )
+from tests.commands.command_line import lines_of, run
 
 MOST_BYTES = 16_000_000
 

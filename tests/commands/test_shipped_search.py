@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tasks.runs.checkpoint_folder import PRETRAINED
+from tasks.translation.predict import Translator
 from tests.commands.command_line import lines_of
-from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
-from transformer_suite.tasks.translation.predict import Translator
 
 GERMAN = [
     "Ein Hund rennt am Strand.",

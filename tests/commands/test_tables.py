@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from data.tables import open_table
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.data.tables import open_table
 
 Models = Callable[[str], Path]
 

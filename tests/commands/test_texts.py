@@ -144,7 +144,7 @@ def test_translate_json_has_score_and_segments(tiny_models: Models) -> None:
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_the_length_penalty_divides_the_score(tiny_models: Models, length_penalty: float) -> None:
     """The score of an output is its log-probability, or that divided by its length."""
-    from transformer_suite.tasks.translation.predict import Translator
+    from tasks.translation.predict import Translator
 
     model = tiny_models("translation")
     options = ("--beam", 3, "--length-penalty", length_penalty)

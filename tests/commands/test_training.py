@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from core.config import to_mapping
+from data.corpora import DATA_FOLDER_VARIABLE
+from tasks import registry
+from tasks.runs import checkpoint_folder as folders
 from tests.commands.command_line import error_of, lines_of, run
 from tests.tiny_corpora import write_couplet
-from transformer_suite.core.config import to_mapping
-from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs import checkpoint_folder as folders
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import SpecialIds
 from tests.core.model.parity import shake
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.special_ids import SpecialIds
 
 UNK, PAD, BOS, EOS = SpecialIds()
 SRC_WORDS, TGT_WORDS, MAX_LEN = 11, 13, 12

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.config import check_choice, from_mapping, nearest, override, to_mapping
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.core.model.config import EncoderConfig, TransformerConfig
-from transformer_suite.core.training.config import TrainConfig
+from core.config import check_choice, from_mapping, nearest, override, to_mapping
+from core.errors import ConfigError, UserError
+from core.model.config import EncoderConfig, TransformerConfig
+from core.training.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.core.training.tiny_runs import CPU
-from transformer_suite.core import device as device_module
-from transformer_suite.core.device import (
+from core import device as device_module
+from core.device import (
     autocast,
     choose_device,
     device_of_rank,
     free_cores,
     use_threads,
 )
-from transformer_suite.core.errors import UserError
+from core.errors import UserError
+from tests.core.training.tiny_runs import CPU
 
 
 def test_devices_by_name() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import (
+from core.errors import (
     CheckpointError,
     ConfigError,
     CorpusError,

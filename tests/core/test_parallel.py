@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from transformer_suite.core.parallel import at_most, map_on_cores
+from core.parallel import at_most, map_on_cores
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core import progress
-from transformer_suite.core.progress import Progress, log, silence
+from core import progress
+from core.progress import Progress, log, silence
 
 
 class Clock:

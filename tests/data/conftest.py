@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 from tests.data.small_corpora import publish_captions, publish_couplets, publish_news
 from tests.data.web_server import Behavior, serving
-from transformer_suite.data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 
 
 @pytest.fixture

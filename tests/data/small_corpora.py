@@ -6,9 +6,9 @@ import io
 import tarfile
 from pathlib import Path
 
+from data.corpora import ArchiveFormat, Corpus, CorpusFile
+from data.fetching import CorpusReport
 from tests.data.web_server import Behavior
-from transformer_suite.data.corpora import ArchiveFormat, Corpus, CorpusFile
-from transformer_suite.data.fetching import CorpusReport
 
 GERMAN = b"ein Hund\nzwei Hunde\n"
 ENGLISH = b"a dog\ntwo dogs\n"

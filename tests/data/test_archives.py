@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CorpusError, UserError
-from transformer_suite.data.archives import Archive, unpack
-from transformer_suite.data.corpora import ArchiveFormat, CorpusFile
+from core.errors import CorpusError, UserError
+from data.archives import Archive, unpack
+from data.corpora import ArchiveFormat, CorpusFile
 
 PLAIN, GZIP, TAR_GZIP = ArchiveFormat
 FIRST, SECOND = b"ein Hund\nzwei Hunde\n", b"a dog\ntwo dogs\n"
@@ -166,7 +166,7 @@ def test_a_large_archive_of_other_members_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes
 ) -> None:
     """A long name in a tar archive is held in memory: 10 MB of gzip could take 10 GB."""
-    monkeypatch.setattr("transformer_suite.data.archives._MAX_UNWANTED_BYTES", 1_000_000)
+    monkeypatch.setattr("data.archives._MAX_UNWANTED_BYTES", 1_000_000)
     member = tarfile.TarInfo("a")
     member.type, member.size = kind, 100_000_000
     content = gzip.compress(member.tobuf() + b"0" * member.size, compresslevel=1)

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.batching import bucket_by_length, pad_sequence
+from core.errors import ConfigError
+from data.batching import bucket_by_length, pad_sequence
 
 Lengths = list[tuple[int, ...]]
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.data import cache
-from transformer_suite.data.cache import cached, cached_files
-from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
+from core.errors import CorpusError
+from data import cache
+from data.cache import cached, cached_files
+from data.corpora import DATA_FOLDER_VARIABLE
 
 Remember = Callable[..., list[float]]
 

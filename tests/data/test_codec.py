@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.data.codec import CodecConfig, TextCodec
-from transformer_suite.data.tokenizers import TOKENIZER_NAMES
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
+from core.errors import CheckpointError, ConfigError
+from data.codec import CodecConfig, TextCodec
+from data.tokenizers import TOKENIZER_NAMES
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 
 TEXTS = ["a dog runs", "a cat runs fast", "the dog sees a cat", "the cat sees the dog"] * 5
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.corpora import (
+from core.errors import ConfigError
+from data.corpora import (
     CORPORA,
     ArchiveFormat,
     Corpus,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.errors import NetworkError, UserError
+from data.download import _check_address, download
 from tests.data.web_server import Behavior
-from transformer_suite.core.errors import NetworkError, UserError
-from transformer_suite.data.download import _check_address, download
 
 CONTENT = random.Random(0).randbytes(300_000)
 
@@ -96,7 +96,7 @@ def test_a_name_that_does_not_exist(target: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_silent_server_is_given_up(
     url: str, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer_suite.data.download._TIMEOUT", 0.05)
+    monkeypatch.setattr("data.download._TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/a"
         with pytest.raises(NetworkError, match=f"{address}: timed out"):
@@ -115,7 +115,7 @@ def test_a_full_disk_is_not_blamed_on_the_network(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("transformer_suite.data.download._chunks", full)
+    monkeypatch.setattr("data.download._chunks", full)
     with pytest.raises(UserError, match=r"file\.bin: cannot write: No space left") as caught:
         download(url, target)
     assert not isinstance(caught.value, NetworkError)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.data.examples import Examples, IdLists, Pair
+from core.storage.checkpoint import load_tensors, save_tensors
+from data.examples import Examples, IdLists, Pair
 
 id_lists = st.lists(st.lists(st.integers(0, 70_000), max_size=6), max_size=12)
 pair_lists = st.lists(st.tuples(*[st.lists(st.integers(0, 99), max_size=6)] * 2), max_size=12)

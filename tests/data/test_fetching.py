@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from core.errors import CorpusError, NetworkError, UserError
+from data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
+from data.fetching import fetch, import_from, verify
 from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, sha256, tar_of
 from tests.data.web_server import Behavior
 from tests.unprivileged import as_nobody
-from transformer_suite.core.errors import CorpusError, NetworkError, UserError
-from transformer_suite.data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
-from transformer_suite.data.fetching import fetch, import_from, verify
 
 
 @pytest.mark.usefixtures("captions")

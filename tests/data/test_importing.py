@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import CorpusError, UserError
+from data.corpora import CORPORA
+from data.fetching import fetch, import_from, verify
+from data.readers import read_labeled_csv, read_parallel
 from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes
 from tests.data.web_server import Behavior
-from transformer_suite.core.errors import CorpusError, UserError
-from transformer_suite.data.corpora import CORPORA
-from transformer_suite.data.fetching import fetch, import_from, verify
-from transformer_suite.data.readers import read_labeled_csv, read_parallel
 
 
 @pytest.mark.usefixtures("captions")

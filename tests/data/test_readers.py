@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CorpusError, UserError
-from transformer_suite.core.storage.files import read_json
-from transformer_suite.data.readers import (
+from core.errors import CorpusError, UserError
+from core.storage.files import read_json
+from data.readers import (
     MAX_FIELD,
     Row,
     iter_labeled_csv,
@@ -20,8 +20,8 @@ from transformer_suite.data.readers import (
     read_lines,
     read_parallel,
 )
-from transformer_suite.data.tokenizers import SentencePieceBPE
-from transformer_suite.data.vocabulary import Vocabulary
+from data.tokenizers import SentencePieceBPE
+from data.vocabulary import Vocabulary
 
 one_folder_will_do = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.data.tables import DELIMITERS, open_table
+from core.errors import CorpusError
+from data.tables import DELIMITERS, open_table
 
 
 def written(folder: Path, content: str | bytes, name: str = "t.csv") -> Path:

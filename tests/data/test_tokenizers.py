@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CheckpointError, ConfigError, CorpusError
-from transformer_suite.data.bpe_dropout import merge_characters
-from transformer_suite.data.readers import read_labeled_csv
-from transformer_suite.data.tokenizers import (
+from core.errors import CheckpointError, ConfigError, CorpusError
+from data.bpe_dropout import merge_characters
+from data.readers import read_labeled_csv
+from data.tokenizers import (
     TOKENIZER_NAMES,
     BasicEnglish,
     Characters,
@@ -27,7 +27,7 @@ from transformer_suite.data.tokenizers import (
     seed_dropout,
     train_sentencepiece,
 )
-from transformer_suite.data.vocabulary import SPECIALS, UNK_ID, Vocabulary
+from data.vocabulary import SPECIALS, UNK_ID, Vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = [
@@ -244,7 +244,7 @@ def test_a_seed_gives_the_same_cuts_in_every_process(model_file: Path) -> None:
     did not give the same model."""
     program = f"""if True:
         from pathlib import Path
-        from transformer_suite.data.tokenizers import SentencePieceBPE, seed_dropout
+        from data.tokenizers import SentencePieceBPE, seed_dropout
         pieces = SentencePieceBPE(Path({str(model_file)!r}))
         seed_dropout(5)
         print([pieces.tokenize(text, dropout=0.3) for text in {SENTENCES!r}])
@@ -391,8 +391,8 @@ def test_a_name_that_will_not_do_is_answered_with_one_that_would(name: str, mess
 
 def test_tokenizing_needs_no_torchtext() -> None:
     code = (
-        "import sys; from transformer_suite.data.tokenizers import get_tokenizer; "
-        "from transformer_suite.data.vocabulary import Vocabulary; "
+        "import sys; from data.tokenizers import get_tokenizer; "
+        "from data.vocabulary import Vocabulary; "
         "get_tokenizer('basic_english').tokenize('It is.'); "
         "sys.exit('torchtext' in sys.modules)"
     )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
+from core.errors import CheckpointError, UserError
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 
 # st.text leaves lone surrogates out, but a token may hold one.
 any_text = st.text(st.characters(codec=None, categories=None), min_size=1, max_size=8)

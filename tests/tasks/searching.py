@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from core.decoding.config import GenerationConfig
+from core.decoding.search import Hypothesis
+from core.inference.ensemble import Ensemble
+from core.inference.incremental_model import IncrementalModel, StepModel
+from core.model.sequence_to_sequence import SequenceToSequence
+from tasks.seq2seq.generation import EncodedTexts, generate_texts
+from tasks.seq2seq.n_best import Output
+from tasks.seq2seq.request import GenerationRequest
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel, StepModel
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.tasks.seq2seq.generation import EncodedTexts, generate_texts
-from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
 
 
 def step_model(*models: SequenceToSequence) -> StepModel:

@@ -9,10 +9,10 @@ import torch
 from scipy.spatial.distance import mahalanobis
 from scipy.stats import kstest
 
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.familiarity import Familiarity, familiarity_record
-from transformer_suite.tasks.runs.checkpoint_folder import FAMILIARITY_FILE
+from core.errors import CheckpointError
+from tasks.classification.predict import Classifier
+from tasks.familiarity import Familiarity, familiarity_record
+from tasks.runs.checkpoint_folder import FAMILIARITY_FILE
 
 Models = Callable[[str], Path]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from data.readers import read_labeled_csv
+from tasks.classification.config import ClassificationData
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.predict import Classifier
+from tasks.couplet.predict import CoupletWriter
+from tasks.seq2seq.request import GenerationRequest
+from tasks.translation.predict import Translator
 from tests.commands.command_line import run
 from tests.growth import growth
-from transformer_suite.data.readers import read_labeled_csv
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.translation.predict import Translator
 
 Models = Callable[[str], Path]
 

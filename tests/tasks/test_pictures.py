@@ -7,9 +7,9 @@ import pytest
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks import pictures
-from transformer_suite.tasks.seq2seq.attention_maps import Attention
+from core.errors import ConfigError
+from tasks import pictures
+from tasks.seq2seq.attention_maps import Attention
 
 
 def attention_of(source: str, target: str) -> Attention:

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_suite.core.config import to_mapping
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.couplet.model import CoupletModel
-from transformer_suite.tasks.runs.checkpoint_folder import model_folder, read_config
-from transformer_suite.tasks.translation.model import TranslationModel
+from core.config import to_mapping
+from core.errors import ConfigError
+from tasks import registry
+from tasks.classification.model import ClassificationModel
+from tasks.couplet.model import CoupletModel
+from tasks.runs.checkpoint_folder import model_folder, read_config
+from tasks.translation.model import TranslationModel
 
 
 def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None):  # type: ignore[no-untyped-def]

@@ -2,8 +2,8 @@
 
 import torch
 
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
 
 CPU = torch.device("cpu")
 

@@ -2,17 +2,17 @@
 
 import torch
 
+from core.config import complete, to_mapping
+from core.decoding.config import GenerationConfig
+from data.codec import TextCodec
+from data.tokenizers import Characters
+from data.vocabulary import SPECIALS, Vocabulary
+from tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig
+from tasks.couplet.model import CoupletModel
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.rules import ending_tone, last_word
+from tasks.couplet.tones import is_punctuation, line_tones, tones
 from tests.tasks.tiny_networks import CPU, sizes, spread
-from transformer_suite.core.config import complete, to_mapping
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import Characters
-from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
-from transformer_suite.tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig
-from transformer_suite.tasks.couplet.model import CoupletModel
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import ending_tone, last_word
-from transformer_suite.tasks.couplet.tones import is_punctuation, line_tones, tones
 
 LEVELS, OBLIQUES, MARKS = "风天山花云江", "雨地水树月夜日", "，。"
 UNKNOWN = "猫狗鹤a1々！《》🙂"

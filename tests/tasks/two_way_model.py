@@ -4,8 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from transformer_suite.tasks.couplet.predict import BACKWARD_FOLDER
-from transformer_suite.tasks.runs.checkpoint_folder import CONFIG_FILE, seal
+from tasks.couplet.predict import BACKWARD_FOLDER
+from tasks.runs.checkpoint_folder import CONFIG_FILE, seal
 
 
 def write_two_way_model(model: Path, folder: Path) -> None:

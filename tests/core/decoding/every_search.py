@@ -3,11 +3,11 @@
 import pytest
 from torch import Tensor
 
-from transformer_suite.core.decoding.beam_search import beam_search
-from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
-from transformer_suite.core.decoding.greedy_search import greedy_search
-from transformer_suite.core.decoding.sampling import sample_search
-from transformer_suite.core.decoding.search import Hypothesis, SearchState, Step
+from core.decoding.beam_search import beam_search
+from core.decoding.diverse_beam_search import diverse_beam_search
+from core.decoding.greedy_search import greedy_search
+from core.decoding.sampling import sample_search
+from core.decoding.search import Hypothesis, SearchState, Step
 
 
 def greedily(step: Step, state: SearchState, limits: Tensor) -> list[list[Hypothesis]]:

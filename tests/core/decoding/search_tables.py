@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_suite.core.decoding.beam_search import beam_search, length_normalizer
-from transformer_suite.core.decoding.greedy_search import greedy_search
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.special_ids import SpecialIds
+from core.decoding.beam_search import beam_search, length_normalizer
+from core.decoding.greedy_search import greedy_search
+from core.decoding.search import Hypothesis
+from core.special_ids import SpecialIds
 
 IDS = {".": SpecialIds().eos, "a": 4, "b": 5, "c": 6}
 LETTERS = {number: letter for letter, number in IDS.items()}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from transformer_suite.core.config import from_mapping
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.errors import ConfigError
+from core.config import from_mapping
+from core.decoding.config import GenerationConfig
+from core.errors import ConfigError
 
 SAMPLING = {"sample": True, "beam_size": 1, "length_penalty": 0.0}
 

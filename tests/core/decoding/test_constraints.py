@@ -7,6 +7,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.decoding.constraints import (
+    ForbiddenTokens,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatNgram,
+    all_of,
+)
+from core.decoding.sampling import sample_search
+from core.decoding.search import Constraint
+from core.errors import ConfigError
+from core.special_ids import SpecialIds
 from tests.core.decoding.search_tables import (
     ENDS,
     FAR,
@@ -22,17 +33,6 @@ from tests.core.decoding.search_tables import (
     reader,
     texts,
 )
-from transformer_suite.core.decoding.constraints import (
-    ForbiddenTokens,
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatNgram,
-    all_of,
-)
-from transformer_suite.core.decoding.sampling import sample_search
-from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.special_ids import SpecialIds
 
 law = settings(max_examples=30, deadline=None, derandomize=True)
 

@@ -8,6 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.decoding.beam_search import (
+    FinishedHypotheses,
+    beam_search,
+    length_normalizer,
+)
+from core.decoding.search import Constraint
+from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
     IDS,
     LETTERS,
@@ -22,13 +29,6 @@ from tests.core.decoding.search_tables import (
     reader,
     texts,
 )
-from transformer_suite.core.decoding.beam_search import (
-    FinishedHypotheses,
-    beam_search,
-    length_normalizer,
-)
-from transformer_suite.core.decoding.search import Constraint
-from transformer_suite.core.errors import ConfigError
 
 law = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

@@ -9,6 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.decoding.beam_search import Beams
+from core.decoding.diverse_beam_search import _choose, diverse_beam_search
+from core.decoding.search import Hypothesis
+from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
     FAR,
     IDS,
@@ -21,10 +25,6 @@ from tests.core.decoding.search_tables import (
     reader,
     texts,
 )
-from transformer_suite.core.decoding.beam_search import Beams
-from transformer_suite.core.decoding.diverse_beam_search import _choose, diverse_beam_search
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import ConfigError
 
 law = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

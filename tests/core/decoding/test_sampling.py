@@ -9,6 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.decoding.sampling import (
+    draw,
+    gumbel_noise,
+    noise_keys,
+    sample_search,
+)
+from core.decoding.search import Hypothesis
+from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
     IDS,
     Histories,
@@ -18,14 +26,6 @@ from tests.core.decoding.search_tables import (
     reader,
     texts,
 )
-from transformer_suite.core.decoding.sampling import (
-    draw,
-    gumbel_noise,
-    noise_keys,
-    sample_search,
-)
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import ConfigError
 
 law = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -135,7 +135,7 @@ def test_whole_outputs_come_as_often_as_their_probability() -> None:
 
 def test_the_hash_is_splitmix64() -> None:
     """Its first outputs from the state 0, published with the reference implementation."""
-    from transformer_suite.core.decoding.sampling import _mix
+    from core.decoding.sampling import _mix
 
     outputs = [int(_mix(torch.zeros(1, dtype=torch.int64), n)) % (1 << 64) for n in range(3)]
     assert outputs == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]

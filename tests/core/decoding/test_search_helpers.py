@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.core.decoding.every_search import every_search
-from tests.core.decoding.search_tables import Histories
-from transformer_suite.core.decoding.search import (
+from core.decoding.search import (
     compact_indices,
     log_probabilities,
     mask_forbidden,
 )
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.special_ids import SpecialIds
+from core.errors import UserError
+from core.special_ids import SpecialIds
+from tests.core.decoding.every_search import every_search
+from tests.core.decoding.search_tables import Histories
 
 law = settings(max_examples=100, deadline=None, derandomize=True)
 INF = float("inf")

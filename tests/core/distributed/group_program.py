@@ -16,6 +16,14 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from core.distributed import data_parallel
+from core.distributed.process_group import (
+    Disconnected,
+    ProcessGroup,
+    joined_group,
+)
+from core.distributed.world import world_from_environment
+from core.errors import Interrupted, UserError
 from tests.core.training.tiny_runs import (
     CPU,
     Disturbed,
@@ -25,14 +33,6 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     validation_of,
 )
-from transformer_suite.core.distributed import data_parallel
-from transformer_suite.core.distributed.process_group import (
-    Disconnected,
-    ProcessGroup,
-    joined_group,
-)
-from transformer_suite.core.distributed.world import world_from_environment
-from transformer_suite.core.errors import Interrupted, UserError
 
 # Whole runs without dropout, for one process to have too, and what they are fitted with.
 RUNS: dict[str, dict[str, Any]] = {

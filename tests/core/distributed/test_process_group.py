@@ -13,6 +13,11 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from core.distributed.process_group import ProcessGroup
+from core.errors import Interrupted
+from core.parallel import at_most
+from core.storage.checkpoint import load_tensors
+from core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 from tests.core.distributed.group_program import RUNS, main
 from tests.core.training.tiny_runs import (
     Disturbed,
@@ -23,11 +28,6 @@ from tests.core.training.tiny_runs import (
     without_times,
 )
 from tests.forked import forked_group
-from transformer_suite.core.distributed.process_group import ProcessGroup
-from transformer_suite.core.errors import Interrupted
-from transformer_suite.core.parallel import at_most
-from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from core.distributed.world import World, process_group, world_from_environment
+from core.errors import ConfigError, UserError
 from tests.core.training.tiny_runs import CPU
-from transformer_suite.core.distributed.world import World, process_group, world_from_environment
-from transformer_suite.core.errors import ConfigError, UserError
 
 ROOT = Path(__file__).resolve().parents[3]
 TORCHRUN = {
@@ -93,11 +93,10 @@ def test_others_that_do_not_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_asking_imports_no_torch() -> None:
     program = (
-        "import sys, transformer_suite.core.distributed.world as d\n"
-        "d.world_from_environment({}); print(*sys.modules)"
+        "import sys, core.distributed.world as d\nd.world_from_environment({}); print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "transformer_suite.core.distributed.world" in done.stdout.split()
+    assert "core.distributed.world" in done.stdout.split()
     assert "torch" not in done.stdout.split()

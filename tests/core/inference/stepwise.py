@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from transformer_suite.core.inference.incremental_model import DecoderState, added_mask
-from transformer_suite.core.inference.key_value_cache import Lineage
-from transformer_suite.core.inference.packed_transformer import PackedDecoder
-from transformer_suite.core.model.transformer import MyTransformerDecoder
+from core.inference.incremental_model import DecoderState, added_mask
+from core.inference.key_value_cache import Lineage
+from core.inference.packed_transformer import PackedDecoder
+from core.model.transformer import MyTransformerDecoder
 
 
 class Stepwise:

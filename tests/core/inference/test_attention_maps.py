@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.inference.attention_maps import attention_weights
+from core.model import attention
+from core.model.attention import MyMultiheadAttention
 from tests.core.model.parity import assert_near
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
-from transformer_suite.core.inference.attention_maps import attention_weights
-from transformer_suite.core.model import attention
-from transformer_suite.core.model.attention import MyMultiheadAttention
 
 law = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

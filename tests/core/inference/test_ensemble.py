@@ -6,6 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.errors import ConfigError
+from core.inference.ensemble import Ensemble
+from core.inference.incremental_model import IncrementalModel
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import SpecialIds
 from tests.core.decoding.every_search import assert_same, every_search, greedily
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
@@ -19,12 +25,6 @@ from tests.core.small_models import (
     model_of,
     together,
 )
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.special_ids import SpecialIds
 
 law = settings(max_examples=10, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from core.inference.incremental_model import IncrementalModel
+from core.model.config import POSITIONS
+from core.model.sequence_to_sequence import SequenceToSequence
 from tests.core.decoding.every_search import assert_same, every_search
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
@@ -20,9 +23,6 @@ from tests.core.small_models import (
     model_of,
     together,
 )
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.model.config import POSITIONS
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
 
 law = settings(max_examples=20, deadline=None, derandomize=True)
 SRC = torch.tensor([[5, 6], [7, 1], [8, 1]])

@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.inference.packed_linear import Int8Linear
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
+from core.errors import ConfigError
+from core.inference.incremental_model import IncrementalModel
+from core.inference.packed_linear import Int8Linear
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
 
 
 @pytest.mark.parametrize("shape", [(1, 64), (40, 64), (5, 8, 64)], ids=str)

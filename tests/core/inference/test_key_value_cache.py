@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.inference.incremental_model import IncrementalModel
+from core.inference.key_value_cache import KeyValueCache, Lineage
+from core.inference.packed_transformer import attend_cached
+from core.model.attention import MyMultiheadAttention, merge_heads, split_heads
 from tests.core.model.attention_cases import copied
 from tests.core.model.parity import INF, assert_near, random_mask
 from tests.core.small_models import SRC_WORDS, TGT_WORDS, column, model_of, together
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.inference.key_value_cache import KeyValueCache, Lineage
-from transformer_suite.core.inference.packed_transformer import attend_cached
-from transformer_suite.core.model.attention import MyMultiheadAttention, merge_heads, split_heads
 
 law = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.inference.out_of_memory import out_of_memory_is_user_error
+from core.errors import UserError
+from core.inference.out_of_memory import out_of_memory_is_user_error
 
 
 def too_much() -> None:

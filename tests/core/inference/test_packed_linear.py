@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.inference import packed_linear
+from core.inference.packed_linear import PackedLinear
 from tests.core.model.parity import assert_near
-from transformer_suite.core.inference import packed_linear
-from transformer_suite.core.inference.packed_linear import PackedLinear
 
 law = settings(max_examples=40, deadline=None, derandomize=True)
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 0.1}

@@ -7,14 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.inference import packed_linear
+from core.inference.incremental_model import IncrementalModel
+from core.inference.packed_transformer import PackedEncoder
+from core.model.masks import generate_square_subsequent_mask
+from core.model.transformer import MyTransformer
 from tests.core.inference.stepwise import Stepwise
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
-from transformer_suite.core.inference import packed_linear
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.inference.packed_transformer import PackedEncoder
-from transformer_suite.core.model.masks import generate_square_subsequent_mask
-from transformer_suite.core.model.transformer import MyTransformer
 
 law = settings(max_examples=20, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

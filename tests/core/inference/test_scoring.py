@@ -8,6 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.decoding.beam_search import beam_search
+from core.decoding.diverse_beam_search import diverse_beam_search
+from core.decoding.greedy_search import greedy_search
+from core.decoding.sampling import sample_search
+from core.decoding.search import Hypothesis
+from core.errors import UserError
+from core.inference.ensemble import Ensemble
+from core.inference.incremental_model import IncrementalModel, StepModel
+from core.inference.scoring import score
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
     BOS,
@@ -22,15 +31,6 @@ from tests.core.small_models import (
     model_of,
     together,
 )
-from transformer_suite.core.decoding.beam_search import beam_search
-from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
-from transformer_suite.core.decoding.greedy_search import greedy_search
-from transformer_suite.core.decoding.sampling import sample_search
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel, StepModel
-from transformer_suite.core.inference.scoring import score
 
 law = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

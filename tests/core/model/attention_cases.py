@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from core.model.attention import MyMultiheadAttention
 from tests.core.model.parity import random_mask, shake
-from transformer_suite.core.model.attention import MyMultiheadAttention
 
 Sizes = tuple[int, int, int, int, int]
 

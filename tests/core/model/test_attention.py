@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.core.model.attention_cases import Sizes, copied, random_inputs, random_masks
-from tests.core.model.parity import assert_near, gradients
-from transformer_suite.core.model.attention import (
+from core.model.attention import (
     MyMultiheadAttention,
     attend,
     merge_heads,
     split_heads,
 )
+from tests.core.model.attention_cases import Sizes, copied, random_inputs, random_masks
+from tests.core.model.parity import assert_near, gradients
 
 SIZES = [  # T, S, B, H, K: pairwise different, so that swapped axes cannot pass
     (7, 5, 3, 2, 4),

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core.model.attention import MyMultiheadAttention
+from core.model.config import POSITIONS
+from core.model.dropout import dropout
+from core.model.masks import generate_square_subsequent_mask
+from core.model.transformer import MyTransformer, MyTransformerEncoderLayer
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, model_of
-from transformer_suite.core.model.attention import MyMultiheadAttention
-from transformer_suite.core.model.config import POSITIONS
-from transformer_suite.core.model.dropout import dropout
-from transformer_suite.core.model.masks import generate_square_subsequent_mask
-from transformer_suite.core.model.transformer import MyTransformer, MyTransformerEncoderLayer
 
 every_kind_of_positions = pytest.mark.parametrize("positions", POSITIONS)
 both_norms = pytest.mark.parametrize("norm_first", [False, True], ids=["post_norm", "pre_norm"])

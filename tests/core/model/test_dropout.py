@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from transformer_suite.core.model import dropout as dropout_module
-from transformer_suite.core.model.dropout import Dropout, dropout, private_rng
+from core.model import dropout as dropout_module
+from core.model.dropout import Dropout, dropout, private_rng
 
 LANES = 4  # elements that one 64-bit number serves
 

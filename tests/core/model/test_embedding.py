@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_suite.core.model.embedding import PositionalEncoding, TokenEmbedding
+from core.model.embedding import PositionalEncoding, TokenEmbedding
 
 
 def sinusoids(length: int, width: int) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transformer_suite.core.model.masks import (
+from core.model.masks import (
     combine_masks,
     create_mask,
     generate_square_subsequent_mask,

@@ -8,15 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.core.model.parity import assert_near, shake
-from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.attention_maps import attention_weights
-from transformer_suite.core.model.attention import MyMultiheadAttention, split_heads
-from transformer_suite.core.model.config import POSITIONS, EncoderConfig
-from transformer_suite.core.model.embedding import PositionalEncoding
-from transformer_suite.core.model.masks import generate_square_subsequent_mask
-from transformer_suite.core.model.positions import (
+from core.errors import ConfigError
+from core.inference.attention_maps import attention_weights
+from core.model.attention import MyMultiheadAttention, split_heads
+from core.model.config import POSITIONS, EncoderConfig
+from core.model.embedding import PositionalEncoding
+from core.model.masks import generate_square_subsequent_mask
+from core.model.positions import (
     SHAW_DISTANCE,
     RotaryPositions,
     ShawPositions,
@@ -24,7 +22,9 @@ from transformer_suite.core.model.positions import (
     relative_positions,
     t5_buckets,
 )
-from transformer_suite.core.model.transformer import MyTransformer
+from core.model.transformer import MyTransformer
+from tests.core.model.parity import assert_near, shake
+from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
 
 law = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

@@ -6,6 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.decoding.beam_search import beam_search
+from core.decoding.greedy_search import greedy_search
+from core.decoding.search import Hypothesis
+from core.inference.greedy_decode import greedy_decode
+from core.inference.incremental_model import IncrementalModel
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import SpecialIds
 from tests.core.decoding.every_search import assert_same
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
@@ -22,14 +30,6 @@ from tests.core.small_models import (
     model_of,
     together,
 )
-from transformer_suite.core.decoding.beam_search import beam_search
-from transformer_suite.core.decoding.greedy_search import greedy_search
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.inference.greedy_decode import greedy_decode
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.special_ids import SpecialIds
 
 law = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

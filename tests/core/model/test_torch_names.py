@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.core.model.attention_cases import copied
-from tests.core.model.parity import assert_near
-from transformer_suite.core.model.attention import MyMultiheadAttention
-from transformer_suite.core.model.embedding import PositionalEncoding
-from transformer_suite.core.model.transformer import (
+from core.model.attention import MyMultiheadAttention
+from core.model.embedding import PositionalEncoding
+from core.model.transformer import (
     MyTransformer,
     MyTransformerDecoderLayer,
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
+from tests.core.model.attention_cases import copied
+from tests.core.model.parity import assert_near
 
 
 def test_the_causal_mask_by_the_model() -> None:

@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.core.model.parity import assert_near, gradients, random_mask, shake
-from transformer_suite.core.model import attention as attention_module
-from transformer_suite.core.model import dropout as dropout_module
-from transformer_suite.core.model.transformer import (
+from core.model import attention as attention_module
+from core.model import dropout as dropout_module
+from core.model.transformer import (
     MyTransformer,
     MyTransformerDecoder,
     MyTransformerDecoderLayer,
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
+from tests.core.model.parity import assert_near, gradients, random_mask, shake
 
 # torch's encoder says so whenever it cannot use a path that is of no concern here.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.inference.key_value_cache import LayerCache, Lineage
+from core.inference.packed_transformer import PackedDecoder
+from core.model.masks import generate_square_subsequent_mask
+from core.model.transformer import MyTransformer
 from tests.core.inference.stepwise import Stepwise
 from tests.core.model.parity import assert_near, shake
-from transformer_suite.core.inference.key_value_cache import LayerCache, Lineage
-from transformer_suite.core.inference.packed_transformer import PackedDecoder
-from transformer_suite.core.model.masks import generate_square_subsequent_mask
-from transformer_suite.core.model.transformer import MyTransformer
 
 law = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

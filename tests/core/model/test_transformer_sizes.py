@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_suite.core.model.transformer import (
+from core.model.transformer import (
     MyTransformer,
     MyTransformerDecoder,
     MyTransformerDecoderLayer,

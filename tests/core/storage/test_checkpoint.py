@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tests.forked import Forked
-from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import (
+from core.errors import CheckpointError, UserError
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import (
     average_weights,
     load_model,
     load_optional,
@@ -31,7 +30,8 @@ from transformer_suite.core.storage.checkpoint import (
     save_tensors,
     save_weights,
 )
-from transformer_suite.core.storage.files import remove_partial_files
+from core.storage.files import remove_partial_files
+from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -183,7 +183,7 @@ def test_a_save_that_is_interrupted_leaves_what_was_there(
         raise KeyboardInterrupt
 
     save_tensors(path, {"old": torch.ones(3)})
-    monkeypatch.setattr("transformer_suite.core.storage.checkpoint.save_file", interrupted)
+    monkeypatch.setattr("core.storage.checkpoint.save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_tensors(path, {"new": torch.ones(3)})
     assert load_tensors(path).keys() == {"old"}

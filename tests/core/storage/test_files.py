@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unprivileged import as_nobody
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.files import (
+from core.errors import UserError
+from core.storage.files import (
     append,
     atomic_write,
     exists,
@@ -21,6 +20,7 @@ from transformer_suite.core.storage.files import (
     write_json,
     write_text,
 )
+from tests.unprivileged import as_nobody
 
 
 def names_in(folder: Path) -> list[str]:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.lock import only_writer
+from core.errors import UserError
+from core.storage.lock import only_writer
 
 ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys
 from pathlib import Path
-from transformer_suite.core.storage.lock import only_writer
+from core.storage.lock import only_writer
 with only_writer(Path(sys.argv[1]), lock=Path(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()

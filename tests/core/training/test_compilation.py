@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.errors import UserError
+from core.inference.incremental_model import IncrementalModel
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
+from core.training import compilation
+from core.training.compilation import CompiledLayers, check_compiler
 from tests.core.training.tiny_runs import (
     Disturbed,
     assert_alike,
@@ -21,11 +26,6 @@ from tests.core.training.tiny_runs import (
     weights_of,
 )
 from tests.forked import run_in_fork
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
-from transformer_suite.core.training import compilation
-from transformer_suite.core.training.compilation import CompiledLayers, check_compiler
 
 
 class Backend:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import UserError
+from core.training import tensorboard
+from core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE, History
+from core.training.state import Metrics
 from tests.core.training.tiny_runs import Disturbed, run_fit, tiny_config, tiny_model
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.training import tensorboard
-from transformer_suite.core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE, History
-from transformer_suite.core.training.state import Metrics
 
 TIMES = ("seconds", "tokens_per_second")
 HEADER = b"epoch,step,train_loss,learning_rate,gradient_norm,tokens_per_second,padding_share\n"

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.errors import UserError
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import load_tensors, save_tensors
+from core.training.divergence import DivergenceMonitor
+from core.training.microbatches import LossFunction
+from core.training.run import Run
+from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import loss_of, run_fit, same, tiny_model, weights_of
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.training.divergence import DivergenceMonitor
-from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.core.training.run import Run
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
 
 
 def first_explosion(

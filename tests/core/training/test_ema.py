@@ -6,6 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
+from core.training.config import TrainConfig
+from core.training.ema import MovingAverage
+from core.training.microbatches import LossFunction
+from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     Disturbed,
     Scripted,
@@ -15,12 +21,6 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     weights_of,
 )
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.core.training.ema import MovingAverage
-from transformer_suite.core.training.microbatches import LossFunction
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
 
 STATE = Path(STATE_FOLDER) / STATE_FILE
 

@@ -8,6 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.errors import UserError
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
+from core.training import schedule
+from core.training.fit import make_schedule
+from core.training.history import HISTORY_FILE
+from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     PAD,
     Pair,
@@ -22,12 +28,6 @@ from tests.core.training.tiny_runs import (
     weights_of,
     without_times,
 )
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
-from transformer_suite.core.training import schedule
-from transformer_suite.core.training.fit import make_schedule
-from transformer_suite.core.training.history import HISTORY_FILE
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
 
 # The same run
 

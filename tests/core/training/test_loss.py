@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_suite.core.training.loss import (
+from core.training.loss import (
     label_smoothed_cross_entropy,
     linear_cross_entropy,
     symmetric_divergence,

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from core.training.memory import keep_freed_memory
+from tasks.runs import process
 from tests.core.training.tiny_runs import run_fit, tiny_model
-from transformer_suite.core.training.memory import keep_freed_memory
-from transformer_suite.tasks.runs import process
 
 ROOT = Path(__file__).parents[3]
 
 # As a training step does: several large blocks at a time, and then none.
 PROGRAM = """
 import resource, sys
-from transformer_suite.core.training.memory import keep_freed_memory
+from core.training.memory import keep_freed_memory
 
 print(keep_freed_memory() if sys.argv[1] == "keep" else None)
 before = 0

@@ -6,6 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.model.dropout import dropout, private_rng
+from core.training import microbatches
+from core.training.microbatches import (
+    Batch,
+    accumulate_gradients,
+    microbatch_count,
+)
 from tests.core.training.tiny_runs import (
     Disturbed,
     Pairs,
@@ -17,13 +24,6 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     weights_of,
     without_times,
-)
-from transformer_suite.core.model.dropout import dropout, private_rng
-from transformer_suite.core.training import microbatches
-from transformer_suite.core.training.microbatches import (
-    Batch,
-    accumulate_gradients,
-    microbatch_count,
 )
 
 

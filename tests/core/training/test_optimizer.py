@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core.training.optimizer import make_optimizer
 from tests.core.training.tiny_runs import run_fit, same, tiny_config, tiny_model, weights_of
-from transformer_suite.core.training.optimizer import make_optimizer
 
 
 def by_the_paper(

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.training import precision
+from core.training.precision import choose_precision
+from core.training.state import TrainingState
 from tests.core.training.tiny_runs import Disturbed, Pairs, loss_of, run_fit, tiny_model
-from transformer_suite.core.training import precision
-from transformer_suite.core.training.precision import choose_precision
-from transformer_suite.core.training.state import TrainingState
 
 Timed = list[str]
 

@@ -18,6 +18,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.errors import CheckpointError, ConfigError, Interrupted, UserError
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import load_tensors, save_tensors
+from core.training import history as history_module
+from core.training import kept_checkpoints
+from core.training import state_file as state_module
+from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     Disturbed,
     Pairs,
@@ -28,13 +35,6 @@ from tests.core.training.tiny_runs import (
     weights_of,
     without_times,
 )
-from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.training import history as history_module
-from transformer_suite.core.training import kept_checkpoints
-from transformer_suite.core.training import state_file as state_module
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
 
 STEPS = 24
 

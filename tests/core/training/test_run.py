@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.errors import UserError
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
+from core.training.kept_checkpoints import is_better
+from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     Pair,
     Pairs,
@@ -20,10 +24,6 @@ from tests.core.training.tiny_runs import (
     weights_of,
     without_times,
 )
-from transformer_suite.core.errors import UserError
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
-from transformer_suite.core.training.kept_checkpoints import is_better
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER
 
 # One step
 

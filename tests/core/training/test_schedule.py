@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer_suite.core.training.schedule import (
+from core.training.schedule import (
     CustomSchedule,
     Schedule,
     constant,

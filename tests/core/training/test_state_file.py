@@ -21,6 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.errors import CheckpointError, Interrupted, UserError
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import load_tensors, save_tensors
+from core.training.run import Run
+from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
 from tests.core.training.tiny_runs import (
     Disturbed,
     run_fit,
@@ -29,11 +34,6 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     weights_of,
 )
-from transformer_suite.core.errors import CheckpointError, Interrupted, UserError
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.training.run import Run
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
 
 CPU = torch.device("cpu")
 Tensors = dict[str, Tensor]

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.core.special_ids import SpecialIds
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.core.training.fit import TrainingData, fit
-from transformer_suite.core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
-from transformer_suite.core.training.microbatches import Batch, LossFunction
-from transformer_suite.core.training.run import Run
-from transformer_suite.core.training.state import Metrics, TrainingState
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import SpecialIds
+from core.training.config import TrainConfig
+from core.training.fit import TrainingData, fit
+from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
+from core.training.microbatches import Batch, LossFunction
+from core.training.run import Run
+from core.training.state import Metrics, TrainingState
 
 CPU = torch.device("cpu")
 WORDS = 14

@@ -10,14 +10,14 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.classification import evaluate
-from transformer_suite.tasks.classification.calibration import (
+from core.errors import ConfigError
+from tasks.classification import evaluate
+from tasks.classification.calibration import (
     expected_calibration_error,
     fit_temperature,
     scaled,
 )
-from transformer_suite.tasks.classification.config import MIN_TEMPERATURE, PredictionConfig
+from tasks.classification.config import MIN_TEMPERATURE, PredictionConfig
 
 
 def texts_of_temperature(temperature: float) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ def test_the_calibration_error_equals_a_loop_over_the_bins() -> None:
 def test_a_run_saves_the_temperature_and_prediction_uses_it(
     tiny_models: Callable[[str], Path], tiny_corpora: dict[str, Path]
 ) -> None:
-    from transformer_suite.tasks.classification.predict import Classifier
+    from tasks.classification.predict import Classifier
 
     folder = tiny_models("classification")
     temperature = json.loads((folder / "config.json").read_text())["prediction"]["temperature"]
@@ -112,7 +112,7 @@ def test_a_report_takes_one_pass_over_the_texts(
 def test_several_temperatures_give_what_each_gives_alone(
     tiny_models: Callable[[str], Path],
 ) -> None:
-    from transformer_suite.tasks.classification.predict import Classifier
+    from tasks.classification.predict import Classifier
 
     classifier = Classifier.load(tiny_models("classification"), device="cpu")
     longer_than_the_model = [4, 5, 6] * classifier.config.model.max_len

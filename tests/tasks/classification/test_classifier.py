@@ -11,22 +11,22 @@ import torch
 import torch.nn.functional as F
 from sklearn.metrics import classification_report, confusion_matrix, f1_score
 
-from tests.tasks.tiny_networks import CPU, spread
-from transformer_suite.core.errors import CheckpointError, ConfigError, CorpusError
-from transformer_suite.core.training.loss import symmetric_divergence
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.vocabulary import UNK_ID
-from transformer_suite.tasks.classification import evaluate
-from transformer_suite.tasks.classification.config import (
+from core.errors import CheckpointError, ConfigError, CorpusError
+from core.training.loss import symmetric_divergence
+from data.codec import TextCodec
+from data.vocabulary import UNK_ID
+from tasks.classification import evaluate
+from tasks.classification.config import (
     ClassificationConfig,
     ClassificationData,
     ClassifierConfig,
 )
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.classification.train import measure_texts, text_loss
-from transformer_suite.tasks.runs.checkpoint_folder import seal
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.model import ClassificationModel
+from tasks.classification.predict import Classifier
+from tasks.classification.train import measure_texts, text_loss
+from tasks.runs.checkpoint_folder import seal
+from tests.tasks.tiny_networks import CPU, spread
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]

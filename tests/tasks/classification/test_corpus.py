@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.growth import growth
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.data.vocabulary import PAD_ID, UNK_ID
-from transformer_suite.tasks.classification.classes import read_classes
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.dataset import (
+from core.errors import CorpusError
+from data.vocabulary import PAD_ID, UNK_ID
+from tasks.classification.classes import read_classes
+from tasks.classification.config import ClassificationData
+from tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
     TextData,
     as_tensors,
 )
+from tests.growth import growth
 
 CLASSES = ["World", "Спорт", "财经", "Sci/Tech", "Health & Life"]
 ROWS = [(i % 5, f"title{i}", f"some text number {i}") for i in range(40)]

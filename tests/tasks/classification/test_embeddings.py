@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from transformer_suite.data.examples import IdLists
-from transformer_suite.tasks.classification.embeddings import (
+from data.examples import IdLists
+from tasks.classification.embeddings import (
     cooccurrences,
     positive_mutual_information,
     ppmi_embeddings,

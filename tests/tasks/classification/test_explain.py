@@ -13,16 +13,16 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from tests.tiny_corpora import _TOPICS
-from transformer_suite.data.batching import pad_sequence
-from transformer_suite.tasks.classification.explain import (
+from data.batching import pad_sequence
+from tasks.classification.explain import (
     MAX_WORDS,
     Contribution,
     Explanation,
     explain,
     words_of,
 )
-from transformer_suite.tasks.classification.predict import Classifier
+from tasks.classification.predict import Classifier
+from tests.tiny_corpora import _TOPICS
 
 Models = Callable[[str], Path]
 

@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from sklearn.utils.class_weight import compute_class_weight
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.classification.imbalance import class_weights, decide
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.train import text_loss
+from core.errors import ConfigError
+from tasks.classification.imbalance import class_weights, decide
+from tasks.classification.model import ClassificationModel
+from tasks.classification.train import text_loss
 
 CLASSES = ["ham", "spam", "a=b"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from data.tables import open_table
 from examples import languages
-from transformer_suite.data.tables import open_table
 
 
 def test_every_language_has_as_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

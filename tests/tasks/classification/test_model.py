@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.errors import ConfigError
+from core.model.config import POSITIONS
+from data.batching import pad_sequence
+from data.vocabulary import PAD_ID
+from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from tasks.classification.inference import PackedClassificationModel
+from tasks.classification.model import ClassificationModel, pool
 from tests.tasks.tiny_networks import spread
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.model.config import POSITIONS
-from transformer_suite.data.batching import pad_sequence
-from transformer_suite.data.vocabulary import PAD_ID
-from transformer_suite.tasks.classification.config import CONCAT_TYPES, ClassifierConfig
-from transformer_suite.tasks.classification.inference import PackedClassificationModel
-from transformer_suite.tasks.classification.model import ClassificationModel, pool
 
 
 def pool_by_hand(states: Tensor, lengths: list[int], concat_type: str, query: Tensor) -> Tensor:

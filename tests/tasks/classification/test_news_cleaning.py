@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.readers import read_labeled_csv
+from tasks.classification.cleaning import clean
 from tests.growth import growth
-from transformer_suite.data.readers import read_labeled_csv
-from transformer_suite.tasks.classification.cleaning import clean
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import ConfigError
+from data.batching import pad_sequence
+from data.vocabulary import SPECIALS
+from tasks.classification.config import ClassifierConfig
+from tasks.classification.inference import PackedClassificationModel
+from tasks.classification.model import ClassificationModel
+from tasks.classification.ngrams import HashedNgrams
 from tests.tasks.tiny_networks import spread
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.batching import pad_sequence
-from transformer_suite.data.vocabulary import SPECIALS
-from transformer_suite.tasks.classification.config import ClassifierConfig
-from transformer_suite.tasks.classification.inference import PackedClassificationModel
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.ngrams import HashedNgrams
 
 SUBWORDS = (*SPECIALS, "▁the", "▁C", "ats", "s", "▁", "▁大狗", "É", "▁a" + "b" * 40)
 WORDS = (*SPECIALS, "the", "Cats", "大狗", ".")

@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.training.config import TrainConfig
-from transformer_suite.data.examples import IdLists
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.pretraining import (
+from core.errors import ConfigError
+from core.training.config import TrainConfig
+from data.examples import IdLists
+from tasks.classification.config import ClassificationData
+from tasks.classification.model import ClassificationModel
+from tasks.classification.pretraining import (
     PretrainingHeads,
     divided,
     pretrain,
@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 def test_losses_of_a_batch_without_masked_tokens_are_finite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("transformer_suite.tasks.classification.pretraining._MASKED", 0.0)
+    monkeypatch.setattr("tasks.classification.pretraining._MASKED", 0.0)
     losses = pretraining_losses(
         new_model(), PretrainingHeads(D, torch.ones(V)), torch.tensor([[4, 5]])
     )

@@ -12,8 +12,8 @@ from scipy.stats import bootstrap
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import f1_score
 
-from transformer_suite.tasks.classification import evaluate, report
-from transformer_suite.tasks.classification.calibration import expected_calibration_error
+from tasks.classification import evaluate, report
+from tasks.classification.calibration import expected_calibration_error
 
 CLASSES = ["ham", "<b>spam</b>", "eggs"]
 

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.soft_labels import Rows, cross_fitted, linear_teacher
-from transformer_suite.core.errors import ConfigError, CorpusError
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.classification.model import ClassificationModel
-from transformer_suite.tasks.classification.soft_labels import read_soft_labels
-from transformer_suite.tasks.classification.train import text_loss
+from core.errors import ConfigError, CorpusError
+from tasks.classification.config import ClassificationData
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.model import ClassificationModel
+from tasks.classification.soft_labels import read_soft_labels
+from tasks.classification.train import text_loss
 
 CLASSES = ["ham", "spam", "eggs"]
 

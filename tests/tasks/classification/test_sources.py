@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from transformer_suite.core.errors import ConfigError, CorpusError
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.classification.sources import TableSource, stratified_sample
+from core.errors import ConfigError, CorpusError
+from tasks.classification.config import ClassificationData
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.sources import TableSource, stratified_sample
 
 LABELS = ["spam"] * 60 + ["ham"] * 30 + ["eggs"] * 10
 ROWS = [{"title": f"t{i}", "body": f"text {i}", "topic": name} for i, name in enumerate(LABELS)]

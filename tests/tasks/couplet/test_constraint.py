@@ -5,11 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.data.vocabulary import EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
-from transformer_suite.tasks.couplet.config import FormConfig
-from transformer_suite.tasks.couplet.constraint import CharacterTable, CoupletConstraint
-from transformer_suite.tasks.couplet.rules import check, tone_places
-from transformer_suite.tasks.couplet.tones import line_tones, tones
+from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
+from tasks.couplet.config import FormConfig
+from tasks.couplet.constraint import CharacterTable, CoupletConstraint
+from tasks.couplet.rules import check, tone_places
+from tasks.couplet.tones import line_tones, tones
 
 WORDS = Vocabulary([*SPECIALS, *"，。风天山雨地水树"])
 CPU = torch.device("cpu")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from transformer_suite.core.errors import ConfigError, CorpusError
-from transformer_suite.tasks.couplet.config import CoupletData
-from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
+from core.errors import ConfigError, CorpusError
+from tasks.couplet.config import CoupletData
+from tasks.couplet.dataset import LoadCoupletDataset
 
 CHARACTERS = "天地山水花月风云春秋日夜江河松竹红绿高深来去开落"
 PAIRS = [(CHARACTERS[i : i + 4], CHARACTERS[i + 4 : i + 8]) for i in range(16)]

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks import pictures
-from transformer_suite.tasks.couplet.banner import banner
-from transformer_suite.tasks.couplet.layout import draw_couplet, vertical
-from transformer_suite.tasks.couplet.script import is_traditional, simplified, traditional
-from transformer_suite.tasks.couplet.tones import is_chinese, read_words
+from core.errors import UserError
+from tasks import pictures
+from tasks.couplet.banner import banner
+from tasks.couplet.layout import draw_couplet, vertical
+from tasks.couplet.script import is_traditional, simplified, traditional
+from tasks.couplet.tones import is_chinese, read_words
 
 
 def test_the_first_line_is_on_the_right_and_the_banner_reads_from_right_to_left() -> None:

@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.config import from_mapping
+from core.inference.attention_maps import attention_weights
+from core.inference.ensemble import Ensemble
+from core.inference.incremental_model import IncrementalModel
+from core.inference.scoring import score
+from tasks.couplet.config import CoupletTransformerConfig
+from tasks.couplet.model import CoupletModel
 from tests.core.decoding.every_search import assert_same, every_search
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import Uncached, column, together
-from transformer_suite.core.config import from_mapping
-from transformer_suite.core.inference.attention_maps import attention_weights
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.inference.scoring import score
-from transformer_suite.tasks.couplet.config import CoupletTransformerConfig
-from transformer_suite.tasks.couplet.model import CoupletModel
 
 WORDS, MAX_LEN = 13, 12
 BOS, EOS = 2, 3

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from core.errors import ConfigError, CorpusError, TextError
+from tasks.couplet.request import CoupletRequest, read_avoided
+from tasks.couplet.tones import LEVEL, OBLIQUE, tones
 from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form, untrained
-from transformer_suite.core.errors import ConfigError, CorpusError, TextError
-from transformer_suite.tasks.couplet.request import CoupletRequest, read_avoided
-from transformer_suite.tasks.couplet.tones import LEVEL, OBLIQUE, tones
 
 BEAM: dict[str, Any] = {"beam_size": 4}
 SAMPLE: dict[str, Any] = {"sample": True, "temperature": 2.0}

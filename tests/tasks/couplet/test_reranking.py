@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from core.errors import ConfigError
+from tasks.couplet.config import RerankConfig
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.reranking import Reranker, is_different
+from tasks.seq2seq.request import GenerationRequest
 from tests.tasks.tiny_networks import CPU
 from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form, untrained
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.couplet.config import RerankConfig
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.reranking import Reranker, is_different
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
 
 WRITER = WRITERS[0]
 FIRST = "天雨，树月"

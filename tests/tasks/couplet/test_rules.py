@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.growth import growth
-from transformer_suite.tasks.couplet.rules import (
+from tasks.couplet.rules import (
     RULES,
     broken,
     check,
@@ -16,7 +15,8 @@ from transformer_suite.tasks.couplet.rules import (
     split_line,
     tone_places,
 )
-from transformer_suite.tasks.couplet.tones import is_punctuation, read_words
+from tasks.couplet.tones import is_punctuation, read_words
+from tests.growth import growth
 
 
 def kept(first: str, second: str) -> set[str]:

@@ -8,6 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.decoding.config import GenerationConfig
+from core.errors import ConfigError
+from data.vocabulary import EOS_ID
+from tasks.couplet.config import CoupletConfig
+from tasks.couplet.rules import broken_rule, check
+from tasks.couplet.tones import is_chinese
 from tests.tasks.tiny_writers import (
     LEVELS,
     MARKS,
@@ -17,12 +23,6 @@ from tests.tasks.tiny_writers import (
     check_form,
     untrained,
 )
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.vocabulary import EOS_ID
-from transformer_suite.tasks.couplet.config import CoupletConfig
-from transformer_suite.tasks.couplet.rules import broken_rule, check
-from transformer_suite.tasks.couplet.tones import is_chinese
 
 FIRSTS = ["天雨树月", "", "风月，花夜", "山树云夜"]
 BEAM: dict[str, Any] = {"beam_size": 4}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.couplet.tones import (
+from core.errors import ConfigError
+from tasks.couplet.tones import (
     LEVEL,
     OBLIQUE,
     is_punctuation,

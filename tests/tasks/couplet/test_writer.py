@@ -11,6 +11,12 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import TextError
+from tasks.couplet import evaluate
+from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.rules import RULES
+from tasks.couplet.tones import is_chinese
+from tasks.seq2seq.request import GenerationRequest
 from tests.tasks.tiny_writers import (
     LEVELS,
     MARKS,
@@ -21,12 +27,6 @@ from tests.tasks.tiny_writers import (
     marks,
     untrained,
 )
-from transformer_suite.core.errors import TextError
-from transformer_suite.tasks.couplet import evaluate
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.couplet.rules import RULES
-from transformer_suite.tasks.couplet.tones import is_chinese
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
 
 SMALL = [
     untrained(words) for words in ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")

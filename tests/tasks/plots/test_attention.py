@@ -9,12 +9,12 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from core.errors import ConfigError, TextError
+from core.inference.attention_maps import attention_weights
+from data.vocabulary import BOS_ID, EOS_ID
+from tasks.seq2seq.attention_maps import Attention
+from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of
-from transformer_suite.core.errors import ConfigError, TextError
-from transformer_suite.core.inference.attention_maps import attention_weights
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID
-from transformer_suite.tasks.seq2seq.attention_maps import Attention
-from transformer_suite.tasks.translation.predict import Translator
 
 Plot = Callable[..., Figure]
 

@@ -12,10 +12,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
+from tasks.classification.charts import MAX_CELLS, reliability_charts
+from tasks.pictures import BLUE, ORANGE
+from tasks.runs.checkpoint_folder import PRETRAINED
 from tests.commands.command_line import error_of, run
-from transformer_suite.tasks.classification.charts import MAX_CELLS, reliability_charts
-from transformer_suite.tasks.pictures import BLUE, ORANGE
-from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
 
 Plot = Callable[..., Figure]
 

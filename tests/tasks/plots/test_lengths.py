@@ -7,9 +7,9 @@ import pytest
 import sacrebleu
 from matplotlib.figure import Figure
 
+from tasks.plots.lengths import quality_by_length
+from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of
-from transformer_suite.tasks.plots.lengths import quality_by_length
-from transformer_suite.tasks.translation.predict import Translator
 
 Plot = Callable[..., Figure]
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from core.errors import ConfigError
+from data.vocabulary import SPECIALS
+from tasks.classification.predict import Classifier
+from tasks.plots.neighbors import Neighbors, nearest, principal_plane
 from tests.commands.command_line import error_of, lines_of
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.vocabulary import SPECIALS
-from transformer_suite.tasks.classification.predict import Classifier
-from transformer_suite.tasks.plots.neighbors import Neighbors, nearest, principal_plane
 
 Plot = Callable[..., Figure]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.errors import CheckpointError
+from core.storage.checkpoint import load_tensors, save_tensors
+from core.training.kept_checkpoints import epoch_file, kept_epochs
+from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
+from tasks import registry
+from tasks.runs.averaging import average, best_epochs, last_epochs
+from tasks.runs.checkpoint_folder import headline, seal
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.core.storage.checkpoint import load_tensors, save_tensors
-from transformer_suite.core.training.kept_checkpoints import epoch_file, kept_epochs
-from transformer_suite.core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs.averaging import average, best_epochs, last_epochs
-from transformer_suite.tasks.runs.checkpoint_folder import headline, seal
 
 Models = Callable[[str], Path]
 
@@ -315,7 +315,7 @@ def test_nothing_is_left_of_a_mean_that_cannot_be_written(
 
     one = tiny_models("couplet")
     other = shutil.copytree(one, in_tmp / "other")
-    monkeypatch.setattr("transformer_suite.tasks.runs.averaging.save_weights", fail)
+    monkeypatch.setattr("tasks.runs.averaging.save_weights", fail)
     assert "the disk is full" in error_of(1, "average", one, other, "--out", "mean")
     assert list(in_tmp.iterdir()) == [other]
 

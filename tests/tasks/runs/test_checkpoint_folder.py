@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.classification.config import ClassificationConfig
-from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.translation.config import TranslationConfig
+from core.errors import CheckpointError
+from tasks import registry
+from tasks.classification.config import ClassificationConfig
+from tasks.runs import checkpoint_folder as folders
+from tasks.translation.config import TranslationConfig
 
 
 def edited(folder: Path, **changes: Any) -> Path:

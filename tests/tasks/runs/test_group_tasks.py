@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from core.distributed.process_group import ProcessGroup, joined_group
+from core.distributed.world import world_from_environment
+from tasks import registry
+from tasks.runs import run
 from tests.forked import forked_group
-from transformer_suite.core.distributed.process_group import ProcessGroup, joined_group
-from transformer_suite.core.distributed.world import world_from_environment
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs import run
 
 CPU = torch.device("cpu")
 SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from core.errors import CheckpointError
+from tasks import pictures
+from tasks.runs.checkpoint_folder import shipped_models
+from tasks.runs.history import draw_histories, read_history
 from tests.commands.command_line import error_of, lines_of, run
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks import pictures
-from transformer_suite.tasks.runs.checkpoint_folder import shipped_models
-from transformer_suite.tasks.runs.history import draw_histories, read_history
 
 pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
 

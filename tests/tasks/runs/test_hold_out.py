@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.tasks.runs.hold_out import hold_out
+from core.errors import CorpusError
+from tasks.runs.hold_out import hold_out
 
 HERE = Path("corpus/train.csv")
 

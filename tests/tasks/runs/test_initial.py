@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import cli
+from core.errors import CheckpointError, ConfigError, Interrupted, UserError
+from core.storage.checkpoint import load_tensors
+from data.codec import TextCodec
+from tasks import registry
+from tasks.runs import run as runs
+from tasks.runs.checkpoint_folder import text_files
 from tests.commands.command_line import error_of, run
 from tests.forked import forked_group
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.errors import CheckpointError, ConfigError, Interrupted, UserError
-from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs import run as runs
-from transformer_suite.tasks.runs.checkpoint_folder import text_files
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]

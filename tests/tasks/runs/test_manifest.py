@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import CheckpointError
+from tasks import registry
+from tasks.runs import checkpoint_folder as folders
 from tests.commands.command_line import error_of, lines_of, run
 from tests.unprivileged import as_nobody
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs import checkpoint_folder as folders
 
 Models = Callable[[str], Path]
 

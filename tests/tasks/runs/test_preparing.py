@@ -15,22 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from core.errors import CorpusError
+from core.storage.checkpoint import load_tensors
+from data import cache
+from data.batching import bucket_by_length, epoch_seed, pad_sequence
+from data.corpora import DATA_FOLDER_VARIABLE
+from data.tokenizers import Characters, seed_dropout
+from data.vocabulary import BOS_ID, EOS_ID, UNK_ID
+from tasks import registry
+from tasks.classification.config import ClassificationData
+from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.couplet.config import CoupletData
+from tasks.couplet.dataset import LoadCoupletDataset
+from tasks.runs import run
+from tasks.translation.config import TranslationData
+from tasks.translation.dataset import LoadEnglishGermanDataset
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.data import cache
-from transformer_suite.data.batching import bucket_by_length, epoch_seed, pad_sequence
-from transformer_suite.data.corpora import DATA_FOLDER_VARIABLE
-from transformer_suite.data.tokenizers import Characters, seed_dropout
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, UNK_ID
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.classification.config import ClassificationData
-from transformer_suite.tasks.classification.dataset import LoadSentenceClassificationDataset
-from transformer_suite.tasks.couplet.config import CoupletData
-from transformer_suite.tasks.couplet.dataset import LoadCoupletDataset
-from transformer_suite.tasks.runs import run
-from transformer_suite.tasks.translation.config import TranslationData
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
 
 SEED, BATCH_TOKENS, MAX_LEN = 3, 120, 20
 PIECES = {"vocab_size": 100}
@@ -141,7 +141,7 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             ("tasks.couplet.dataset", "iter_parallel"),
             ("tasks.classification.sources", "iter_labeled_csv"),
         ):
-            monkeypatch.setattr(f"transformer_suite.{module}.{name}", refuse)
+            monkeypatch.setattr(f"{module}.{name}", refuse)
 
     return forbid
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from core.errors import ChangedConditions, CorpusError
+from tasks import registry
+from tasks.runs import run
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.errors import ChangedConditions, CorpusError
-from transformer_suite.tasks import registry
-from transformer_suite.tasks.runs import run
 
 FirstRuns = Callable[[str], Path]
 

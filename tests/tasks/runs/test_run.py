@@ -15,18 +15,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core.errors import CheckpointError, ConfigError, UserError
+from core.model.config import TransformerConfig
+from core.storage.checkpoint import load_tensors
+from core.storage.lock import only_writer
+from core.training import compilation, tensorboard
+from tasks.couplet.config import CoupletConfig
+from tasks.couplet.config import tiny as tiny_couplet
+from tasks.runs import checkpoint_folder as folders
+from tasks.runs import provenance, run_folder
+from tasks.runs import run as runs
+from tasks.translation.config import TranslationConfig, tiny
 from tests.tasks.tiny_networks import CPU
-from transformer_suite.core.errors import CheckpointError, ConfigError, UserError
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.core.storage.lock import only_writer
-from transformer_suite.core.training import compilation, tensorboard
-from transformer_suite.tasks.couplet.config import CoupletConfig
-from transformer_suite.tasks.couplet.config import tiny as tiny_couplet
-from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.runs import provenance, run_folder
-from transformer_suite.tasks.runs import run as runs
-from transformer_suite.tasks.translation.config import TranslationConfig, tiny
 
 CONFIG = dataclasses.replace(tiny(), train=dataclasses.replace(tiny().train, epochs=2, average=2))
 DATA = Path("corpora/multi30k")

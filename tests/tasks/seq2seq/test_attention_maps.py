@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from core.errors import ConfigError
+from core.inference.attention_maps import attention_weights
+from data.vocabulary import SPECIALS, Vocabulary
+from tasks.couplet.predict import CoupletWriter
+from tasks.seq2seq.attention_maps import attention
+from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import CPU, network
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.inference.attention_maps import attention_weights
-from transformer_suite.data.vocabulary import SPECIALS, Vocabulary
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.seq2seq.attention_maps import attention
-from transformer_suite.tasks.translation.predict import Translator
 
 Models = Callable[[str], Path]
 

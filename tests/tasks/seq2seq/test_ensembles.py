@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import torch
 
+from core.errors import CheckpointError, ConfigError
+from core.inference.ensemble import Ensemble
+from core.inference.incremental_model import IncrementalModel
+from core.storage.checkpoint import save_weights
+from data.tokenizers import Whitespace
+from data.vocabulary import Vocabulary
+from tasks.couplet import evaluate as couplet_evaluate
+from tasks.couplet.predict import CoupletWriter
+from tasks.runs import checkpoint_folder as folders
+from tasks.seq2seq.objective import mean_logits, measure_pairs
+from tasks.translation import evaluate
+from tasks.translation.config import TranslationConfig
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import CPU, network, spread
-from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.core.inference.ensemble import Ensemble
-from transformer_suite.core.inference.incremental_model import IncrementalModel
-from transformer_suite.core.storage.checkpoint import save_weights
-from transformer_suite.data.tokenizers import Whitespace
-from transformer_suite.data.vocabulary import Vocabulary
-from transformer_suite.tasks.couplet import evaluate as couplet_evaluate
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.seq2seq.objective import mean_logits, measure_pairs
-from transformer_suite.tasks.translation import evaluate
-from transformer_suite.tasks.translation.config import TranslationConfig
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
 
 Models = Callable[[str], Path]
 

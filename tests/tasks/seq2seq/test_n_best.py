@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
+from core.decoding.search import Hypothesis
+from tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
 
 
 def ranked(*scores: float) -> list[Hypothesis]:

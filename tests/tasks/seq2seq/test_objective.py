@@ -8,19 +8,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tasks.tiny_networks import CPU, network
-from transformer_suite.core.errors import CorpusError
-from transformer_suite.core.model.dropout import Dropout
-from transformer_suite.core.training.loss import symmetric_divergence
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from transformer_suite.tasks.seq2seq.batches import (
+from core.errors import CorpusError
+from core.model.dropout import Dropout
+from core.training.loss import symmetric_divergence
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tasks.seq2seq.batches import (
     Pair,
     PairData,
     as_tensors,
     short_pairs,
     source_tensor,
 )
-from transformer_suite.tasks.seq2seq.objective import measure_pairs, pair_loss
+from tasks.seq2seq.objective import measure_pairs, pair_loss
+from tests.tasks.tiny_networks import CPU, network
 
 # Sides of many lengths, none the length of its other side.
 PAIRS: list[Pair] = [

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.tasks.couplet.request import CoupletRequest
-from transformer_suite.tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
+from core.decoding.config import GenerationConfig
+from core.errors import ConfigError
+from tasks.couplet.request import CoupletRequest
+from tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
 
 
 @pytest.mark.parametrize(

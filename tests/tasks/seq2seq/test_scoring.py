@@ -9,17 +9,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.decoding.config import GenerationConfig
+from core.decoding.search import Hypothesis
+from data.batching import pad_sequence
+from data.codec import TextCodec
+from data.tokenizers import get_tokenizer
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
+from tasks.couplet.predict import CoupletWriter
+from tasks.seq2seq.scoring import PairScore, score_texts
+from tasks.translation.predict import Translator
 from tests.tasks.searching import search
 from tests.tasks.tiny_networks import CPU, network
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.data.batching import pad_sequence
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import get_tokenizer
-from transformer_suite.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
-from transformer_suite.tasks.couplet.predict import CoupletWriter
-from transformer_suite.tasks.seq2seq.scoring import PairScore, score_texts
-from transformer_suite.tasks.translation.predict import Translator
 
 # The rounding error of a score, some units in the last of the seven digits of a float32.
 NOISE = {"abs": 2e-5, "rel": 3e-6}

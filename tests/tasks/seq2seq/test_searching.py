@@ -7,20 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.decoding.beam_search import beam_search
+from core.decoding.config import GenerationConfig
+from core.decoding.constraints import ForbiddenTokens, ForcedPrefix, all_of
+from core.decoding.diverse_beam_search import diverse_beam_search
+from core.decoding.sampling import sample_search
+from core.decoding.search import Hypothesis
+from core.errors import ConfigError
+from core.model.config import TransformerConfig
+from core.model.sequence_to_sequence import SequenceToSequence
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.n_best import Output
+from tasks.seq2seq.request import GREEDY
 from tests.tasks.searching import search, search_texts, step_model
 from tests.tasks.tiny_networks import network
-from transformer_suite.core.decoding.beam_search import beam_search
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.decoding.constraints import ForbiddenTokens, ForcedPrefix, all_of
-from transformer_suite.core.decoding.diverse_beam_search import diverse_beam_search
-from transformer_suite.core.decoding.sampling import sample_search
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.model.sequence_to_sequence import SequenceToSequence
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.seq2seq.n_best import Output
-from transformer_suite.tasks.seq2seq.request import GREEDY
 
 WORDS = 20
 EOS = 3

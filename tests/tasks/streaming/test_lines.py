@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.growth import growth
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.streaming import lines
-from transformer_suite.tasks.streaming.lines import (
+from core.errors import UserError
+from tasks.streaming import lines
+from tasks.streaming.lines import (
     CHUNK_LINES,
     MAX_LINE_BYTES,
     Chunk,
@@ -30,6 +29,7 @@ from transformer_suite.tasks.streaming.lines import (
     open_texts,
     read_chunks,
 )
+from tests.growth import growth
 
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import UserError
-from transformer_suite.tasks.streaming.lines import CHUNK_LINES
-from transformer_suite.tasks.streaming.pair_lines import open_parallel, open_table, pair_of
+from core.errors import UserError
+from tasks.streaming.lines import CHUNK_LINES
+from tasks.streaming.pair_lines import open_parallel, open_table, pair_of
 
 
 def written(path: Path, text: str) -> Path:
@@ -100,7 +100,7 @@ def test_files_of_different_lengths_are_refused_with_both_lengths(tmp_path: Path
 def test_pipes_of_different_lengths_are_refused_where_one_ends(
     longer: str, shorter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer_suite.tasks.streaming.lines.count_lines", lambda stream: None)
+    monkeypatch.setattr("tasks.streaming.lines.count_lines", lambda stream: None)
     paths = {
         longer: written(tmp_path / "long", "a\nb\nc\n"),
         shorter: written(tmp_path / "s", "a\n"),
@@ -129,7 +129,7 @@ def test_endless_files_are_read_a_chunk_at_a_time(
             yield [f"line {number}"]
 
     path = written(tmp_path / "a", "")
-    monkeypatch.setattr("transformer_suite.tasks.streaming.lines.read_chunks", endless)
+    monkeypatch.setattr("tasks.streaming.lines.read_chunks", endless)
     with open_parallel(path, path) as (chunks, _):
         (first,) = islice(chunks, 1)
     assert len(first) == CHUNK_LINES

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.core.distributed.world import World
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.tasks.streaming import sharding
-from transformer_suite.tasks.streaming.lines import CHUNK_LINES
-from transformer_suite.tasks.streaming.sharding import Shards, open_shards
+from core.distributed.world import World
+from core.errors import ConfigError, UserError
+from tasks.streaming import sharding
+from tasks.streaming.lines import CHUNK_LINES
+from tasks.streaming.sharding import Shards, open_shards
 
 CHUNKS = ["a\n", "b\nbb\n", "", "d\n", "ä\n"]
 

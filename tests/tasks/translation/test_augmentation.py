@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.tasks.translation.augmentation import augmented
+from tasks.translation.augmentation import augmented
 
 SOURCE, TARGET = "Gestern fuhr Tom über die Brücke.", "Yesterday Tom drove over the bridge."
 

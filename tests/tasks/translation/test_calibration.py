@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.commands.command_line import lines_of, run
-from transformer_suite.core.decoding.constraints import ForbiddenTokens
-from transformer_suite.core.errors import CheckpointError, ConfigError
-from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.data.vocabulary import UNK_ID
-from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.runs.checkpoint_folder import (
+from core.decoding.constraints import ForbiddenTokens
+from core.errors import CheckpointError, ConfigError
+from core.storage.checkpoint import load_tensors
+from data.vocabulary import UNK_ID
+from tasks.runs import checkpoint_folder as folders
+from tasks.runs.checkpoint_folder import (
     CALIBRATION_FILES,
     CONFIDENCE_FILE,
     MANIFEST_FILE,
 )
-from transformer_suite.tasks.seq2seq.batches import source_tensor
-from transformer_suite.tasks.translation.calibration import memory_means
-from transformer_suite.tasks.translation.confidence import Confidence
-from transformer_suite.tasks.translation.config import ExtraCorpus, TranslationData
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset, spaced
-from transformer_suite.tasks.translation.predict import Translator
+from tasks.seq2seq.batches import source_tensor
+from tasks.translation.calibration import memory_means
+from tasks.translation.confidence import Confidence
+from tasks.translation.config import ExtraCorpus, TranslationData
+from tasks.translation.dataset import LoadEnglishGermanDataset, spaced
+from tasks.translation.predict import Translator
+from tests.commands.command_line import lines_of, run
 
 GERMAN, ENGLISH = "Ein Hund sieht das Boot.", "A woman hears the sea."
 STRANGE = "Qqq xyz 999 天地 &&&."

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import Whitespace
-from transformer_suite.tasks.runs.checkpoint_folder import PRETRAINED
-from transformer_suite.tasks.translation.capitals import usual_case, with_capitals
+from data.codec import TextCodec
+from data.tokenizers import Whitespace
+from tasks.runs.checkpoint_folder import PRETRAINED
+from tasks.translation.capitals import usual_case, with_capitals
 
 
 @pytest.fixture(scope="module")

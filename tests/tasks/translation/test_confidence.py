@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.core.storage.checkpoint import save_tensors
-from transformer_suite.tasks.runs.checkpoint_folder import CONFIDENCE_FILE
-from transformer_suite.tasks.translation.confidence import (
+from core.decoding.search import Hypothesis
+from core.errors import CheckpointError
+from core.storage.checkpoint import save_tensors
+from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
+from tasks.translation.confidence import (
     Confidence,
     are_good,
     expected_calibration_error,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from transformer_suite.core.errors import ConfigError, CorpusError
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.translation.config import TranslationData
-from transformer_suite.tasks.translation.dataset import (
+from core.errors import ConfigError, CorpusError
+from data.codec import TextCodec
+from tasks.translation.config import TranslationData
+from tasks.translation.dataset import (
     LoadEnglishGermanDataset,
     build_codecs,
     load_codecs,

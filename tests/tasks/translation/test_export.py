@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.config import override
+from core.storage.checkpoint import WEIGHTS_FILE, save_weights
+from data.codec import TextCodec
+from tasks.runs.checkpoint_folder import write_config
+from tasks.translation.config import tiny
+from tasks.translation.export import to_ctranslate2
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, run
 from tests.tasks.tiny_networks import spread
-from transformer_suite.core.config import override
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, save_weights
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.tasks.runs.checkpoint_folder import write_config
-from transformer_suite.tasks.translation.config import tiny
-from transformer_suite.tasks.translation.export import to_ctranslate2
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `export` is not installed")
 

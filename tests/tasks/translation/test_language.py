@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import CheckpointError
+from tasks.runs.checkpoint_folder import LANGUAGE_FILE
+from tasks.translation.language import LanguageDetector
 from tests.tiny_corpora import write_translation
-from transformer_suite.core.errors import CheckpointError
-from transformer_suite.tasks.runs.checkpoint_folder import LANGUAGE_FILE
-from transformer_suite.tasks.translation.language import LanguageDetector
 
 GERMAN = "Ein Hund sieht das Boot."
 ENGLISH = "A woman hears the sea."

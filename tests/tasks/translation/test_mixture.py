@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 import torch
 
-from tests.commands.command_line import error_of, lines_of
-from transformer_suite.core.config import from_mapping, override, to_mapping
-from transformer_suite.core.errors import ChangedConditions, ConfigError, CorpusError
-from transformer_suite.core.storage.checkpoint import WEIGHTS_FILE, load_tensors
-from transformer_suite.data.tokenizers import tag_token
-from transformer_suite.tasks.runs import run
-from transformer_suite.tasks.runs.checkpoint_folder import read_config
-from transformer_suite.tasks.translation.config import (
+from core.config import from_mapping, override, to_mapping
+from core.errors import ChangedConditions, ConfigError, CorpusError
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
+from data.tokenizers import tag_token
+from tasks.runs import run
+from tasks.runs.checkpoint_folder import read_config
+from tasks.translation.config import (
     ExtraCorpus,
     TranslationConfig,
     TranslationData,
     tiny,
 )
-from transformer_suite.tasks.translation.dataset import LoadEnglishGermanDataset
-from transformer_suite.tasks.translation.predict import Translator
+from tasks.translation.dataset import LoadEnglishGermanDataset
+from tasks.translation.predict import Translator
+from tests.commands.command_line import error_of, lines_of
 
 from ..tiny_networks import CPU
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tasks.translation.test_translator import echo, untrained
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.tasks.seq2seq import generation
-from transformer_suite.tasks.translation.placeholders import (
+from core.decoding.search import Hypothesis
+from tasks.seq2seq import generation
+from tasks.translation.placeholders import (
     PLACEHOLDERS,
     parts,
     restored,
     with_placeholders,
 )
-from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.typography import readable
+from tasks.translation.predict import Translator
+from tasks.translation.typography import readable
+from tests.tasks.translation.test_translator import echo, untrained
 
 __all__ = ["echo"]  # a fixture
 

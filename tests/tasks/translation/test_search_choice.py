@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from core.decoding.config import GenerationConfig
+from tasks.seq2seq.request import GenerationRequest
+from tasks.translation import search_choice
+from tasks.translation.evaluate import bleu
+from tasks.translation.predict import Translator
+from tasks.translation.search_choice import LENGTH_PENALTIES, choose_search
 from tests.commands.command_line import run
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.translation import search_choice
-from transformer_suite.tasks.translation.evaluate import bleu
-from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.search_choice import LENGTH_PENALTIES, choose_search
 
 REFERENCE = "a small dog runs over the green field"
 

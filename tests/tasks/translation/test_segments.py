@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_suite.tasks.translation.segments import encoded_segments, lines, sentences
+from tasks.translation.segments import encoded_segments, lines, sentences
 
 
 @pytest.mark.parametrize(

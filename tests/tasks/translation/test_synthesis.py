@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from core.errors import ConfigError, UserError
+from tasks.seq2seq.request import GenerationRequest
+from tasks.streaming import lines as streaming
+from tasks.translation import synthesis
+from tasks.translation.predict import Translator
+from tasks.translation.synthesis import Synthesis
 from tests.commands.command_line import error_of, lines_of
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.streaming import lines as streaming
-from transformer_suite.tasks.translation import synthesis
-from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.synthesis import Synthesis
 
 Models = Callable[[str], Path]
 

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
+from core.decoding.config import GenerationConfig
+from core.errors import CheckpointError, UserError
+from core.model.config import TransformerConfig
+from core.storage.checkpoint import load_tensors
+from tasks.runs import checkpoint_folder as folders
+from tasks.runs import run
+from tasks.seq2seq.request import GREEDY, GenerationRequest
+from tasks.translation import evaluate
+from tasks.translation.config import TranslationConfig, TranslationData, tiny
+from tasks.translation.dataset import build_codecs
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import CPU, sizes
-from transformer_suite.core.decoding.config import GenerationConfig
-from transformer_suite.core.errors import CheckpointError, UserError
-from transformer_suite.core.model.config import TransformerConfig
-from transformer_suite.core.storage.checkpoint import load_tensors
-from transformer_suite.tasks.runs import checkpoint_folder as folders
-from transformer_suite.tasks.runs import run
-from transformer_suite.tasks.seq2seq.request import GREEDY, GenerationRequest
-from transformer_suite.tasks.translation import evaluate
-from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData, tiny
-from transformer_suite.tasks.translation.dataset import build_codecs
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -125,7 +125,7 @@ def test_the_folder_is_all_it_takes(tiny_models: Models, tmp_path: Path) -> None
     text = "Ein Hund sieht das Boot."
     program = (
         "import sys; sys.modules['torchtext'] = None\n"
-        "from transformer_suite.tasks.translation.predict import Translator\n"
+        "from tasks.translation.predict import Translator\n"
         f"print(Translator.load({str(tmp_path)!r}, device='cpu').translate([{text!r}])[0])"
     )
     done = subprocess.run(

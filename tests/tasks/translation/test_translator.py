@@ -10,18 +10,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.decoding.search import Hypothesis
+from core.errors import UserError
+from data.codec import TextCodec
+from data.tokenizers import TOKENIZER_NAMES
+from data.vocabulary import EOS_ID, UNK_ID
+from tasks.seq2seq import generation
+from tasks.translation.config import TranslationConfig, TranslationData
+from tasks.translation.dataset import build_codecs
+from tasks.translation.model import TranslationModel
+from tasks.translation.predict import Translator
+from tasks.translation.segments import encoded_segments, lines
 from tests.tasks.tiny_networks import CPU, sizes, spread
-from transformer_suite.core.decoding.search import Hypothesis
-from transformer_suite.core.errors import UserError
-from transformer_suite.data.codec import TextCodec
-from transformer_suite.data.tokenizers import TOKENIZER_NAMES
-from transformer_suite.data.vocabulary import EOS_ID, UNK_ID
-from transformer_suite.tasks.seq2seq import generation
-from transformer_suite.tasks.translation.config import TranslationConfig, TranslationData
-from transformer_suite.tasks.translation.dataset import build_codecs
-from transformer_suite.tasks.translation.model import TranslationModel
-from transformer_suite.tasks.translation.predict import Translator
-from transformer_suite.tasks.translation.segments import encoded_segments, lines
 
 TEXTS = ["ein Hund rennt .", "der Hund sieht das Haus , und rennt .", "das Haus sieht er nicht ."]
 WORDS = sorted({word for text in TEXTS for word in text.split()})

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_suite.core.decoding.constraints import ForbiddenTokens
-from transformer_suite.core.errors import ConfigError
-from transformer_suite.data.codec import CodecConfig, TextCodec
-from transformer_suite.tasks.translation.predict import Translation, Translator, known_ids
+from core.decoding.constraints import ForbiddenTokens
+from core.errors import ConfigError
+from data.codec import CodecConfig, TextCodec
+from tasks.translation.predict import Translation, Translator, known_ids
 
 SENTENCES = ["Ein Hund sieht das Boot.", "Eine Frau malt das Meer.", "Ein Kind hört die Straße."]
 TEXTS = [SENTENCES[0], "", " ".join(SENTENCES), SENTENCES[1]]

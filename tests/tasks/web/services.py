@@ -10,12 +10,12 @@ from typing import Any
 import httpx2 as httpx
 from starlette.testclient import TestClient
 
+from tasks.web.app import create_app
+from tasks.web.config import ServiceConfig
+from tasks.web.service import Service
 from tests.tasks.classification.test_classifier import untrained as untrained_classifier
 from tests.tasks.tiny_writers import WRITERS
 from tests.tasks.translation.test_translator import untrained as untrained_translator
-from transformer_suite.tasks.web.app import create_app
-from transformer_suite.tasks.web.config import ServiceConfig
-from transformer_suite.tasks.web.service import Service
 
 HOST = "http://localhost:8000"
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
-from transformer_suite.core.errors import TextError
-from transformer_suite.tasks.web.batching import BatchQueue, Job
-from transformer_suite.tasks.web.errors import RequestError
-from transformer_suite.tasks.web.metrics import Metrics
+from core.errors import TextError
+from tasks.web.batching import BatchQueue, Job
+from tasks.web.errors import RequestError
+from tasks.web.metrics import Metrics
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
+from core.errors import ConfigError, UserError
+from tasks.web.config import ServiceConfig, read_keys
+from tasks.web.errors import RequestError
+from tasks.web.gate import MAX_DEPTH, SECURITY_HEADERS, Gate, Rates, check_depth
 from tests.growth import growth
 from tests.tasks.web.services import client, client_of, post, refusal, service
-from transformer_suite.core.errors import ConfigError, UserError
-from transformer_suite.tasks.web.config import ServiceConfig, read_keys
-from transformer_suite.tasks.web.errors import RequestError
-from transformer_suite.tasks.web.gate import MAX_DEPTH, SECURITY_HEADERS, Gate, Rates, check_depth
 
 BODY = {"texts": ["shares fall"]}
 PATH = "/v1/classify"

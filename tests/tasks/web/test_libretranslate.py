@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
+from tasks.translation.language import LanguageDetector
+from tasks.web.languages import detect_language
 from tests.tasks.web.services import client, client_of, post, predictors, refusal, service
-from transformer_suite.tasks.translation.language import LanguageDetector
-from transformer_suite.tasks.web.languages import detect_language
 
 TEXTS = ["ein Hund rennt .", "das Haus sieht er nicht ."]
 BODY = {"q": TEXTS[0], "source": "de", "target": "en"}

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
+from tasks.web.app import create_app
 from tests.tasks.web.services import service
-from transformer_suite.tasks.web.app import create_app
 
 EXAMPLES = 6  # for each operation and mode
 

@@ -20,9 +20,9 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
+from tasks.web.server import Server, open_socket
+from tasks.web.service import Service
 from tests.tasks.web.services import service as new_service
-from transformer_suite.tasks.web.server import Server, open_socket
-from transformer_suite.tasks.web.service import Service
 
 SENTENCES = "ein Hund rennt .\nder Hund sieht das Haus ,"
 TIMEOUT = 60_000  # milliseconds; the machine may be busy

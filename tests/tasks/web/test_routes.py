@@ -12,6 +12,15 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
+from tasks.classification.explain import explain
+from tasks.couplet.request import CoupletRequest
+from tasks.seq2seq.request import GenerationRequest
+from tasks.translation.segments import sentences
+from tasks.web.app import create_app
+from tasks.web.config import ServiceConfig
+from tasks.web.errors import OPTION_NAMES
+from tasks.web.schemas import CoupletBody, TranslateBody
+from tasks.web.service import Service, plain
 from tests.tasks.two_way_model import write_two_way_model
 from tests.tasks.web.services import (
     HOST,
@@ -23,15 +32,6 @@ from tests.tasks.web.services import (
     refusal,
     service,
 )
-from transformer_suite.tasks.classification.explain import explain
-from transformer_suite.tasks.couplet.request import CoupletRequest
-from transformer_suite.tasks.seq2seq.request import GenerationRequest
-from transformer_suite.tasks.translation.segments import sentences
-from transformer_suite.tasks.web.app import create_app
-from transformer_suite.tasks.web.config import ServiceConfig
-from transformer_suite.tasks.web.errors import OPTION_NAMES
-from transformer_suite.tasks.web.schemas import CoupletBody, TranslateBody
-from transformer_suite.tasks.web.service import Service, plain
 
 TEXTS = ["ein Hund rennt .", "", "das Haus sieht er nicht .", "der Hund rennt , und rennt ."]
 NOT_OF_A_CLIENT = {
