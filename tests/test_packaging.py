@@ -3,19 +3,45 @@
 import configparser
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import urllib.request
+import venv
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+import transformer_suite
 from tests.source_walk import ROOT
+from tests.tiny_corpora import write_classification
 
 SOURCES = ("transformer_suite", "core", "data", "tasks")
 PACKED = (*SOURCES, "setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+OWN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+PROGRAM = """
+import core, data, tasks, cli
+assert core.MINE and data.MINE and tasks.MINE and cli.MINE
+
+import transformer_suite
+from transformer_suite import Classifier, CoupletWriter, Translator
+from transformer_suite.__main__ import main
+
+print(transformer_suite.__file__)
+for name in transformer_suite.__all__:
+    module = getattr(transformer_suite, name).__module__
+    assert module.startswith("transformer_suite."), name
+print(Translator.load().translate("Ein Hund rennt."))
+print(*Classifier.load().classify(["Oil prices rise as OPEC cuts production"]))
+print(CoupletWriter.load().answer("晚风摇树树还挺"), flush=True)
+main(["train", "classification", "--preset=tiny", "--data=news", "--out=run", "--device=cpu",
+      "--set", "train.epochs=1"])
+"""
+"""What a user writes beside modules that have the names of ours."""
 
 
 @pytest.fixture(scope="module")
@@ -47,43 +73,53 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds the installed wheel and nothing else."""
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel. What it depends on comes from this one."""
     if find_spec("pip") is None:
         pytest.skip("pip is not installed")
-    target = tmp_path_factory.mktemp("installed")
-    install = ("-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--target", target)
-    subprocess.run([sys.executable, *install, wheel], check=True, capture_output=True, timeout=300)
-    return target
-
-
-@pytest.fixture
-def own_files(tmp_path: Path) -> Path:
-    """A user's folder with modules and packages that have the names of ours."""
-    for name in ("tasks.py", "data.py", "cli.py"):
-        (tmp_path / name).write_text("MINE = True\n")
-    (tmp_path / "core").mkdir()
-    (tmp_path / "core" / "__init__.py").write_text("MINE = True\n")
-    return tmp_path
-
-
-def run_installed(
-    installed: Path, folder: Path, *command: object
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(installed)},
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    # This adds a folder to the path. The .pth files there, of editable installs, are not read.
+    (packages(folder) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    install = ("-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps")
+    done = subprocess.run(
+        [sys.executable, *install, "--no-index", "--quiet", wheel],
         capture_output=True,
         text=True,
         timeout=300,
     )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def packages(environment: Path) -> Path:
+    """The folder of the installed packages."""
+    return next(environment.glob("lib/*/site-packages"))
+
+
+@pytest.fixture
+def own_files(tmp_path: Path) -> Path:
+    """A user's folder with modules and packages that have the names of ours, and a corpus."""
+    for name in ("tasks.py", "data.py", "cli.py"):
+        (tmp_path / name).write_text("MINE = True\n")
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "__init__.py").write_text("MINE = True\n")
+    write_classification(tmp_path / "news")
+    return tmp_path
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
     for source in SOURCES:
         for path in (ROOT / source).rglob("*.py"):
             assert (path.parent / "__init__.py").exists(), path
+
+
+def test_the_version_is_the_same_everywhere(settings: configparser.ConfigParser) -> None:
+    version = settings["metadata"]["version"]
+    assert transformer_suite.__version__ == version
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {version}\n" in citation
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_console_command_exists(settings: configparser.ConfigParser) -> None:
@@ -106,33 +142,59 @@ def test_the_wheel_has_one_package_with_all_files(wheel: Path) -> None:
                 assert (name if source == SOURCES[0] else f"{SOURCES[0]}/{name}") in names
 
 
-def test_the_installed_package_works_beside_a_users_own_files(
-    installed: Path, own_files: Path
+def test_an_installation_has_one_name_on_the_top_level(environment: Path) -> None:
+    """``importlib.metadata`` and pip read ``top_level.txt``."""
+    site = packages(environment)
+    names = {
+        path.name for path in site.iterdir() if path.name.startswith(("transformer", *SOURCES))
+    }
+    assert {name for name in names if not name.endswith(".dist-info")} == {"transformer_suite"}
+    (info,) = site.glob("transformer_suite-*.dist-info")
+    assert (info / "top_level.txt").read_text().split() == ["transformer_suite"]
+
+
+def test_the_installation_works_beside_a_users_own_files(
+    environment: Path, own_files: Path
 ) -> None:
     """A user's ``tasks.py`` made ``from tasks.translation...`` fail, and ours replaced theirs."""
     program = own_files / "program.py"
-    program.write_text(
-        "import core, data, tasks, cli\n"
-        "assert core.MINE and data.MINE and tasks.MINE and cli.MINE\n"
-        "import transformer_suite\n"
-        "from transformer_suite import Classifier\n"
-        "print(transformer_suite.__file__)\n"
-        "for name in transformer_suite.__all__:\n"
-        "    value = getattr(transformer_suite, name)\n"
-        "    assert value.__module__.startswith('transformer_suite.'), name\n"
-        "print(*Classifier.load().classify(['Oil prices rise as OPEC cuts production']))\n"
-    )
-    done = run_installed(installed, own_files, program)
+    program.write_text(PROGRAM)
+    done = run(environment, own_files, "python", program)
     assert done.returncode == 0, done.stderr
-    file, label = done.stdout.splitlines()
-    assert Path(file).is_relative_to(installed)
-    assert label == "Business"
+    file, *answers = done.stdout.splitlines()
+    assert Path(file).is_relative_to(environment)
+    assert answers[:3] == ["A dog is running.", "Business", "晨露滴泉泉不寒"]
+    assert (own_files / "run" / "model.safetensors").exists()
 
 
-def test_the_installed_command_works_beside_a_users_own_files(
-    installed: Path, own_files: Path
+def test_the_installed_command_serves_beside_a_users_own_files(
+    environment: Path, own_files: Path
 ) -> None:
-    script = installed / "bin" / "transformer-suite"
-    done = run_installed(installed, own_files, script, "couplet", "晚风摇树树还挺")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "晨露滴泉泉不寒\n"
+    pytest.importorskip("fastapi", reason="the extra `web` is not installed")
+    command = environment / "bin" / "transformer-suite"
+    options = ("serve", "--port=0", "--device=cpu", "--only=classification")
+    process = subprocess.Popen(
+        [command, *options], cwd=own_files, env=OWN, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.match(r"(http://127\.0\.0\.1:\d+/) ", line)
+        assert found, line + process.communicate(timeout=60)[1]
+        with urllib.request.urlopen(f"{found[1]}v1/models", timeout=60) as answer:
+            assert answer.status == 200
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run(environment: Path, folder: Path, *command: object) -> subprocess.CompletedProcess[str]:
+    """Runs a program of the environment in a folder of a user."""
+    return subprocess.run(
+        [environment / "bin" / str(command[0]), *map(str, command[1:])],
+        cwd=folder,
+        env=OWN,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
