@@ -24,7 +24,7 @@ from tests.source_walk import (
 )
 
 GROUND = "core"
-"""The modules directly in ``core/``: errors, config, special_ids, torch_options, device..."""
+"""The modules directly in ``core/``: errors, config, special_ids, device..."""
 MAY_IMPORT = {
     "core": set(),
     "core.model": {GROUND},

@@ -20,7 +20,6 @@ from torch.autograd import forward_ad
 from core.model.dropout import check_probability, dropout
 from core.model.masks import combine_masks, float_mask
 from core.model.positions import RelativePositions
-from core.torch_options import check_torch_options
 
 
 class MyMultiheadAttention(nn.Module):
@@ -31,10 +30,9 @@ class MyMultiheadAttention(nn.Module):
         num_heads: H; must divide ``embed_dim``.
         dropout: the probability of dropping an attention weight (section 5.4), in training only.
         positions: positions of queries and keys (see ``positions``), or None, as in ``torch.nn``.
-        torch_options: other options of ``torch.nn.MultiheadAttention``, at their defaults only.
 
     Raises:
-        ValueError: a size, a probability or an option that this class does not support.
+        ValueError: a size or a probability that is not possible.
     """
 
     def __init__(
@@ -45,10 +43,8 @@ class MyMultiheadAttention(nn.Module):
         bias: bool = True,
         *,
         positions: RelativePositions | None = None,
-        **torch_options: object,
     ) -> None:
         super().__init__()
-        check_torch_options(torch_options)
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         check_probability(dropout)
@@ -81,7 +77,6 @@ class MyMultiheadAttention(nn.Module):
         need_weights: bool = True,
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
-        **torch_options: object,
     ) -> tuple[Tensor, Tensor | None]:
         """Attends from every query to the keys.
 
@@ -102,7 +97,6 @@ class MyMultiheadAttention(nn.Module):
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
-        check_torch_options(torch_options)
         self._check_inputs(query, key, value)
         shape = (query.shape[1], self.num_heads, query.shape[0], key.shape[0])
         mask = combine_masks(attn_mask, key_padding_mask, shape)

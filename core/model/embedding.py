@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from core.model.attention import check_states
 from core.model.dropout import Dropout
-from core.torch_options import check_torch_options
 
 
 class TokenEmbedding(nn.Module):
@@ -45,7 +44,7 @@ class PositionalEncoding(nn.Module):
 
     Args:
         d_model: D, even or odd.
-        max_len: the length of the longest sequence. (``maxlen`` is refused with a hint.)
+        max_len: the length of the longest sequence.
         positions: "sinusoidal"; "learned" (Gehring et al. 2017), which starts from the sinusoids;
             or a kind that is part of self-attention, for which nothing is added here.
     """
@@ -59,10 +58,8 @@ class PositionalEncoding(nn.Module):
         max_len: int = 5000,
         *,
         positions: str = "sinusoidal",
-        **other_options: object,
     ) -> None:
         super().__init__()
-        check_torch_options(other_options)
         self.dropout = Dropout(dropout)
         self.d_model = d_model
         self.max_len = max_len

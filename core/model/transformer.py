@@ -5,9 +5,6 @@ optimizer states are interchangeable, and with the same weights the outputs are 
 ``norm_first=False`` is the paper's order (post-norm, section 3.1: LayerNorm(x + Sublayer(x))).
 ``norm_first=True`` normalizes the input of each sublayer instead (pre-norm; Xiong et al. 2020),
 which depends less on the learning-rate warmup.
-
-``**torch_options`` are the other options of the class of that name in ``torch.nn``. They are
-accepted at their defaults. For another value the ValueError says what to write instead.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from core.model.config import ACTIVATIONS
 from core.model.dropout import Dropout
 from core.model.masks import generate_square_subsequent_mask
 from core.model.positions import relative_positions
-from core.torch_options import check_torch_options
 
 Activation = Callable[[Tensor], Tensor]
 _FUNCTIONS: dict[str, Activation] = dict(zip(ACTIVATIONS, (F.relu, F.gelu), strict=True))
@@ -41,7 +37,7 @@ class _TransformerLayer(nn.Module):
         positions: "rotary", "shaw" or "t5" for positions inside self-attention (see ``positions``).
 
     Raises:
-        ValueError: a size, a probability or an option that this class does not support.
+        ValueError: a size or a probability that is not possible.
     """
 
     attends_to_memory = False
@@ -57,10 +53,8 @@ class _TransformerLayer(nn.Module):
         *,
         norm_first: bool = False,
         positions: str = "sinusoidal",
-        **torch_options: object,
     ) -> None:
         super().__init__()
-        check_torch_options(torch_options)
         self.d_model = d_model
         self.norm_first = norm_first
         # The modules are made in torch.nn's order, which is the order of the parameters.
@@ -103,14 +97,12 @@ class MyTransformerEncoderLayer(_TransformerLayer):
         src: Tensor,
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
-        **torch_options: object,
     ) -> Tensor:
         """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``.
 
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
-        check_torch_options(torch_options)
         check_states("src", src, self.d_model)
         masks = (src_mask, src_key_padding_mask)
         x = src
@@ -134,14 +126,12 @@ class MyTransformerDecoderLayer(_TransformerLayer):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
-        **torch_options: object,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
 
         Raises:
             ValueError: an input or a mask of the wrong size; the message names the sizes.
         """
-        check_torch_options(torch_options)
         check_states("tgt", tgt, self.d_model)
         check_states("memory", memory, self.d_model)
         self_masks = (tgt_mask, tgt_key_padding_mask)
@@ -173,10 +163,8 @@ class MyTransformerEncoder(nn.Module):
         encoder_layer: MyTransformerEncoderLayer,
         num_layers: int,
         norm: nn.Module | None = None,
-        **torch_options: object,
     ) -> None:
         super().__init__()
-        check_torch_options(torch_options)
         self.layers = _clones(encoder_layer, num_layers)
         self.norm = norm
 
@@ -185,10 +173,8 @@ class MyTransformerEncoder(nn.Module):
         src: Tensor,
         mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
-        **torch_options: object,
     ) -> Tensor:
         """``[S, B, D]`` -> the memory ``[S, B, D]``."""
-        check_torch_options(torch_options)
         x = src
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask)
@@ -216,10 +202,8 @@ class MyTransformerDecoder(nn.Module):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
-        **torch_options: object,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
-        check_torch_options(torch_options)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         x = tgt
         for layer in self.layers:
@@ -250,10 +234,8 @@ class MyTransformer(nn.Module):
         layer_norm_eps: float = 1e-5,
         norm_first: bool = False,
         positions: str = "sinusoidal",
-        **torch_options: object,
     ) -> None:
         super().__init__()
-        check_torch_options(torch_options)
         self.d_model = d_model
         self.nhead = nhead
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
@@ -279,14 +261,12 @@ class MyTransformer(nn.Module):
         src_key_padding_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
-        **torch_options: object,
     ) -> Tensor:
         """``src`` ``[S, B, D]`` and ``tgt`` ``[T, B, D]`` -> ``[T, B, D]``.
 
         Raises:
             ValueError: inputs whose batches or widths differ; the message names the sizes.
         """
-        check_torch_options(torch_options)
         if src.dim() != 3 or tgt.dim() != 3 or src.shape[1:] != tgt.shape[1:]:
             raise ValueError(
                 "src [S, B, D] and tgt [T, B, D] must agree in B and D, "

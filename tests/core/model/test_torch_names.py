@@ -1,4 +1,4 @@
-"""Calls as in PyTorch's documentation and the tutorials: they work, or the error says how."""
+"""Calls as in PyTorch's documentation and the tutorials: they work, or are errors."""
 
 import copy
 
@@ -7,12 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from core.model.attention import MyMultiheadAttention
 from core.model.embedding import PositionalEncoding
 from core.model.transformer import (
     MyTransformer,
     MyTransformerDecoderLayer,
-    MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
 from tests.core.model.attention_cases import copied
@@ -29,10 +27,8 @@ def test_the_causal_mask_by_the_model() -> None:
     assert torch.equal(boolean, mask.isinf())
 
 
-def test_positions_by_both_tutorials_names() -> None:
+def test_positions_by_the_tutorials_names() -> None:
     assert PositionalEncoding(d_model=6, dropout=0.1, max_len=9).table.shape == (9, 1, 6)
-    with pytest.raises(ValueError, match="write max_len="):
-        PositionalEncoding(6, dropout=0.1, maxlen=9)
 
 
 def test_arguments_by_position_stand_where_torch_has_them() -> None:
@@ -56,61 +52,14 @@ def test_an_activation_may_be_a_function() -> None:
     assert layer.activation is MyTransformerEncoderLayer(8, 2, activation="gelu").activation
 
 
-@pytest.mark.parametrize(
-    ("options", "instead"),
-    [
-        ({"batch_first": True}, r"batch_first=True is not supported; .*x\.transpose\(0, 1\)"),
-        ({"device": "cuda"}, r"\.to\(device\)"),
-        ({"dtype": torch.float64}, r"\.to\(dtype\)"),
-    ],
-)
-def test_options_of_torch_that_are_not_here_say_what_to_write(
-    options: dict[str, object], instead: str
-) -> None:
-    classes = (
-        MyTransformer,
-        MyTransformerEncoderLayer,
-        MyTransformerDecoderLayer,
-        MyMultiheadAttention,
-    )
-    for kind in classes:
-        with pytest.raises(ValueError, match=instead):
-            kind(8, 2, **options)
-
-
-def test_other_options_of_torch() -> None:
-    with pytest.raises(ValueError, match="zero the ones"):
-        MyTransformer(8, 2, bias=False)
-    with pytest.raises(ValueError, match=r"model\.encoder"):
-        MyTransformer(8, 2, custom_encoder=nn.Identity())
-    with pytest.raises(ValueError, match="project the keys"):
-        MyMultiheadAttention(8, 2, kdim=4)
+def test_options_of_torch_that_are_not_here_are_type_errors() -> None:
+    """None of them is swallowed: ``batch_first=True`` would be other axes."""
     x = torch.randn(5, 3, 8)
-    with pytest.raises(ValueError, match="generate_square_subsequent_mask"):
-        MyMultiheadAttention(8, 2)(x, x, x, is_causal=True)
     model = MyTransformer(8, 2, 1, 1, 13)
-    with pytest.raises(ValueError, match="generate_square_subsequent_mask"):
-        model(x, x, tgt_is_causal=True)
-    for module in (model.encoder, model.encoder.layers[0]):
-        with pytest.raises(ValueError, match="leave it out and pass the mask itself"):
-            module(x, is_causal=True)
-    for module in (model.decoder, model.decoder.layers[0]):
-        with pytest.raises(ValueError, match="leave it out and pass the mask itself"):
-            module(x, x, tgt_is_causal=True)
-
-
-def test_defaults_of_torch_are_accepted_and_misspelled_options_refused() -> None:
-    MyTransformer(8, 2, 1, 1, 13, batch_first=False, bias=True, device=None, dtype=None)
-    MyMultiheadAttention(8, 2, add_zero_attn=False, kdim=None)
-    x = torch.randn(5, 3, 8)
-    layer = MyTransformerEncoderLayer(8, 2, 13, dropout=0.0)
-    stack = MyTransformerEncoder(layer, 1, enable_nested_tensor=False)
-    assert torch.equal(stack(x, is_causal=False), layer(x, is_causal=None))
-    decoder = MyTransformer(8, 2, 1, 1, 13, dropout=0.0).decoder
-    hints = {"tgt_is_causal": None, "memory_is_causal": False}
-    assert torch.equal(decoder(x, x, **hints), decoder.norm(decoder.layers[0](x, x, **hints)))
-    with pytest.raises(TypeError, match="'nom_first'"):
-        MyTransformer(8, 2, nom_first=True)
+    with pytest.raises(TypeError, match="'batch_first'"):
+        MyTransformer(8, 2, batch_first=True)
+    with pytest.raises(TypeError, match="'is_causal'"):
+        model.encoder(x, is_causal=True)
 
 
 def test_optimizer_states_transfer() -> None:
