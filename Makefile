@@ -41,6 +41,7 @@ docs: $(VENV)/installed-docs
 lint: $(VENV)/installed-test types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/installed-test
 	$(BIN)/mypy

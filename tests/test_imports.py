@@ -1,184 +1,135 @@
 """The walls between the packages: who may import whom, and what no file may use."""
 
 import ast
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import jedi
 import pytest
 
-from tests.source_walk import (
-    ROOT,
-    RUNS_CODE,
-    TRANSFORMER_OF_TORCH,
-    circle,
-    flags,
-    imports_at_load,
-    imports_of_ours,
-    is_inside,
-    module_of,
-    modules,
-    offenses,
-    package_of,
-    parse,
-    product_files,
-)
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("core", "data", "tasks", "transformer_suite")
+PRODUCT = [ROOT / "cli.py", *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
-GROUND = "core"
-"""The modules directly in ``core/``: errors, config, special_ids, device..."""
-MAY_IMPORT = {
-    "core": set(),
-    "core.model": {GROUND},
-    "core.decoding": {GROUND},
-    "core.storage": {GROUND},
-    "core.distributed": {GROUND},
-    "core.inference": {GROUND, "core.model", "core.decoding"},
-    "core.training": {GROUND, "core.model", "core.decoding", "core.storage", "core.distributed"},
+# For each contract in pyproject.toml: an import that it forbids, and the file that it is added to.
+WRONG_IMPORTS = {
+    "Tasks know data, data knows core": ("core/errors.py", "import data.vocabulary"),
+    "Core has layers, and decoding knows no model": (
+        "core/decoding/search.py",
+        "import core.model.masks",
+    ),
+    "Applications are independent, also of what they share": (
+        "tasks/couplet/tones.py",
+        "import tasks.translation.language",
+    ),
+    "The public names are for users alone": (
+        "data/vocabulary.py",
+        "from transformer_suite import Translator",
+    ),
+    "Only commands know click": ("tasks/texts.py", "def late():\n    import click"),
+    "Only data knows torchtext": ("core/device.py", "from torchtext import data"),
 }
-"""What each package of core may import, besides itself."""
-FORBIDDEN = {
-    "core": {"data", "tasks", "cli"},
-    "data": {"tasks", "cli"},
-    "tasks": {"cli"},
-    "transformer_suite": {"cli"},
-    "examples": {"cli", "tasks.commands"},
-}
-"""What no file below a folder may import: imports go from the command line down to core."""
-APPLICATIONS = ("translation", "classification", "couplet")
 
 
-def package_in_core(name: str) -> str:
-    """The package of core that a dotted name is in; ``core`` stands for the ground floor."""
-    return next((part for part in MAY_IMPORT if part != GROUND and is_inside(name, part)), GROUND)
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [shutil.which("lint-imports", path=Path(sys.executable).parent) or "lint-imports"]
+    return subprocess.run([*command, "--no-cache"], cwd=folder, capture_output=True, text=True)
 
 
-def test_the_walk_finds_the_product_and_nothing_else() -> None:
-    names = {str(path.relative_to(ROOT)) for path in product_files()}
-    assert {"core/model/attention.py", "data/vocabulary.py"} <= names
-    assert not any(name.startswith(("tests", "benchmarks", ".")) for name in names)
+def test_imports_go_one_way() -> None:
+    """cli -> tasks.commands -> tasks -> data -> core; decoding depends on no model."""
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("folder", FORBIDDEN)
-def test_imports_go_one_way(folder: str) -> None:
-    """cli -> tasks.commands -> tasks -> data -> core."""
-    not_for_the_product = {"tests", "benchmarks"}
-    wrong = [
-        place
-        for path in product_files()
-        if is_inside(module_of(path), folder)
-        for place, name in imports_of_ours(path)
-        if any(is_inside(name, other) for other in FORBIDDEN[folder] | not_for_the_product)
-    ]
-    assert wrong == []
-
-
-@pytest.mark.parametrize("package", MAY_IMPORT)
-def test_the_packages_of_core_import_one_way(package: str) -> None:
-    """Ground floor <- model, decoding <- inference, training. Decoding knows no model."""
-    wrong = [
-        place
-        for path in product_files()
-        if is_inside(module_of(path), "core") and package_in_core(module_of(path)) == package
-        for place, name in imports_of_ours(path)
-        if is_inside(name, "core") and package_in_core(name) not in MAY_IMPORT[package] | {package}
-    ]
-    assert wrong == []
-
-
-def test_every_package_of_core_has_its_rule() -> None:
-    folders = {package_of(path) for path in product_files()}
-    assert {folder for folder in folders if is_inside(folder, "core")} == set(MAY_IMPORT)
-    assert circle(MAY_IMPORT) == []
-
-
-@pytest.mark.parametrize("application", APPLICATIONS)
-def test_an_application_is_imported_by_none_of_the_others(application: str) -> None:
-    """What two of them share stands in a package beside them, which imports neither."""
-    others = {f"tasks.{name}" for name in (*APPLICATIONS, "seq2seq", "runs", "streaming")}
-    others -= {f"tasks.{application}"}
-    wrong = [
-        place
-        for path in product_files()
-        if any(is_inside(module_of(path), other) for other in others)
-        for place, name in imports_of_ours(path)
-        if is_inside(name, f"tasks.{application}")
-    ]
-    assert wrong == []
-
-
-def test_only_the_command_line_imports_the_commands() -> None:
-    wrong = [
-        place
-        for path in product_files()
-        if module_of(path) not in ("cli", "transformer_suite.__main__")
-        and not is_inside(module_of(path), "tasks.commands")
-        for place, name in imports_of_ours(path)
-        if is_inside(name, "tasks.commands")
-    ]
-    assert wrong == []
-
-
-def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Each module can be imported first: what is imported while a module loads makes no circle."""
-    known = modules()
-    graph: dict[str, set[str]] = {}
-    for path in product_files():
-        if package_of(path).startswith("examples"):
-            continue
-        names = set(imports_at_load(*parse(path)))
-        targets = {name if name in known else name.rpartition(".")[0] for name in names}
-        graph[module_of(path)] = (targets & known) - {module_of(path), "transformer_suite"}
-    assert len(graph) > 50
-    assert sum(map(len, graph.values())) > 200
-    assert circle(graph) == []
+def test_a_wrong_import_breaks_each_contract(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for path in PRODUCT:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    for name, line in WRONG_IMPORTS.values():
+        with (tmp_path / name).open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+    said = " ".join(lint_imports(tmp_path).stdout.split())
+    assert "0 kept" in said, said
+    assert f"{len(WRONG_IMPORTS)} broken" in said, said
+    for contract in WRONG_IMPORTS:
+        assert f"{contract} BROKEN" in said
 
 
 @pytest.mark.parametrize(
-    ("library", "homes"), [("torchtext", ("data",)), ("click", ("cli", "tasks.commands"))]
+    ("source", "rule"),
+    [
+        ("from torch import nn\n\nnn.Transformer(8)", "TID251"),
+        ("import torch.nn as n\n\nn.MultiheadAttention(8, 2)", "TID251"),
+        ("from torch.nn.modules.transformer import TransformerEncoder", "TID251"),
+        ("import torch.nn.functional as F\n\nF.multi_head_attention_forward()", "TID251"),
+        ("def late():\n    from torch import load", "TID251"),
+        ("import pickle", "TID251"),
+        ("from .masks import combine_masks", "TID252"),
+        ("eval('1')", "S307"),
+        ("exec('1')", "S102"),
+        ("from core.model.transformer import MyTransformer\n\nMyTransformer().eval()", None),
+    ],
 )
-def test_a_library_stays_in_its_place(library: str, homes: tuple[str, ...]) -> None:
-    wrong = [
-        place
-        for path in product_files()
-        if not any(is_inside(module_of(path), home) for home in homes)
-        for place, name in imports_of_ours(path)
-        if is_inside(name, library)
+def test_ruff_refuses_what_is_not_ours_to_use(source: str, rule: str | None) -> None:
+    """The Transformer is written by hand, and nothing that is loaded can run code."""
+    options = ["--select", "TID,S102,S307", "--stdin-filename", "core/model/new.py", "-"]
+    command = [sys.executable, "-m", "ruff", "check", "--output-format", "concise", *options]
+    done = subprocess.run(command, input=source, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == (rule is not None), done.stderr
+    assert rule is None or rule in done.stdout
+
+
+def unresolved(path: Path, text: str) -> list[str]:
+    """The imports from our packages in ``text`` that jedi, as an editor, cannot follow."""
+    project = jedi.Project(ROOT, sys_path=[str(ROOT)], smart_sys_path=False)
+    script = jedi.Script(text, path=path, project=project)
+    return [
+        f"{path.relative_to(ROOT)}:{alias.lineno}: {alias.name}"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if str(getattr(node, "module", alias.name)).partition(".")[0] in PACKAGES
+        and not any(
+            str(definition.module_path).startswith(f"{ROOT}/")
+            for definition in script.goto(
+                alias.lineno, alias.col_offset + len(alias.name), follow_imports=True
+            )
+        )
     ]
-    assert wrong == []
+
+
+def test_an_editor_follows_every_import() -> None:
+    assert [place for path in PRODUCT for place in unresolved(path, path.read_text("utf-8"))] == []
+    lost = "from transformer_suite.core.model.masks import create_mask\nfrom data import nothing"
+    assert len(unresolved(ROOT / "core/new.py", lost)) == 2
 
 
 def test_packages_hold_a_docstring_alone() -> None:
     """Code in an ``__init__`` runs for every module below it, ``--help`` included."""
-    wrong = []
-    for path in product_files():
-        if path.name == "__init__.py" and path.parent.name != "transformer_suite":
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            if len(tree.body) != 1 or ast.get_docstring(tree) is None:
-                wrong.append(str(path.relative_to(ROOT)))
-    assert wrong == []
+    packages = [path for path in PRODUCT if path.name == "__init__.py"]
+    for path in packages:
+        tree = ast.parse(path.read_text("utf-8"))
+        is_docstring = len(tree.body) == 1 and ast.get_docstring(tree) is not None
+        assert is_docstring or path.parent.name == "transformer_suite", path
 
 
-@pytest.mark.parametrize("folder", ["core", "data"])
-def test_no_message_names_a_flag(folder: str) -> None:
+def test_no_message_of_a_library_names_a_flag() -> None:
     """A library does not know the command line: it names the argument or the setting."""
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line}: {flag}"
-        for path in product_files()
-        if is_inside(module_of(path), folder)
-        for line, flag in flags(parse(path)[0])
-    ]
-    assert wrong == []
-
-
-def test_the_transformer_is_written_by_hand() -> None:
-    assert [line for path in product_files() for line in offenses(path, TRANSFORMER_OF_TORCH)] == []
-
-
-def test_nothing_that_is_loaded_can_run_code() -> None:
-    assert [line for path in product_files() for line in offenses(path, RUNS_CODE)] == []
+    for path in PRODUCT:
+        if path.is_relative_to(ROOT / "core") or path.is_relative_to(ROOT / "data"):
+            assert FLAG.findall(path.read_text("utf-8")) == [], path
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], *(["train", name, "--show-config"] for name in APPLICATIONS)]
+    "arguments",
+    [["--help"], *(["train", t, "--show-config"] for t in ("translation", "classification"))],
 )
 def test_the_command_line_starts_without_torch(arguments: list[str]) -> None:
     """Help and configurations come at once: nothing heavy is imported before it is needed."""

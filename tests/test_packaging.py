@@ -17,9 +17,9 @@ from zipfile import ZipFile
 import pytest
 
 import transformer_suite
-from tests.source_walk import ROOT
 from tests.tiny_corpora import write_classification
 
+ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("transformer_suite", "core", "data", "tasks")
 PACKED = (*SOURCES, "setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 OWN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

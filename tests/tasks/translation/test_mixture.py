@@ -25,8 +25,7 @@ from tasks.translation.config import (
 from tasks.translation.dataset import LoadEnglishGermanDataset
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of
-
-from ..tiny_networks import CPU
+from tests.tasks.tiny_networks import CPU
 
 Models = Callable[[str], Path]
 Pairs = list[tuple[str, str]]
