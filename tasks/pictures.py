@@ -1,12 +1,14 @@
-"""Pictures of what a model does, with fonts that have Chinese characters; matplotlib draws them."""
+"""Pictures of what a model does. Their fonts come with the program; matplotlib draws them."""
 
 from __future__ import annotations
 
-import importlib.util
 import unicodedata
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
+import warnings
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,52 +28,55 @@ FORMATS = (".png", ".svg", ".pdf")
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 BLUE, ORANGE, *_ = COLORS
 
+FONTS = Path(__file__).with_name("fonts")
+"""The folder of the fonts and their licenses."""
+SANS = ("DejaVu Sans", "Plot Hei")  # the first is a part of matplotlib
+BRUSH = ("Couplet Brush", "Couplet Kai", *SANS)
+
 _PAD_INCHES = 0.1  # around every panel
-
-INSTALL_FONT = "install a font that has it, for example the package fonts-noto-cjk"
-
-# Most systems have one of these; matplotlib's own font has no Chinese characters.
-_CHINESE_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC"),
-    *("Source Han Sans SC", "Source Han Sans CN", "Droid Sans Fallback"),
-    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Microsoft YaHei", "SimHei"),
-    *("PingFang SC", "Heiti SC", "Hiragino Sans GB", "Arial Unicode MS"),
-)
+_PIXELS_PER_INCH = 120
+# Equal pictures are equal files.
+_METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def check_picture(path: Path) -> None:
-    """Checks that a picture can be drawn under the name ``path``.
-
-    Raises:
-        ConfigError: its suffix is not in ``FORMATS``.
-        UserError: matplotlib is not installed.
-    """
+    """Raises a ConfigError if no picture can have the name ``path``."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"{path}: the picture's name must end in {', '.join(FORMATS)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("the package matplotlib is needed: pip install 'transformer-suite[plot]'")
 
 
 @contextmanager
-def picture(path: Path) -> Iterator[Figure]:
+def picture(path: str | Path, *, fonts: Sequence[str] = SANS) -> Iterator[Figure]:
     """Yields an empty figure, and saves it to ``path`` after the body.
 
-    Raises:
-        ConfigError, UserError: as :func:`check_picture`; or ``path`` cannot be written.
-    """
-    check_picture(path)
-    from matplotlib import style
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.rcsetup import cycler
+    Args:
+        fonts: the families that are searched for a character, in this order. If none has it, it is
+            drawn as a box, which is logged; on red paper (``BRUSH``) it is an error.
 
-    # The default style makes the picture independent of the user's settings.
-    own = {"font.family": fonts(), "axes.prop_cycle": cycler(color=COLORS)}
-    with style.context(["default", own]):
-        figure = Figure(layout=ConstrainedLayoutEngine(w_pad=_PAD_INCHES, h_pad=_PAD_INCHES))
+    Raises:
+        ConfigError: the suffix of ``path`` is not in ``FORMATS``.
+        UserError: ``path`` cannot be written, or a character cannot.
+    """
+    path = Path(path)
+    check_picture(path)
+    with _empty_figure(fonts) as figure:
         yield figure
         with atomic_write(path) as temporary:
-            figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=120)
+            _save(figure, temporary, path.suffix[1:].lower())
+            if missing := _missing_character(figure, fonts):
+                reason = f"no font of this program has {missing!r}"
+                if fonts is BRUSH:
+                    raise UserError(f"{path}: {reason}")
+                log(f"{reason}, which is drawn as a box")
+
+
+def embedded(draw: Callable[[Figure], None], title: str) -> str:
+    """Returns what ``draw`` draws as an element of a page, which needs no other file."""
+    with _empty_figure(SANS) as figure:
+        draw(figure)
+        _save(figure, stream := BytesIO(), "png")
+    data = b64encode(stream.getvalue()).decode()
+    return f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
 
 
 def draw_matrix(
@@ -89,50 +94,49 @@ def draw_matrix(
         font_size: of the tokens, in points.
         options: those of ``Axes.imshow``.
     """
-    # Dollar signs in a token are no formula.
-    labels: dict[str, Any] = {"parse_math": False, "fontsize": font_size}
     # Chinese is written downwards with upright characters, other scripts are turned.
     is_upright = [unicodedata.east_asian_width(text[:1] or " ") in "WF" for text in columns]
     shown = ["\n".join(t) if is_so else t for t, is_so in zip(columns, is_upright, strict=True)]
-    axes.set_xticks(range(len(columns)), shown, **labels)
+    axes.set_xticks(range(len(columns)), shown, fontsize=font_size)
     for label, is_so in zip(axes.get_xticklabels(), is_upright, strict=True):
         label.set_rotation(0 if is_so else 90)
-    axes.set_yticks(range(len(rows)), rows, **labels)
+    axes.set_yticks(range(len(rows)), rows, fontsize=font_size)
     return axes.imshow(values, **options)
 
 
-def fonts() -> list[str]:
-    """Returns the installed fonts, in the order in which they are searched for a character."""
-    from matplotlib import font_manager
-
-    if not set(_CHINESE_FONTS) & set(font_manager.get_font_names()):
-        _add_new_fonts()
-    installed = set(font_manager.get_font_names())
-    return ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
-
-
-@cache
-def _add_new_fonts() -> None:
-    """Adds the fonts that were installed after matplotlib saved its list of fonts."""
-    from matplotlib import font_manager
+@contextmanager
+def _empty_figure(fonts: Sequence[str]) -> Iterator[Figure]:
+    """Yields a figure whose style and fonts do not depend on the machine and its settings."""
+    from matplotlib import font_manager, style
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.rcsetup import cycler
 
     known = {font.fname for font in font_manager.fontManager.ttflist}
-    for path in set(font_manager.findSystemFonts()) - known:
-        with suppress(OSError, RuntimeError):  # no font that matplotlib can read
-            font_manager.fontManager.addfont(path)
+    for file in sorted(map(str, FONTS.glob("*.ttf"))):
+        if file not in known:
+            font_manager.fontManager.addfont(file)
+    own = {
+        "font.family": list(fonts),
+        "axes.prop_cycle": cycler(color=COLORS),
+        "text.parse_math": False,  # dollar signs in a text are no formula
+        "svg.hashsalt": "transformer-suite",
+    }
+    with style.context(["default", own]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # picture() says it in one line
+        yield Figure(layout=ConstrainedLayoutEngine(w_pad=_PAD_INCHES, h_pad=_PAD_INCHES))
 
 
-def missing_characters(texts: Sequence[str]) -> list[str]:
-    """Returns for each text its first character that no font has; "" if the fonts have all."""
+def _save(figure: Figure, target: Path | BytesIO, kind: str) -> None:
+    figure.savefig(target, format=kind, dpi=_PIXELS_PER_INCH, metadata=_METADATA.get(kind))
+
+
+def _missing_character(figure: Figure, fonts: Sequence[str]) -> str:
+    """Returns the first character of a figure that no font has, or ""."""
     from matplotlib import font_manager
+    from matplotlib.text import Text
 
-    known: set[int] = set()
-    for font in fonts():
-        known.update(font_manager.get_font(font_manager.findfont(font)).get_charmap())
-    return [next((c for c in text if ord(c) not in known), "") for text in texts]
-
-
-def warn_about_boxes(texts: Sequence[str]) -> None:
-    """Logs one line if a character of ``texts`` will be drawn as an empty box."""
-    if missing := "".join(missing_characters(texts)):
-        log(f"no font here has {missing[0]!r}, which is drawn as a box: {INSTALL_FONT}")
+    files = (font_manager.findfont(font) for font in fonts)
+    known = {ord("\n")}.union(*(font_manager.get_font(file).get_charmap() for file in files))
+    texts = "".join(text.get_text() for text in figure.findobj(Text))
+    return next((character for character in texts if ord(character) not in known), "")

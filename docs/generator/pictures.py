@@ -3,8 +3,8 @@
     python -m docs.generator.pictures              # all of them, into docs/pictures
     python -m docs.generator.pictures masks.png    # one
 
-It needs matplotlib (``pip install '.[plot]'``). The corpora multi30k and ag_news, for some of the
-pictures, must have been fetched (``cli.py data fetch``).
+The corpora multi30k and ag_news, for some of the pictures, must have been fetched (``cli.py data
+fetch``).
 """
 
 from __future__ import annotations

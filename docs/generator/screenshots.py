@@ -2,7 +2,7 @@
 
     python -m docs.generator.screenshots
 
-It needs playwright and a Chromium (see ``tests/tasks/web/test_page.py``), and a font with Chinese.
+It needs playwright and a Chromium (see ``tests/tasks/web/test_page.py``).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.pictures import BLUE, ORANGE, picture, warn_about_boxes
+from tasks.pictures import BLUE, ORANGE, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +116,6 @@ class Text:
             rotation=90 if self.turned else 0,
             rotation_mode="anchor",
             fontsize=_FONT_SIZE * 72 / _PER_INCH,
-            parse_math=False,  # dollar signs are no formula
         )
 
 
@@ -144,10 +143,9 @@ def draw_charts(path: str | Path, charts: Sequence[Chart]) -> None:
 
     Raises:
         ConfigError: another suffix.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     with picture(Path(path)) as figure:
-        warn_about_boxes([s.text for c in charts for s in c.shapes if isinstance(s, Text)])
         width, height = sum(chart.width for chart in charts), max(c.height for c in charts)
         top = 30  # for the titles
         figure.set_layout_engine("none")  # the places below are exact

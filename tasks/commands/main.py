@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from click.shell_completion import shell_complete
 from core.config import nearest
 from core.distributed.world import end_with_torchrun, world_from_environment
 from core.errors import ConfigError, Interrupted, UserError, shorten
+from data.corpora import data_folder
 from tasks.commands.output import discard_stdout
 from tasks.commands.signals import StopSignals
 from tasks.streaming.lines import one_line
@@ -102,6 +104,9 @@ def main() -> None:
     \b
         torchrun --standalone --nproc-per-node 4 cli.py translate --input german.txt
     """
+    with suppress(RuntimeError):  # there is no home
+        # Where matplotlib remembers the fonts of a machine.
+        os.environ.setdefault("MPLCONFIGDIR", str(data_folder() / "matplotlib"))
 
 
 def report(error: BaseException, command: str) -> int:

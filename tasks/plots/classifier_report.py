@@ -32,7 +32,7 @@ def draw_confusion(path: str | Path, run: Path) -> None:
     Raises:
         ConfigError: another suffix.
         CheckpointError: there is no report, or it is damaged or has no matrix.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     check_picture(Path(path))
     place, report = read_report(run)

@@ -34,7 +34,7 @@ def draw_label_smoothing(
 
     Raises:
         ConfigError: another suffix, or a value out of range.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     for value in smoothing:
         check(0.0 <= value < 1.0, "label_smoothing", value, "at least 0 and below 1")

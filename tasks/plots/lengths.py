@@ -89,7 +89,7 @@ def draw_lengths(
     Raises:
         ConfigError: another suffix, an unknown metric or split, or a width below 1.
         CorpusError: the corpus is not valid.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     check_picture(Path(path))
     translator, dataset, split = open_split(model, data, split, device=device)

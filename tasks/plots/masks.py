@@ -15,7 +15,7 @@ from core.model.masks import (
     padding_mask,
 )
 from data.vocabulary import BOS, BOS_ID, PAD, PAD_ID, UNK_ID
-from tasks.pictures import BLUE, draw_matrix, picture, warn_about_boxes
+from tasks.pictures import BLUE, draw_matrix, picture
 
 MAX_TOKENS = 50
 """The most tokens of an example, padding included."""
@@ -36,7 +36,7 @@ def draw_masks(path: str | Path, words: Sequence[str], *, padding: int = 2) -> N
 
     Raises:
         ConfigError: another suffix, no word, or more than ``MAX_TOKENS`` tokens.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     length = 1 + len(words) + padding
     check(bool(words), "the example", " ".join(words), "a text of at least one word")
@@ -46,7 +46,6 @@ def draw_masks(path: str | Path, words: Sequence[str], *, padding: int = 2) -> N
         from matplotlib.colors import ListedColormap
         from matplotlib.patches import Patch
 
-        warn_about_boxes(tokens)
         side = 1.1 + _CELL_INCHES * length
         figure.set_size_inches(3 * side, side + 0.7)
         colors = ListedColormap([_ALLOWED, BLUE])

@@ -15,7 +15,7 @@ from core.config import check_choice, check_range
 from core.errors import TextError, shown
 from data.codec import TextCodec
 from data.vocabulary import SPECIALS, UNK_ID
-from tasks.pictures import ORANGE, picture, warn_about_boxes
+from tasks.pictures import ORANGE, picture
 
 SIDES = ("source", "target")
 """The two embeddings of a model with an encoder and a decoder; they may be one table."""
@@ -42,11 +42,10 @@ class Neighbors:
 
         Raises:
             ConfigError: another suffix.
-            UserError: matplotlib is not installed, or the picture cannot be written.
+            UserError: the picture cannot be written.
         """
         points, shares = principal_plane(self.vectors)
         with picture(Path(path)) as figure:
-            warn_about_boxes([self.word, *self.tokens])
             figure.set_size_inches(7, 6)
             axes = figure.subplots()
             (x, *xs), (y, *ys) = points.t().tolist()
@@ -54,12 +53,12 @@ class Neighbors:
             axes.scatter([x], [y], color=ORANGE, marker="*", s=160)
             for token, place in zip((self.word, *self.tokens), points.tolist(), strict=True):
                 offset: dict[str, Any] = {"xytext": (5, 3), "textcoords": "offset points"}
-                axes.annotate(token, place, **offset, parse_math=False)
+                axes.annotate(token, place, **offset)
             bar = figure.colorbar(dots, ax=axes)
-            bar.set_label(f"cosine similarity to {self.word}", parse_math=False)
+            bar.set_label(f"cosine similarity to {self.word}")
             axes.margins(0.12)
             axes.grid(alpha=0.3)
-            axes.set_title(f"nearest tokens of {self.word} (PCA)", parse_math=False)
+            axes.set_title(f"nearest tokens of {self.word} (PCA)")
             axes.set_xlabel(f"first component ({shares[0]:.0%} of the variance)")
             axes.set_ylabel(f"second component ({shares[1]:.0%} of the variance)")
 

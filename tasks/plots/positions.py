@@ -38,7 +38,7 @@ def draw_positions(
 
     Raises:
         ConfigError: another suffix, or an odd width.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     check(d_model % 2 == 0, "d_model", d_model, "even")
     check(head_dim % 2 == 0, "head_dim", head_dim, "even")

@@ -37,7 +37,7 @@ def draw_schedules(
 
     Raises:
         ConfigError: another suffix, or a value out of range.
-        UserError: matplotlib is not installed, or the picture cannot be written.
+        UserError: the picture cannot be written.
     """
     config = TrainConfig(warmup_steps=warmup_steps[0], learning_rate=learning_rate)
     paper: dict[str, Schedule] = {

@@ -10,16 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from core.errors import CheckpointError, CorpusError
-from core.progress import log
 from core.storage.files import is_folder
 from core.training.history import HISTORY_FILE
 from data.readers import csv_records
-from tasks.pictures import (
-    INSTALL_FONT,
-    check_picture,
-    missing_characters,
-    picture,
-)
+from tasks.pictures import check_picture, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,12 +88,12 @@ def draw_histories(runs: Sequence[Path], output: Path) -> None:
     Raises:
         ConfigError: the suffix of ``output`` is not that of a picture.
         CheckpointError: a training curve is missing or damaged.
-        UserError: matplotlib is not installed, or ``output`` cannot be written.
+        UserError: ``output`` cannot be written.
     """
     check_picture(output)
     histories = [read_history(run) for run in runs]
     with picture(output) as figure:
-        _draw_panels(figure, dict(zip(_drawable(_names(histories)), histories, strict=True)))
+        _draw_panels(figure, dict(zip(_unique(_names(histories)), histories, strict=True)))
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -135,14 +129,9 @@ def _names(histories: Sequence[History]) -> list[str]:
     return [str(folder.relative_to(common)) for folder in folders]
 
 
-def _drawable(names: Sequence[str]) -> list[str]:
-    """Returns ``names``, but a number for a name that no font has or that occurs twice."""
-    drawable: list[str] = []
-    for number, (name, missing) in enumerate(zip(names, missing_characters(names), strict=True), 1):
-        if missing:
-            log(f"run {number} is {name}: no font here has {missing!r}; {INSTALL_FONT}")
-        drawable.append(f"run {number}" if missing or name in drawable else name)
-    return drawable
+def _unique(names: Sequence[str]) -> list[str]:
+    """Returns ``names``, but a number for a name that occurs twice."""
+    return [f"run {i + 1}" if name in names[:i] else name for i, name in enumerate(names)]
 
 
 def _draw_panels(figure: Figure, histories: Mapping[str, History]) -> None:
@@ -172,14 +161,12 @@ def _draw_panels(figure: Figure, histories: Mapping[str, History]) -> None:
     for axes in grid[max(0, len(panels) - columns) : len(panels)]:
         axes.set_xlabel("epoch")
         axes.tick_params(labelbottom=True)
-    legend = figure.legend(
+    figure.legend(
         [Line2D([], [], color=color, linewidth=2) for color in colors],
         list(histories),
         loc="outside upper center",
         ncols=columns,
     )
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # dollar signs in a name are no formula
 
 
 def _panels(histories: Collection[History]) -> dict[str, Lines]:

@@ -17,7 +17,7 @@ from core.inference.attention_maps import attention_weights
 from core.model.sequence_to_sequence import SequenceToSequence
 from data.batching import pad_sequence
 from data.vocabulary import BOS_ID, EOS, Vocabulary
-from tasks.pictures import draw_matrix, picture, warn_about_boxes
+from tasks.pictures import draw_matrix, picture
 from tasks.seq2seq.batches import source_tensor
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Attention:
 
         Raises:
             ConfigError: another suffix or kind, or no such layer.
-            UserError: matplotlib is not installed, or the picture cannot be written.
+            UserError: the picture cannot be written.
         """
         check_choice("kind", kind, KINDS)
         weights: NDArray[np.float32] = getattr(self, kind)
@@ -85,7 +85,6 @@ class Attention:
         rows = self.source if kind == "encoder" else self.written
         columns = self.target if kind == "decoder" else self.source
         with picture(Path(path)) as figure:
-            warn_about_boxes([*columns, *rows])
             figure.suptitle(f"{_TITLES[kind]}, layer {layer % count + 1} of {count}")
             _draw_heads(figure, weights[layer], rows, columns, _AXES[kind])
 

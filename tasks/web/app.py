@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from core.config import nearest
 from core.errors import shown
+from tasks.pictures import FONTS
 from tasks.web.documentation import as_html
 from tasks.web.errors import RequestError, internal_error
 from tasks.web.gate import Gate, Shield
@@ -53,6 +54,7 @@ def create_app(service: Service) -> ASGIApp:
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
+    api.mount("/static/fonts", StaticFiles(directory=FONTS))
     api.mount("/static", StaticFiles(directory=STATIC))
     api.add_exception_handler(Exception, _fail)
     api.add_exception_handler(RequestError, _refuse)

@@ -1,15 +1,27 @@
-"""Pictures: their fonts, and what is said where a font is missing."""
+"""Pictures: the fonts that come with the program have every character, on every machine."""
 
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
+from fontTools.ttLib import TTFont
 from matplotlib import font_manager
-from matplotlib.figure import Figure
 
-from core.errors import ConfigError
+from core.errors import ConfigError, UserError
 from tasks import pictures
+from tasks.couplet.layout import draw_couplet
+from tasks.couplet.script import traditional
+from tasks.runs.checkpoint_folder import PRETRAINED
 from tasks.seq2seq.attention_maps import Attention
+
+
+@pytest.fixture(autouse=True)
+def no_fonts_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves matplotlib with the fonts that are a part of it."""
+    manager, own = font_manager.fontManager, matplotlib.get_data_path()
+    monkeypatch.setattr(manager, "ttflist", [f for f in manager.ttflist if own in f.fname])
+    manager._findfont_cached.cache_clear()
 
 
 def attention_of(source: str, target: str) -> Attention:
@@ -17,42 +29,55 @@ def attention_of(source: str, target: str) -> Attention:
     return Attention([*source, "<eos>"], ["<bos>", *target], *weights)
 
 
-def test_chinese_fonts_that_are_here_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(font_manager, "get_font_names", lambda: ["SimHei", "DejaVu Sans", "Other"])
-    assert pictures.fonts() == ["DejaVu Sans", "SimHei"]
-
-
-@pytest.mark.filterwarnings("ignore:Glyph")
-def test_a_missing_font_is_named_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("suffix", pictures.FORMATS)
+@pytest.mark.filterwarnings("error")
+def test_chinese_is_drawn_without_a_font_of_the_system(
+    suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The attention of a couplet was a picture of empty boxes, without a word."""
-    monkeypatch.setattr(pictures, "_CHINESE_FONTS", ())
-    attention_of("ab", "c").draw(tmp_path / "latin.svg")
-    assert capsys.readouterr().err == ""
-    attention_of("春风", "秋").draw(str(tmp_path / "chinese.png"))
-    assert capsys.readouterr().err == (
-        "no font here has '春', which is drawn as a box: "
-        "install a font that has it, for example the package fonts-noto-cjk\n"
-    )
-    assert (tmp_path / "chinese.png").read_bytes().startswith(b"\x89PNG")
+    """A plain container had boxes in pictures, and no picture of a couplet."""
+    texts = [("春风", "秋月", "山河如画"), ("春風ä", "秋雲，", "萬象更新")]
+    files = []
+    for number, text in enumerate((*texts, texts[0])):
+        draw_couplet(tmp_path / f"couplet{number}{suffix}", *text)
+        attention_of(text[0][:2], text[1][1]).draw(tmp_path / f"plot{number}{suffix}")
+        files.append(
+            [(tmp_path / f"{n}{number}{suffix}").read_bytes() for n in ("couplet", "plot")]
+        )
+    assert capfd.readouterr().err == caplog.text == ""
+    assert files[0] == files[2] != files[1]
 
 
-def test_the_tokens_are_beside_their_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_models_write_has_a_glyph() -> None:
+    """Where the brush lacks a character, such as a traditional one, the other two have it."""
+    files = sorted(pictures.FONTS.glob("*.ttf"))
+    brush, kai, sans = (set(TTFont(file).getBestCmap()) for file in files)
+    words = (PRETRAINED / "couplet" / "vocabulary.txt").read_text(encoding="utf-8")
+    written = "".join(c for c in words if "\u4e00" <= c <= "\u9fff")  # the rest is rare
+    for text in (written, traditional(written), "äöüÄÖÜß，。！？"):
+        assert not set(map(ord, text)) - (brush | kai)
+        assert not set(map(ord, text)) - sans
+    for name in ("CoupletBrush", "CoupletKai"):
+        of_page = TTFont(pictures.FONTS / f"{name}.woff2")
+        assert of_page.getBestCmap() == TTFont(pictures.FONTS / f"{name}.ttf").getBestCmap()
+
+
+def test_a_character_that_no_font_has_is_named_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    saved: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: saved.append(figure))
-    shown = attention_of("a$", "b")
-    shown.cross[1, 0, 1] = [0.5, 0.25, 0.25]
-    shown.draw(tmp_path / "attention.pdf")
-    axes, bar = saved[0].axes
-    assert bar.get_ylabel() == "attention weight"
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "$", "<eos>"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "<eos>"]
-    assert np.array_equal(axes.images[0].get_array(), [[1, 1, 1], [0.5, 0.25, 0.25]])
+    attention_of("한글", "秋").draw(tmp_path / "plot.png")
+    reason = "no font of this program has '한'"
+    assert capfd.readouterr().err == f"{reason}, which is drawn as a box\n"
+    with pytest.raises(UserError, match=rf"none\.png: {reason}"):
+        draw_couplet(tmp_path / "none.png", "春한", "秋글")
+    assert [path.name for path in tmp_path.iterdir()] == ["plot.png"]
 
 
 def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.doc: the picture's name must end in \.png, \.svg"):
         attention_of("ab", "c").draw(tmp_path / "a.doc")
+
+
+def test_fonts_have_their_licenses_beside_them() -> None:
+    notice = (pictures.FONTS / "NOTICE").read_text(encoding="utf-8")
+    for path in pictures.FONTS.iterdir():
+        assert path.name == "NOTICE" or path.stem in notice

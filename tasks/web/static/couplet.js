@@ -78,16 +78,18 @@ function forget() {
   delete task.fields.keep;
 }
 
-function savePicture(first, second) {
+async function savePicture(first, second) {
   const size = 72, margin = 40;
   const length = Math.max([...first].length, [...second].length);
+  const font = `${size}px ${getComputedStyle($("candidates").querySelector(".strip")).fontFamily}`;
+  await document.fonts.load(font, first + second);
   const canvas = make("canvas", { width: 2 * (size + 2 * margin) + margin, height: length * (size + 12) + 3 * margin });
   const pen = canvas.getContext("2d");
   pen.fillStyle = "#f7efe2";
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  pen.font = `${size}px "KaiTi", "STKaiti", "Noto Serif CJK SC", "Songti SC", serif`;
+  pen.font = font;
   // The first line hangs on the right.
   for (const [line, column] of [[first, 1], [second, 0]]) {
     const left = margin + column * (size + 2 * margin);

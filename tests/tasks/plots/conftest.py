@@ -4,12 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.commands.command_line import lines_of
-
-pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-
-from matplotlib.figure import Figure
 
 
 @pytest.fixture

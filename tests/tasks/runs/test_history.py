@@ -1,23 +1,18 @@
 """Training curves: what is read of them, what is refused, and what is in the picture."""
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from core.errors import CheckpointError
-from tasks import pictures
 from tasks.runs.checkpoint_folder import shipped_models
 from tasks.runs.history import draw_histories, read_history
 from tests.commands.command_line import error_of, lines_of, run
-
-pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 Draw = Callable[..., Figure]
 
@@ -168,19 +163,6 @@ def test_names_are_shown_as_they_are(name: str, draw: Draw, tmp_path: Path) -> N
     assert not text.get_parse_math()
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_name_without_a_font_becomes_a_number(
-    draw: Draw, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Instead of a row of empty boxes, and of warnings."""
-    monkeypatch.setattr(pictures, "_CHINESE_FONTS", ())
-    runs = [write_run(tmp_path / name, *curve(2)) for name in ("plain", "春联")]
-    figure = draw(*runs)
-    figure.canvas.draw()
-    assert names_in(figure) == ["plain", "run 2"]
-    assert "run 2 is 春联: no font here has '春'; install a font" in capsys.readouterr().err
-
-
 # The command
 
 
@@ -216,14 +198,6 @@ def test_wrong_usage(arguments: str, reason: str, in_tmp: Path) -> None:
     write_run(in_tmp / "run", *curve(2))
     assert reason in error_of(2, "plot", "history", *arguments.split())
     assert {path.name for path in in_tmp.iterdir()} == {"run"}
-
-
-def test_without_matplotlib_it_says_how_to_get_it(
-    in_tmp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    message = error_of(1, "plot", "history", write_run(in_tmp / "run", *curve(2)))
-    assert message.endswith("pip install 'transformer-suite[plot]'")
 
 
 # What is refused

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from matplotlib import image
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 pytest.importorskip("playwright", reason="playwright is not installed")
@@ -197,9 +198,9 @@ def test_answering_a_couplet(page: Page) -> None:
     page.get_by_text("Keep none").click()
     expect(page.locator(".kept")).to_have_count(0)
     assert "keep" not in page.url
+    assert page.evaluate("document.fonts.check('20px Couplet Brush', '风')")
     with page.expect_download() as download:
         papers.nth(0).get_by_text("Save picture").click()
-    image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     with open(download.value.path(), "rb") as file:  # noqa: PTH123  # it is a Path or a str
         pixels = image.imread(io.BytesIO(file.read()))
     red, green, blue = (pixels[..., channel] for channel in range(3))
