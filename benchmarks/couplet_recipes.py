@@ -57,6 +57,10 @@ class SeparateTables(SequenceToSequence):
         )
         self.alignment = Alignment(config.d_model)
 
+    @property
+    def source_reader(self) -> Alignment:
+        return self.alignment
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prepare or train recipes of couplet models.")

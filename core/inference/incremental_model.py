@@ -17,7 +17,7 @@ from core.inference.key_value_cache import LayerCache, Lineage
 from core.inference.packed_linear import packed_linear_for
 from core.inference.packed_transformer import PackedDecoder, PackedEncoder
 from core.model.masks import padding_mask
-from core.model.sequence_to_sequence import SequenceToSequence, aligned_inputs
+from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SpecialIds
 
 
@@ -58,7 +58,7 @@ class StepModel(Protocol):
 class DecoderState:
     """What decoding carries from step to step, for B sentences with N rows (beams) each.
 
-    The memory is stored as its keys and values in ``caches``, and as its ``aligned`` inputs
+    The memory is stored as its keys and values in ``caches``, and as its ``decoder_inputs``
     (:class:`Memory`). ``length`` counts the steps so far. ``memory_mean`` is that of the sentences
     at the start: the selection of sentences does not change it.
     """
@@ -67,7 +67,7 @@ class DecoderState:
     memory_mask: Tensor | None  # [B, 1, 1, S], None without padding
     lineage: Lineage
     sentences: int
-    aligned: Tensor | None = None  # [S, B, D]
+    decoder_inputs: Tensor | None = None  # [S, B, D]
     memory_mean: Tensor | None = None  # [B, D]
     length: int = 0
 
@@ -85,8 +85,8 @@ class DecoderState:
                 cache.keep(len(sentences), places, sentences[places])
             if self.memory_mask is not None:
                 self.memory_mask = self.memory_mask.index_select(0, sentences)
-            if self.aligned is not None:
-                self.aligned = self.aligned.index_select(1, sentences)
+            if self.decoder_inputs is not None:
+                self.decoder_inputs = self.decoder_inputs.index_select(1, sentences)
         self.lineage.select(rows, self.sentences)
 
 
@@ -122,7 +122,7 @@ class IncrementalModel:
             self._src_table = self._tgt_table if is_shared else model.src_embedding.weight * scale
             self._encoder = PackedEncoder(model.transformer.encoder, make)
             self._decoder = PackedDecoder(model.transformer.decoder, make)
-            self._alignment = copy.deepcopy(model.alignment)
+            self._source_reader = copy.deepcopy(model.source_reader)
             self._generator = make(model.generator.weight, model.generator.bias)
 
     @torch.no_grad()
@@ -141,12 +141,13 @@ class IncrementalModel:
             mask = is_pad if is_pad.any() else None
             x = embedding(src, self._src_table)
             memory = self._encoder(self._with_positions(x, slice(len(src))), mask)
+            reader = self._source_reader
             return DecoderState(
                 caches=self._decoder.init_cache(memory, mask),
                 memory_mask=None if mask is None else added_mask(mask, memory),
                 lineage=Lineage(memory),
                 sentences=memory.shape[1],
-                aligned=aligned_inputs(self._alignment, x, memory, mask),
+                decoder_inputs=None if reader is None else reader(x, memory, mask),
                 memory_mean=_mean(memory, mask) if has_memory_mean else None,
             )
 
@@ -167,8 +168,9 @@ class IncrementalModel:
         with _no_autocast(tokens.device):
             state.lineage.append()
             x = self._with_positions(embedding(tokens, self._tgt_table), state.length)
-            if state.aligned is not None and state.length < len(state.aligned):
-                x += state.aligned[state.length].repeat_interleave(state.lineage.beams, dim=0)
+            inputs = state.decoder_inputs
+            if inputs is not None and state.length < len(inputs):
+                x += inputs[state.length].repeat_interleave(state.lineage.beams, dim=0)
             x = self._decoder(x, state.caches, state.lineage, state.memory_mask)
             state.length += 1
             return self._generator(x)

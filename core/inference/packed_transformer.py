@@ -20,7 +20,7 @@ from core.inference.key_value_cache import KeyValueCache, LayerCache, Lineage
 from core.inference.packed_linear import Int8Linear, MakeLinear, PackedLinear
 from core.model.attention import (
     MyMultiheadAttention,
-    attend,
+    attend_fused,
     merge_heads,
     scaled_scores,
     split_heads,
@@ -130,7 +130,7 @@ class _PackedEncoderLayer:
         bias = None
         if self._positions is not None:
             q, k, bias = self._positions(q, k)
-        return self._out.added_to(residual, merge_heads(attend(q, k, v, blocked, 0.0, bias)))
+        return self._out.added_to(residual, merge_heads(attend_fused(q, k, v, blocked, bias)))
 
 
 class _PackedDecoderLayer:

@@ -15,7 +15,6 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from core.model.dropout import check_probability, dropout
 from core.model.masks import combine_masks, float_mask
@@ -32,7 +31,7 @@ class MyMultiheadAttention(nn.Module):
         positions: positions of queries and keys (see ``positions``), or None, as in ``torch.nn``.
 
     Raises:
-        ValueError: a size or a probability that is not possible.
+        ValueError: a size or a probability out of range.
     """
 
     def __init__(
@@ -83,6 +82,9 @@ class MyMultiheadAttention(nn.Module):
         A query whose every key is blocked attends to nothing: its heads and their gradients are
         zero, and its output is the bias of the output projection.
 
+        In training on a CPU, and where weights are requested, equation 1 is computed step by step
+        (:func:`attend`); else by PyTorch's fused kernel, which has no second derivatives.
+
         Args:
             query: ``[T, B, D]``. key, value: ``[S, B, D]``.
             key_padding_mask: ``[B, S]``; boolean (True blocks) or float (added).
@@ -106,13 +108,15 @@ class MyMultiheadAttention(nn.Module):
             q, k, bias = self.positions(q, k)
         dropout_p = self.dropout if self.training else 0.0
         weights = None
-        if need_weights:
-            heads, weights = _attend_with_weights(q, k, v, mask, dropout_p, bias)
-            if average_attn_weights:
-                weights = weights.mean(dim=1)
+        # On a CPU the fused kernel has no dropout.
+        if need_weights or (self.training and query.device.type == "cpu"):
+            heads, weights = attend(q, k, v, mask, bias, dropout_p)
         else:
-            heads = attend(q, k, v, mask, dropout_p, bias)
-        return self.out_proj(merge_heads(heads)), weights
+            heads = attend_fused(q, k, v, mask, bias, dropout_p)
+        out = self.out_proj(merge_heads(heads))
+        if weights is None or not need_weights:
+            return out, None
+        return out, weights.mean(dim=1) if average_attn_weights else weights
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         for name, x in (("query", query), ("key", key), ("value", value)):
@@ -160,45 +164,21 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None,
-    dropout_p: float,
+    mask: Tensor | None = None,
     bias: Tensor | None = None,
-) -> Tensor:
-    """Computes equation 1, with PyTorch's fused kernel where that is possible.
-
-    On a CPU the fused kernel has neither dropout nor second or forward-mode derivatives. There it
-    serves inference only, and training computes the equation step by step.
+    dropout_p: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Computes equation 1 step by step.
 
     Args:
         q: ``[B, H, T, K]``. k, v: ``[B, H, S, K]``.
         mask: broadcasts to ``[B, H, T, S]``; boolean (True blocks) or float (added).
         bias: added to the scaled scores; broadcasts to ``[B, H, T, S]``.
+        dropout_p: the probability of dropping a weight.
 
     Returns:
-        The heads ``[B, H, T, K]``.
-    """
-    needs_steps = dropout_p > 0.0 or any(map(_is_differentiated, (q, k, v, bias)))
-    if needs_steps and q.device.type == "cpu":
-        return _attend_with_weights(q, k, v, mask, dropout_p, bias)[0]
-    if bias is not None:
-        mask = bias if mask is None else bias + float_mask(mask, bias.dtype)
-    if mask is not None:
-        # The kernel's boolean masks have the opposite meaning: True lets pass.
-        mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
-
-
-def _attend_with_weights(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    dropout_p: float,
-    bias: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Computes equation 1 step by step: the heads ``[B, H, T, K]``, the weights ``[B, H, T, S]``.
-
-    The returned weights show the dropout, as in PyTorch.
+        The heads ``[B, H, T, K]``, and the weights ``[B, H, T, S]`` with the dropout in them, as in
+        PyTorch.
     """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
     if bias is not None:
@@ -212,7 +192,7 @@ def _attend_with_weights(
         weights = weights.masked_fill(is_row_blocked, 0.0)
     weights = dropout(weights, dropout_p)
     heads = torch.bmm(weights.flatten(0, 1), v.flatten(0, 1))
-    return heads.view(q.shape), weights
+    return heads.view(*q.shape[:3], v.shape[3]), weights
 
 
 def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -229,18 +209,23 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """
     added = float_mask(mask, dtype)
     is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
-    # A traced or compiled graph is used with other masks too: it must not depend on this one.
-    is_recorded = torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]
-    if not is_recorded and not is_row_blocked.any():
+    if not is_row_blocked.any():
         return added, None
     return added.masked_fill(is_row_blocked, 0.0), is_row_blocked
 
 
-def _is_differentiated(x: Tensor | None) -> bool:
-    """Returns whether autograd, in reverse or in forward mode, follows ``x``.
-
-    A traced graph does not depend on that: it is for inference.
-    """
-    if x is None or torch.jit.is_tracing():  # type: ignore[attr-defined]
-        return False
-    return x.requires_grad or forward_ad.unpack_dual(x).tangent is not None
+def attend_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Returns the heads of :func:`attend`, computed by PyTorch's fused kernel."""
+    if bias is not None:
+        mask = bias if mask is None else bias + float_mask(mask, bias.dtype)
+    if mask is not None:
+        # The kernel's boolean masks have the opposite meaning: True lets pass.
+        mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)

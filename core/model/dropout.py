@@ -47,7 +47,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     check_probability(p)
     if p == 0.0:
         return x
-    if x.device.type != "cpu" or torch.jit.is_tracing():  # type: ignore[attr-defined]
+    if x.device.type != "cpu":
         return F.dropout(x, p)
     dropped = min(round(p * _LEVELS), _LEVELS - 1)
     scale = _LEVELS / (_LEVELS - dropped)

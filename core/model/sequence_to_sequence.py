@@ -22,13 +22,13 @@ from core.special_ids import SpecialIds
 class Memory(NamedTuple):
     """The encoder's output ``[S, B, D]`` and which of its positions are padding, ``[B, S]``.
 
-    ``aligned`` ``[S, B, D]`` is added to the decoder's input, position by position (see
-    ``SequenceToSequence.alignment``). It is zero at padding.
+    ``decoder_inputs`` ``[S, B, D]`` are added to the embeddings of the target, position by position
+    (:attr:`SequenceToSequence.source_reader`).
     """
 
     states: Tensor
     is_pad: Tensor
-    aligned: Tensor | None = None
+    decoder_inputs: Tensor | None = None
 
 
 class SequenceToSequence(nn.Module):
@@ -40,11 +40,6 @@ class SequenceToSequence(nn.Module):
         share_embeddings: use one table for source and target, which then share a vocabulary.
         tie_output: use the target table as the weight of the output layer too (section 3.4).
         special: the ids of the special tokens.
-
-    Attributes:
-        alignment: for pairs whose positions correspond one to one: a module that maps the source's
-            embeddings and the encoder's output to what the decoder reads at the same positions,
-            all ``[S, B, D]``. None, the default: the decoder reads its own tokens alone.
 
     Raises:
         ValueError: a shared table for vocabularies of different sizes.
@@ -86,7 +81,6 @@ class SequenceToSequence(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, config.dropout, config.max_len, positions=config.positions
         )
-        self.alignment: nn.Module | None = None
         self.generator = nn.Linear(config.d_model, tgt_vocab_size)
         nn.init.zeros_(self.generator.bias)
         if tie_output:
@@ -103,7 +97,18 @@ class SequenceToSequence(nn.Module):
         states = self.transformer.encoder(
             self.positional_encoding(x), src_key_padding_mask=src_is_pad
         )
-        return Memory(states, src_is_pad, aligned_inputs(self.alignment, x, states, src_is_pad))
+        reader = self.source_reader
+        added = None if reader is None else reader(x, states, src_is_pad)
+        return Memory(states, src_is_pad, added)
+
+    @property
+    def source_reader(self) -> nn.Module | None:
+        """What a subclass gives the decoder to read beside its tokens; None here.
+
+        A module from the source's embeddings (without positions), the encoder's output, ``[S, B,
+        D]`` each, and the padding ``[B, S]`` (None: there is none) to ``Memory.decoder_inputs``.
+        """
+        return None
 
     def decode(self, tgt: Tensor, memory: Memory) -> Tensor:
         """``tgt`` ``[T, B]`` -> ``[T, B, D]``, all positions at once under the causal mask.
@@ -112,28 +117,13 @@ class SequenceToSequence(nn.Module):
         position, so it needs no mask of its own.
         """
         x = self.tgt_embedding(tgt)
-        if memory.aligned is not None:
+        if memory.decoder_inputs is not None:
             # A negative padding cuts; beyond the source there is nothing to add.
-            x = x + F.pad(memory.aligned, (0, 0, 0, 0, 0, len(tgt) - len(memory.aligned)))
+            added = memory.decoder_inputs
+            x = x + F.pad(added, (0, 0, 0, 0, 0, len(tgt) - len(added)))
         return self.transformer.decoder(
             self.positional_encoding(x),
             memory.states,
             tgt_mask=generate_square_subsequent_mask(tgt.shape[0], tgt.device, torch.bool),
             memory_key_padding_mask=memory.is_pad,
         )
-
-
-def aligned_inputs(
-    alignment: nn.Module | None, embedded: Tensor, states: Tensor, is_pad: Tensor | None
-) -> Tensor | None:
-    """Returns ``Memory.aligned``, or None without an ``alignment``.
-
-    Args:
-        embedded, states: the source's embeddings without positions and the encoder's output,
-            ``[S, B, D]`` each.
-        is_pad: ``[B, S]``; None: there is no padding.
-    """
-    if alignment is None:
-        return None
-    aligned: Tensor = alignment(embedded, states)
-    return aligned if is_pad is None else aligned.masked_fill(is_pad.t().unsqueeze(2), 0.0)

@@ -22,11 +22,18 @@ from core.model.masks import generate_square_subsequent_mask
 from core.model.positions import relative_positions
 
 Activation = Callable[[Tensor], Tensor]
-_FUNCTIONS: dict[str, Activation] = dict(zip(ACTIVATIONS, (F.relu, F.gelu), strict=True))
 
 
-class _TransformerLayer(nn.Module):
-    """The sublayers of both kinds of layer, and the arguments that their classes take.
+def _activation(activation: str | Activation) -> Activation:
+    if callable(activation):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
+    return {"relu": F.relu, "gelu": F.gelu}[activation]
+
+
+class MyTransformerEncoderLayer(nn.Module):
+    """Self-attention and a feed-forward network, each with a residual connection (section 3.1).
 
     Args:
         d_model: D. nhead: H. dim_feedforward: F.
@@ -37,10 +44,8 @@ class _TransformerLayer(nn.Module):
         positions: "rotary", "shaw" or "t5" for positions inside self-attention (see ``positions``).
 
     Raises:
-        ValueError: a size or a probability that is not possible.
+        ValueError: a size, a probability or a name out of range.
     """
-
-    attends_to_memory = False
 
     def __init__(
         self,
@@ -60,10 +65,8 @@ class _TransformerLayer(nn.Module):
         # The modules are made in torch.nn's order, which is the order of the parameters.
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
         self.self_attn.positions = relative_positions(
-            positions, d_model // nhead, nhead, is_causal=self.attends_to_memory
+            positions, d_model // nhead, nhead, is_causal=False
         )
-        if self.attends_to_memory:
-            self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
         self.linear1 = nn.Linear(d_model, dim_feedforward)
         self.dropout = Dropout(dropout)
         self.linear2 = nn.Linear(dim_feedforward, d_model)
@@ -71,26 +74,7 @@ class _TransformerLayer(nn.Module):
         self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        if self.attends_to_memory:
-            self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps)
-            self.dropout3 = Dropout(dropout)
         self.activation = _activation(activation)
-
-    def _self_attention_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
-        """Every position attends to the positions that the masks leave open (section 3.2.3)."""
-        out, _ = self.self_attn(x, x, x, key_padding_mask, need_weights=False, attn_mask=attn_mask)
-        return self.dropout1(out)
-
-    def _feed_forward_block(self, x: Tensor) -> Tensor:
-        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
-        last_dropout = self.dropout3 if self.attends_to_memory else self.dropout2
-        return last_dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-
-class MyTransformerEncoderLayer(_TransformerLayer):
-    """Self-attention and a feed-forward network, each with a residual connection (section 3.1)."""
 
     def forward(
         self,
@@ -112,11 +96,54 @@ class MyTransformerEncoderLayer(_TransformerLayer):
         x = self.norm1(x + self._self_attention_block(x, *masks))
         return self.norm2(x + self._feed_forward_block(x))
 
+    def _self_attention_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+    ) -> Tensor:
+        """Every position attends to the positions that the masks leave open (section 3.2.3)."""
+        out, _ = self.self_attn(x, x, x, key_padding_mask, need_weights=False, attn_mask=attn_mask)
+        return self.dropout1(out)
 
-class MyTransformerDecoderLayer(_TransformerLayer):
-    """Masked self-attention, attention over the memory, feed-forward (section 3.1, "Decoder")."""
+    def _feed_forward_block(self, x: Tensor) -> Tensor:
+        """FFN(x) = W2 act(W1 x + b1) + b2, for each position alone (equation 2)."""
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
-    attends_to_memory = True
+
+class MyTransformerDecoderLayer(nn.Module):
+    """Masked self-attention, attention over the memory, feed-forward (section 3.1, "Decoder").
+
+    Arguments and errors are those of :class:`MyTransformerEncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        norm_first: bool = False,
+        positions: str = "sinusoidal",
+    ) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.norm_first = norm_first
+        self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.self_attn.positions = relative_positions(
+            positions, d_model // nhead, nhead, is_causal=True
+        )
+        self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.linear1 = nn.Linear(d_model, dim_feedforward)
+        self.dropout = Dropout(dropout)
+        self.linear2 = nn.Linear(dim_feedforward, d_model)
+        self.norm1 = nn.LayerNorm(d_model, eps=layer_norm_eps)
+        self.norm2 = nn.LayerNorm(d_model, eps=layer_norm_eps)
+        self.norm3 = nn.LayerNorm(d_model, eps=layer_norm_eps)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = _activation(activation)
 
     def forward(
         self,
@@ -145,6 +172,12 @@ class MyTransformerDecoderLayer(_TransformerLayer):
         x = self.norm2(x + self._memory_block(x, memory, *memory_masks))
         return self.norm3(x + self._feed_forward_block(x))
 
+    def _self_attention_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+    ) -> Tensor:
+        out, _ = self.self_attn(x, x, x, key_padding_mask, need_weights=False, attn_mask=attn_mask)
+        return self.dropout1(out)
+
     def _memory_block(
         self, x: Tensor, memory: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
     ) -> Tensor:
@@ -153,6 +186,9 @@ class MyTransformerDecoderLayer(_TransformerLayer):
             x, memory, memory, key_padding_mask, need_weights=False, attn_mask=attn_mask
         )
         return self.dropout2(out)
+
+    def _feed_forward_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class MyTransformerEncoder(nn.Module):
@@ -282,14 +318,6 @@ def initialize_matrices(module: nn.Module) -> None:
     for parameter in module.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_uniform_(parameter)
-
-
-def _activation(activation: str | Activation) -> Activation:
-    if callable(activation):
-        return activation
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
-    return _FUNCTIONS[activation]
 
 
 def _clones(layer: nn.Module, count: int) -> nn.ModuleList:

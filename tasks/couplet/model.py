@@ -32,8 +32,11 @@ class CoupletModel(SequenceToSequence):
         super().__init__(
             vocab_size, vocab_size, config, share_embeddings=True, tie_output=config.tie_output
         )
-        if config.aligned:
-            self.alignment = Alignment(config.d_model)
+        self.alignment = Alignment(config.d_model) if config.aligned else None
+
+    @property
+    def source_reader(self) -> Alignment | None:
+        return self.alignment
 
 
 class Alignment(nn.Module):
@@ -52,8 +55,9 @@ class Alignment(nn.Module):
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
-    def forward(self, embedded: Tensor, states: Tensor) -> Tensor:
-        """The first line's embeddings and the encoder's output, ``[S, B, D]`` -> ``[S, B, D]``."""
+    def forward(self, embedded: Tensor, states: Tensor, is_pad: Tensor | None) -> Tensor:
+        """Maps the first line to what the decoder reads, see ``source_reader``."""
         previous = torch.cat([torch.zeros_like(embedded[:1]), embedded[:-1]])
         # Under autocast, the embeddings are in float32 and the states may not be.
-        return self.linear(torch.cat([embedded, previous, states.to(embedded.dtype)], dim=2))
+        read: Tensor = self.linear(torch.cat([embedded, previous, states.to(embedded.dtype)], 2))
+        return read if is_pad is None else read.masked_fill(is_pad.t().unsqueeze(2), 0.0)

@@ -109,13 +109,13 @@ def test_weights_cost_nothing_unless_requested(monkeypatch: pytest.MonkeyPatch) 
 
         return call
 
-    for name in ("attend", "_attend_with_weights"):
+    for name in ("attend", "attend_fused"):
         monkeypatch.setattr(attention, name, watched(name))
     attention_weights(model, src, tgt)
-    assert calls == ["_attend_with_weights"] * 5
+    assert calls == ["attend"] * 5
     calls.clear()
     assert torch.equal(model(src, tgt), before)
-    assert calls == ["attend"] * 5
+    assert calls == ["attend_fused"] * 5
 
 
 def test_a_request_that_fails_leaves_no_hooks_behind() -> None:

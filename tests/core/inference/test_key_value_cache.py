@@ -31,28 +31,6 @@ def as_added(is_blocked: Tensor) -> Tensor:
 
 
 @law
-@given(seed=seeds, steps=st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_cached_self_attention_equals_uncached(seed: int, steps: list[int]) -> None:
-    """Positions come in chunks of any length, and each attends to all earlier ones."""
-    torch.manual_seed(seed)
-    module, _ = copied(8, 2)
-    x = torch.randn(sum(steps), 3, 8)
-    is_future = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
-    expected, _ = module(x, x, x, attn_mask=is_future)
-    cache, outputs, start = KeyValueCache(), [], 0
-    with torch.no_grad():
-        for length in steps:
-            end = start + length
-            q, k, v = projected(module, x[start:end], x[start:end])
-            cache.append(torch.stack([k, v]))
-            heads = attend_cached(q, cache, as_added(is_future[start:end, :end]))
-            outputs.append(module.out_proj(heads.view(3, length, 8).transpose(0, 1)))
-            start = end
-            assert len(cache) == end
-    assert_near(torch.cat(outputs), expected, 1e-5)
-
-
-@law
 @given(seed=seeds, batch=st.integers(1, 4), beams=st.integers(1, 4), source=st.integers(1, 6))
 def test_beams_sharing_a_memory_equal_a_repeated_memory(
     seed: int, batch: int, beams: int, source: int

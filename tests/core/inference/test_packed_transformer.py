@@ -1,7 +1,5 @@
 """The packed Transformer equals ``MyTransformer`` for all options and types."""
 
-from copy import deepcopy
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,9 +8,7 @@ from hypothesis import strategies as st
 from core.inference import packed_linear
 from core.inference.incremental_model import IncrementalModel
 from core.inference.packed_transformer import PackedEncoder
-from core.model.masks import generate_square_subsequent_mask
 from core.model.transformer import MyTransformer
-from tests.core.inference.stepwise import Stepwise
 from tests.core.model.parity import assert_near, shake
 from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
 
@@ -53,50 +49,6 @@ def test_the_packed_encoder_is_the_encoder(
         found = PackedEncoder(encoder)(src, is_pad)
         assert_near(found, encoder(src, src_key_padding_mask=is_pad), 1e-5)
     assert torch.equal(src, before)
-
-
-@every_kind
-@every_order
-@law
-@given(seed=seeds, target=sizes, source=sizes, batch=sizes)
-def test_the_packed_decoder_is_the_decoder(
-    activation: str, norm_first: bool, seed: int, target: int, source: int, batch: int
-) -> None:
-    """Its rounding errors are within 1e-5, or within twice those of the decoder itself.
-
-    On some processors, the errors of both exceed 1e-5 after several norms.
-    """
-    decoder = transformer(seed, activation, norm_first).decoder
-    memory, tgt = torch.randn(source, batch, 8), torch.randn(target, batch, 8)
-    causal = generate_square_subsequent_mask(target, dtype=torch.bool)
-    before = memory.clone(), tgt.clone()
-    with torch.no_grad():
-        stepwise = Stepwise(decoder, memory)
-        steps = torch.stack([stepwise(x) for x in tgt])
-        at_once = decoder(tgt, memory, tgt_mask=causal)
-        exact = deepcopy(decoder).double()(tgt.double(), memory.double(), tgt_mask=causal)
-        rounding = float((at_once - exact).abs().max())
-        assert_near(steps.double(), exact, max(1e-5, 2 * rounding))
-    assert torch.equal(memory, before[0])
-    assert torch.equal(tgt, before[1])
-
-
-@every_order
-@pytest.mark.parametrize("pad", [[True, True, True], [False, True, False]], ids=str)
-def test_a_memory_of_padding_only_gives_zeros(pad: list[bool], norm_first: bool) -> None:
-    """Its heads are zeros, as in the forward pass, whatever the memory contains."""
-    decoder = transformer(1, "relu", norm_first).decoder
-    memory, tgt = 100.0 * torch.randn(4, 3, 8), torch.randn(5, 3, 8)
-    is_pad = torch.tensor(pad).unsqueeze(1).expand(3, 4)
-    causal = generate_square_subsequent_mask(5, dtype=torch.bool)
-    with torch.no_grad():
-        stepwise = Stepwise(decoder, memory, is_pad)
-        steps = torch.stack([stepwise(x) for x in tgt])
-        at_once = decoder(tgt, memory, tgt_mask=causal, memory_key_padding_mask=is_pad)
-        assert_near(steps, at_once, 1e-5)
-        stepwise = Stepwise(decoder, torch.randn(4, 3, 8), is_pad)
-        others = torch.stack([stepwise(x) for x in tgt])
-    assert torch.equal(others[:, torch.tensor(pad)], steps[:, torch.tensor(pad)])
 
 
 @every_type

@@ -14,12 +14,15 @@ Sizes = tuple[int, int, int, int, int]
 def copied(
     embed_dim: int, num_heads: int, **options: Any
 ) -> tuple[MyMultiheadAttention, nn.MultiheadAttention]:
-    """Ours and torch's, with the same random weights and biases."""
+    """Ours and torch's, with the same random weights and biases.
+
+    Ours is in evaluation: it computes step by step where weights are requested, else fused.
+    """
     theirs = nn.MultiheadAttention(embed_dim, num_heads, **options)
     shake(theirs)
     ours = MyMultiheadAttention(embed_dim, num_heads, **options)
     ours.load_state_dict(theirs.state_dict())
-    return ours, theirs
+    return ours.eval(), theirs
 
 
 def random_inputs(sizes: Sizes) -> list[Tensor]:

@@ -72,10 +72,6 @@ def test_create_mask_gives_the_four_masks_of_a_training_step() -> None:
     ]
 
 
-def test_no_mask_stays_no_mask() -> None:
-    assert combine(None, None) is None
-
-
 @pytest.mark.parametrize("shape", [(T, S), (B * H, T, S)], ids=["plain", "per_head"])
 def test_combined_masks_block_what_either_blocks(shape: tuple[int, ...]) -> None:
     """An entry-by-entry loop over the result, for boolean and float masks in every pairing."""

@@ -130,8 +130,7 @@ def test_attention_is_the_published_formula(kind: str, is_causal: bool) -> None:
         expected, weights = by_loops(module, [query, key, key], ~blocked, kind)
         found = module(query, key, key, attn_mask=blocked, average_attn_weights=False)
         assert_near(found, (expected, weights), 1e-9)
-        with torch.no_grad():  # the fused kernel
-            fused, _ = module(query, key, key, attn_mask=blocked, need_weights=False)
+        fused, _ = module(query, key, key, attn_mask=blocked, need_weights=False)
         assert_near(fused, expected, 1e-9)
 
 
@@ -141,26 +140,6 @@ def test_buckets_are_those_of_t5(is_causal: bool) -> None:
     expected = published_bucket(distances, bidirectional=not is_causal)
     assert torch.equal(t5_buckets(distances, is_causal=is_causal), expected)
     assert expected.unique().numel() == (32 if is_causal else 31)  # none is for "later by 0"
-
-
-@relative
-def test_derivatives_are_those_of_finite_differences(kind: str) -> None:
-    """First and second ones, by the inputs and by the table of the positions."""
-    module = attention(kind)
-    x = torch.randn(3, 1, H * K, dtype=torch.float64, requires_grad=True)
-    is_blocked = torch.tensor([[False, True, False]])
-    names, tables = zip(*module.named_parameters(), strict=True)
-    own = [i for i, name in enumerate(names) if name.startswith("positions")]
-    assert len(own) == (0 if kind == "rotary" else 1)
-
-    def function(x: Tensor, *values: Tensor) -> Tensor:
-        changed = {names[i]: value for i, value in zip(own, values, strict=True)}
-        options = {"key_padding_mask": is_blocked, "need_weights": False}
-        return torch.func.functional_call(module, changed, (x, x, x), options)[0]
-
-    inputs = (x, *(tables[i].detach().requires_grad_() for i in own))
-    assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True, fast_mode=True)
-    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
 @relative
@@ -221,24 +200,10 @@ def test_rows_whose_every_key_is_blocked_give_no_nan(kind: str) -> None:
     model = model_of(1, positions=kind)
     src = together([column(5, SRC_WORDS), torch.full((5, 1), PAD)])
     tgt = torch.randint(4, TGT_WORDS, (4, 2))
-    out = model(src, tgt)
-    out.sum().backward()
+    model(src, tgt).sum().backward()
     assert all(x.grad is not None and x.grad.isfinite().all() for x in model.parameters())
-    with torch.no_grad():
-        assert_near(model(src, tgt), out, 1e-5)
     for weights in attention_weights(model, src, tgt):
         assert weights.isfinite().all()
-
-
-@every_kind
-def test_autocast_is_near_float32(kind: str) -> None:
-    model = model_of(1, positions=kind)
-    src, tgt = torch.randint(4, SRC_WORDS, (5, 3)), torch.randint(4, TGT_WORDS, (4, 3))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = model(src, tgt)
-    out.float().sum().backward()
-    error = (out.float() - model(src, tgt)).abs().max()
-    assert error < 0.1
 
 
 def test_rotary_angles_are_exact_far_from_the_beginning() -> None:

@@ -67,59 +67,6 @@ def assert_equal_to_torch(
     )
 
 
-@mask_grid
-@both_activations
-@both_norms
-@size_grid
-def test_encoder_layer_equals_torch(
-    sizes: Sizes, norm_first: bool, activation: str, kinds: Kinds
-) -> None:
-    torch.manual_seed(1)
-    _, source, batch, heads, head_dim = sizes
-    options = {"dropout": 0.0, "activation": activation, "layer_norm_eps": 1e-3}
-    options["norm_first"] = norm_first
-    ours, theirs = copied(
-        MyTransformerEncoderLayer(heads * head_dim, heads, 13, **options),
-        nn.TransformerEncoderLayer(heads * head_dim, heads, 13, **options),
-    )
-    src_mask, is_pad = masks_of(kinds, source, source, batch)
-    assert_equal_to_torch(
-        ours,
-        theirs,
-        [states(source, batch, heads * head_dim)],
-        src_mask=src_mask,
-        src_key_padding_mask=is_pad,
-    )
-
-
-@mask_grid
-@both_activations
-@both_norms
-@size_grid
-def test_decoder_layer_equals_torch(
-    sizes: Sizes, norm_first: bool, activation: str, kinds: Kinds
-) -> None:
-    torch.manual_seed(2)
-    target, source, batch, heads, head_dim = sizes
-    options = {"dropout": 0.0, "activation": activation, "layer_norm_eps": 1e-3}
-    options["norm_first"] = norm_first
-    ours, theirs = copied(
-        MyTransformerDecoderLayer(heads * head_dim, heads, 13, **options),
-        nn.TransformerDecoderLayer(heads * head_dim, heads, 13, **options),
-    )
-    tgt_mask, tgt_is_pad = masks_of(kinds, target, target, batch)
-    memory_mask, memory_is_pad = masks_of(kinds, target, source, batch)
-    assert_equal_to_torch(
-        ours,
-        theirs,
-        [states(target, batch, heads * head_dim), states(source, batch, heads * head_dim)],
-        tgt_mask=tgt_mask,
-        memory_mask=memory_mask,
-        tgt_key_padding_mask=tgt_is_pad,
-        memory_key_padding_mask=memory_is_pad,
-    )
-
-
 @pytest.mark.parametrize("has_norm", [True, False], ids=["final_norm", "no_final_norm"])
 @both_norms
 def test_stacks_equal_torch(norm_first: bool, has_norm: bool) -> None:
@@ -172,6 +119,7 @@ def test_transformer_equals_torch(
         "dropout": 0.0,
         "activation": activation,
         "norm_first": norm_first,
+        "layer_norm_eps": 1e-3,
     }
     ours, theirs = copied(MyTransformer(**arguments), nn.Transformer(**arguments))
     src_mask, src_is_pad = masks_of(kinds, source, source, batch)
@@ -309,3 +257,15 @@ def test_a_sentence_of_padding_alone_makes_nothing_nan(norm_first: bool) -> None
         tgt_mask=masks["tgt_mask"],
     )
     assert_near(model(*inputs, **masks)[:, others], without_it, 1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(0, 5, 3), (7, 0, 3), (7, 5, 0)], ids=["no T", "no S", "no B"])
+def test_empty_inputs_have_a_backward_pass(sizes: tuple[int, int, int]) -> None:
+    """With dropout on a CPU the forward pass worked and the backward pass raised."""
+    target, source, batch = sizes
+    model = MyTransformer(8, 2, 1, 1, 13, 0.3)
+    inputs = [states(source, batch, 8), states(target, batch, 8)]
+    out = model(*inputs)
+    assert out.shape == inputs[1].shape
+    got = torch.autograd.grad(out.sum(), [*inputs, *model.parameters()], allow_unused=True)
+    assert all(torch.isfinite(gradient).all() for gradient in got if gradient is not None)

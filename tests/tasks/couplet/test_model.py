@@ -66,7 +66,7 @@ def test_the_decoder_reads_the_character_that_it_answers(length: int) -> None:
     added = naive_inputs(model, src, length)
     plain.tgt_embedding.register_forward_hook(lambda module, inputs, output: output + added)
     with torch.no_grad():
-        expected = plain.decode(tgt, memory._replace(aligned=None))
+        expected = plain.decode(tgt, memory._replace(decoder_inputs=None))
         assert_near(model.decode(tgt, memory), expected, 1e-5)
 
 
