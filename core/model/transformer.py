@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.model.attention import MyMultiheadAttention, check_states
-from core.model.config import ACTIVATIONS
 from core.model.dropout import Dropout
 from core.model.masks import generate_square_subsequent_mask
 from core.model.positions import relative_positions
@@ -27,9 +26,10 @@ Activation = Callable[[Tensor], Tensor]
 def _activation(activation: str | Activation) -> Activation:
     if callable(activation):
         return activation
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, not {activation!r}")
-    return {"relu": F.relu, "gelu": F.gelu}[activation]
+    functions: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
+    if activation not in functions:
+        raise ValueError(f"activation must be one of {list(functions)}, not {activation!r}")
+    return functions[activation]
 
 
 class MyTransformerEncoderLayer(nn.Module):
