@@ -59,7 +59,6 @@ def loss_of_all_logits(
     targets: Tensor,
     *,
     label_smoothing: float,
-    r_drop: float,
 ) -> Tensor:
     """Computes all logits, and then the loss."""
     logits = F.linear(hidden, weight, bias)

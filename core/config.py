@@ -67,6 +67,28 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
     return cls(**values)
 
 
+def without_retired(cls: Any, mapping: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+    """Returns a saved mapping of ``cls`` without the options that only older versions have.
+
+    A config class may have a mapping ``RETIRED`` from the names of such options to the values that
+    had no effect on a finished model; None: every value.
+
+    Raises:
+        ConfigError: a retired option has another value.
+    """
+    types_of, retired = typing.get_type_hints(cls), getattr(cls, "RETIRED", {})
+    kept = {}
+    for name, value in mapping.items():
+        full_name = f"{where}.{name}" if where else name
+        if name not in retired:
+            inner = types_of.get(name)
+            is_section = isinstance(value, Mapping) and dataclasses.is_dataclass(inner)
+            kept[name] = without_retired(inner, value, where=full_name) if is_section else value
+        elif retired[name] is not None and value not in retired[name]:
+            raise ConfigError(f"{full_name}={shown(value)}: only older versions have this option")
+    return kept
+
+
 def complete(cls: type[C], config: C | None, options: Mapping[str, Any]) -> C:
     """Returns ``config`` (None: the defaults) with ``options`` in place of its own values.
 

@@ -42,7 +42,6 @@ SETTINGS = {
     "train.save_every": 3,
     "train.log_every": 2,
     "train.accumulate": 2,
-    "train.r_drop": 1.0,
     "train.ema": 0.9,
     "train.average": 2,
     "train.precision": "fp32",  # a killed run that begins anew would measure again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from core.config import check, check_choice, check_range
 
@@ -29,8 +30,6 @@ class TrainConfig:
         schedule: "noam", "inverse_sqrt", "cosine" or "constant"; see :mod:`core.training.schedule`.
         warmup_steps: the number of steps in which the learning rate rises.
         label_smoothing: the part of the target distribution that is spread over the vocabulary.
-        r_drop: alpha of R-Drop (:mod:`core.training.loss`), which trains on every example twice and
-            makes the two outputs similar; about twice the time and memory. 0: off.
         weight_decay: the weight decay of "adamw".
         adam_beta2: the decay of Adam's second moment.
         clip_norm: the largest gradient norm; longer gradients are scaled down to it. 0: no limit.
@@ -62,6 +61,9 @@ class TrainConfig:
         weights_on_disk: "fp32", or "fp16" for a file of half the size.
     """
 
+    RETIRED = MappingProxyType({"r_drop": None})
+    """See :func:`core.config.without_retired`."""
+
     epochs: int = 20
     batch_tokens: int = 2500
     accumulate: int = 1
@@ -70,7 +72,6 @@ class TrainConfig:
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 1200
     label_smoothing: float = 0.1
-    r_drop: float = 0.0
     weight_decay: float = 0.0
     adam_beta2: float = 0.98
     clip_norm: float = 1.0
@@ -94,7 +95,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
             check_range(f"train.{name}", getattr(self, name), 1, MAX_COUNT)
-        for name in ("patience", "average", "log_every", "r_drop", "weight_decay", "clip_norm"):
+        for name in ("patience", "average", "log_every", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         for name in ("first_step_timeout", "step_timeout", "main_process_timeout"):
             value = getattr(self, name)

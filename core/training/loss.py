@@ -4,11 +4,6 @@ With smoothing e the target distribution of a token y over V words is (1 - e) on
 every word, and the loss of one token is
 
     -(1 - e) log p(y) - (e / V) * sum_v log p(v).
-
-R-Drop (Wu et al. 2021) has every example twice in one batch. With dropout, their distributions p
-and q differ. The loss is the sum of both losses plus alpha times the divergence of p and q,
-
-    alpha * (KL(p || q) + KL(q || p)) / 2.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_CHUNK_ROWS = 256  # even: a chunk never splits a pair
+_CHUNK_ROWS = 256
 
 
 def label_smoothed_cross_entropy(
@@ -43,7 +38,6 @@ def linear_cross_entropy(
     targets: Tensor,
     *,
     label_smoothing: float = 0.0,
-    r_drop: float = 0.0,
 ) -> Tensor:
     """Returns the summed loss of ``F.linear(hidden, weight, bias)``, computed in chunks of rows.
 
@@ -56,7 +50,6 @@ def linear_cross_entropy(
         hidden: ``[N, D]``, one row for each target. weight: ``[V, D]``. bias: ``[V]`` or None.
         targets: ``[N]``, without padding.
         label_smoothing: e above.
-        r_drop: alpha above. Unless it is 0, rows 2i and 2i + 1 are the two outputs for one target.
 
     Raises:
         ValueError: sizes that do not match; the message names them.
@@ -65,24 +58,15 @@ def linear_cross_entropy(
         raise ValueError(
             f"hidden must be [N, D] = {[len(targets), weight.shape[1]]}, not {list(hidden.shape)}"
         )
-    if r_drop > 0.0 and len(hidden) % 2:
-        raise ValueError(f"R-Drop needs every row twice, not {len(hidden)} rows")
-    loss, *_ = _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing, r_drop)
+    loss, *_ = _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing)
     return loss
-
-
-def symmetric_divergence(logits: Tensor) -> Tensor:
-    """Returns (KL(p || q) + KL(q || p)) / 2 of rows 2i and 2i + 1 of ``[2N, V]``, summed over i."""
-    log_probs = logits.float().log_softmax(dim=-1).unflatten(0, (-1, 2))
-    first, second = log_probs.unbind(dim=1)
-    return 0.5 * ((first.exp() - second.exp()) * (first - second)).sum()
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """The loss, and its gradients by hidden states, weight and bias for the backward pass."""
 
     @staticmethod
-    def forward(hidden, weight, bias, targets, label_smoothing, r_drop):  # type: ignore[no-untyped-def]
+    def forward(hidden, weight, bias, targets, label_smoothing):  # type: ignore[no-untyped-def]
         dtype = _compute_dtype(weight)
         with torch.autocast(hidden.device.type, enabled=False):
             x, w = hidden.to(dtype), weight.to(dtype)
@@ -96,7 +80,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(0, len(x), _CHUNK_ROWS):
                 rows = slice(start, start + _CHUNK_ROWS)
                 logits = F.linear(x[rows], w_by_columns, b)
-                part, grad = _chunk(logits, targets[rows], label_smoothing, r_drop)
+                part, grad = _chunk(logits, targets[rows], label_smoothing)
                 loss += part
                 if grad_b is not None:
                     grad_b += grad.sum(dim=0)
@@ -110,7 +94,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        hidden, weight, bias, targets, ctx.label_smoothing, ctx.r_drop = inputs
+        hidden, weight, bias, targets, ctx.label_smoothing = inputs
         gradients = output[1:]
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(x for x in gradients if x is not None))
@@ -126,7 +110,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_x, grad_w, grad_b = _differentiable_gradients(ctx, *inputs)
         grad_b = None if bias is None else grad_b * grad_loss
         grad_x = grad_x.to(hidden.dtype) * grad_loss
-        return grad_x, grad_w * grad_loss, grad_b, None, None, None
+        return grad_x, grad_w * grad_loss, grad_b, None, None
 
 
 def _compute_dtype(weight: Tensor) -> torch.dtype:
@@ -142,29 +126,23 @@ def _differentiable_gradients(ctx, hidden, weight, bias, targets):  # type: igno
 
     By the logits, the gradient of cross-entropy is the probabilities minus the target distribution.
     """
-    dtype, label_smoothing, r_drop = ctx.compute_dtype, ctx.label_smoothing, ctx.r_drop
+    dtype, label_smoothing = ctx.compute_dtype, ctx.label_smoothing
     with torch.autocast(hidden.device.type, enabled=False):
         x, w = hidden.to(dtype), weight.to(dtype)
         logits = F.linear(x, w, None if bias is None else bias.to(dtype)).float()
         log_probs = logits.log_softmax(dim=1)
         smoothed = F.one_hot(targets, logits.shape[1]) * (1.0 - label_smoothing)
         grad = log_probs.exp() - smoothed - label_smoothing / logits.shape[1]
-        if r_drop > 0.0:
-            grad = grad + r_drop * _divergence(log_probs)[1]
         by_type = grad.to(dtype)
         return by_type @ w, (by_type.t() @ x).float(), grad.sum(dim=0)
 
 
-def _chunk(
-    logits: Tensor, targets: Tensor, label_smoothing: float, r_drop: float
-) -> tuple[Tensor, Tensor]:
+def _chunk(logits: Tensor, targets: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
     """The loss of a few rows of logits ``[n, V]``, and its gradient by them."""
     logits = logits.float()
     vocabulary_size = logits.shape[1]
     rows = torch.arange(len(targets), device=targets.device)
     of_targets, largest, total = logits[rows, targets].sum(), logits.amax(dim=1), logits.sum()
-    if r_drop > 0.0:
-        divergence, divergence_grad = _divergence(logits.log_softmax(dim=1))
     grad = torch.softmax(logits, 1, out=logits)
     # The largest probability is exp(largest - normalizer), and never too small for its logarithm.
     log_normalizer = largest - grad.amax(dim=1).log()
@@ -173,21 +151,4 @@ def _chunk(
         loss -= label_smoothing / vocabulary_size * total
         grad -= label_smoothing / vocabulary_size
     grad[rows, targets] -= 1.0 - label_smoothing
-    if r_drop > 0.0:
-        loss += r_drop * divergence
-        grad.add_(divergence_grad, alpha=r_drop)
     return loss, grad
-
-
-def _divergence(log_probs: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`symmetric_divergence` of ``[2n, V]``, and its gradient by the logits.
-
-    By the logits of p, the gradient of KL(p || q) is p * (log p - log q - KL(p || q)), and that of
-    KL(q || p) is p - q.
-    """
-    pairs = log_probs.unflatten(0, (-1, 2))
-    probs = pairs.exp()
-    weighted = probs * (pairs - pairs.flip(1))
-    divergence = weighted.sum(dim=2, keepdim=True)
-    grad = 0.5 * (weighted - probs * divergence + probs - probs.flip(1))
-    return 0.5 * divergence.sum(), grad.flatten(0, 1)

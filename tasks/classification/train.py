@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.progress import log
-from core.training.loss import symmetric_divergence
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
 from data.vocabulary import PAD_ID, UNK_ID
@@ -95,7 +94,6 @@ def prepare(
             model,
             config.train.label_smoothing,
             config.data.token_dropout,
-            config.train.r_drop,
             weights_of(dataset).to(device) if config.data.class_weight else None,
             soft_labels=None if soft_labels is None else soft_labels.to(device),
             soft_label_weight=config.data.soft_label_weight,
@@ -150,7 +148,6 @@ def text_loss(
     model: ClassificationModel,
     label_smoothing: float,
     token_dropout: float,
-    r_drop: float = 0.0,
     weights: Tensor | None = None,
     *,
     soft_labels: Tensor | None = None,
@@ -158,10 +155,8 @@ def text_loss(
 ) -> LossFunction:
     """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``.
 
-    With ``r_drop`` every text passes the model twice, with different dropout, and the divergence of
-    the two outputs is added (:mod:`core.training.loss`). ``weights`` are those of the classes.
-
     Args:
+        weights: those of the classes.
         soft_labels: the probabilities of the classes for all training rows, ``[N, C]``.
         soft_label_weight: their weight in the target distribution; the label has the rest.
     """
@@ -172,8 +167,6 @@ def text_loss(
             probabilities = soft_labels[rows[0]]
             one_hot = F.one_hot(targets, probabilities.shape[1]).to(probabilities)
             targets = one_hot.lerp(probabilities, soft_label_weight)
-        if r_drop > 0.0:
-            src, targets = src.repeat_interleave(2, dim=1), targets.repeat_interleave(2, dim=0)
         if token_dropout > 0.0:
             is_dropped = torch.rand(src.shape, device=src.device) < token_dropout
             src = src.masked_fill(is_dropped & (src != PAD_ID), UNK_ID)
@@ -187,8 +180,6 @@ def text_loss(
                 label_smoothing=label_smoothing,
                 reduction="sum",
             )
-            if r_drop > 0.0:
-                total = total + r_drop * symmetric_divergence(scores)
         return total, len(targets)
 
     return loss

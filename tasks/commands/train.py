@@ -108,7 +108,7 @@ def train(
         train classification --data my.csv --text title,body --label topic
         train couplet --preset tiny --data corpus/ --set train.epochs=4
         train translation --data corpus/ --init runs/translation --out runs/tuned
-        train translation --set train.r_drop=5 --set train.ema=0.999
+        train translation --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
     chosen = take(ConfigOptions, options | {"table": table_assignments(options)})

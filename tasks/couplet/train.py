@@ -75,7 +75,7 @@ def prepare(
         data=dataset.training_data(
             batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
         ),
-        loss=pair_loss(model, config.train.label_smoothing, config.train.r_drop),
+        loss=pair_loss(model, config.train.label_smoothing),
         validate=validate,
         metric="val_loss",
         evaluate=test,

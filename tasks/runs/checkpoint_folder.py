@@ -22,7 +22,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from core.config import from_mapping, to_mapping
+from core.config import from_mapping, to_mapping, without_retired
 from core.errors import CheckpointError, ConfigError, UserError, shorten, shown
 from core.progress import log
 from core.storage.files import (
@@ -168,7 +168,7 @@ def read_config(folder: Path, task: str, config_class: type[C]) -> C:
     check_manifest(folder)
     try:
         rest = {name: value for name, value in about.items() if name not in ("task", "version")}
-        return from_mapping(config_class, rest)
+        return from_mapping(config_class, without_retired(config_class, rest))
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG_FILE}: {error}") from error
 

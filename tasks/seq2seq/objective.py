@@ -17,19 +17,11 @@ from data.vocabulary import PAD_ID
 from tasks.seq2seq.batches import as_tensors
 
 
-def pair_loss(
-    model: SequenceToSequence, label_smoothing: float, r_drop: float = 0.0
-) -> LossFunction:
-    """Returns the training loss: label-smoothed cross-entropy of the next target token, summed.
-
-    With ``r_drop`` above 0 every pair is read twice, and the divergence of the two predictions is
-    added (:mod:`core.training.loss`).
-    """
+def pair_loss(model: SequenceToSequence, label_smoothing: float) -> LossFunction:
+    """Returns the training loss: label-smoothed cross-entropy of the next target token, summed."""
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         src, tgt = batch
-        if r_drop > 0.0:
-            src, tgt = (ids.repeat_interleave(2, dim=1) for ids in (src, tgt))
         hidden = model.decode(tgt[:-1], model.encode(src))
         is_token = tgt[1:] != PAD_ID
         targets = tgt[1:][is_token]
@@ -39,7 +31,6 @@ def pair_loss(
             model.generator.bias,
             targets,
             label_smoothing=label_smoothing,
-            r_drop=r_drop,
         )
         return total, len(targets)
 

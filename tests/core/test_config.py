@@ -4,13 +4,21 @@ import dataclasses
 import json
 import tomllib
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config import check_choice, from_mapping, nearest, override, to_mapping
+from core.config import (
+    check_choice,
+    from_mapping,
+    nearest,
+    override,
+    to_mapping,
+    without_retired,
+)
 from core.errors import ConfigError, UserError
 from core.model.config import EncoderConfig, TransformerConfig
 from core.training.config import TrainConfig
@@ -129,6 +137,29 @@ def test_unknown_names_are_refused_with_the_nearest_right_one(
     with pytest.raises(ConfigError) as caught:
         from_mapping(Config, mapping)
     assert str(caught.value) == message
+
+
+def test_options_of_older_versions_are_left_out_of_saved_configurations_alone() -> None:
+    """``train.r_drop`` changed nothing in a finished model; a gate that was open did."""
+
+    class Gated(Section):
+        RETIRED = MappingProxyType({"gate": ("open", None)})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Saved(Config):
+        section: Gated = field(default_factory=Gated)
+
+    saved = {"train": {"r_drop": 5.0, "seed": 3}, "section": {"gate": "open", "count": 7}}
+    kept = without_retired(Saved, saved)
+    assert kept == {"train": {"seed": 3}, "section": {"count": 7}}
+    assert without_retired(Saved, {"other": 1}) == {"other": 1}
+    saved["section"]["gate"] = "shut"
+    with pytest.raises(ConfigError, match=r"section\.gate='shut': only older versions have this"):
+        without_retired(Saved, saved)
+    with pytest.raises(ConfigError, match=r"unknown option .train\.r_drop"):
+        from_mapping(Config, {"train": {"r_drop": 0.0}})
+    with pytest.raises(ConfigError, match=r"unknown option .train\.r_drop"):
+        override(Config(), ["train.r_drop=0"])
 
 
 def test_what_is_not_given_is_the_default() -> None:
@@ -276,7 +307,7 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         *((name, 0, "at least 1") for name in ("epochs", "batch_tokens", "accumulate")),
         *((name, 0, "at least 1") for name in ("warmup_steps", "save_every")),
         *((name, -1, "0 or more") for name in ("patience", "average", "log_every")),
-        *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm", "r_drop")),
+        *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm")),
         *((name, 10**10, "at most 1,000,000,000") for name in ("epochs", "batch_tokens")),
         ("seed", -1, "from 0 to 2^32 - 1"),
         ("seed", 2**32, "from 0 to 2^32 - 1"),

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from sklearn.metrics import classification_report, confusion_matrix, f1_score
 
 from core.errors import CheckpointError, ConfigError, CorpusError
-from core.training.loss import symmetric_divergence
 from data.codec import TextCodec
 from data.vocabulary import UNK_ID
 from tasks.classification import evaluate
@@ -269,30 +267,6 @@ def test_the_loss_is_cross_entropy_smoothed(tmp_path: Path) -> None:
     total, count = text_loss(model, 0.2, 0.0)((src, labels))
     assert count == 2
     torch.testing.assert_close(total, -(0.8 * right + 0.2 * log_probs.mean(dim=1)).sum())
-
-
-def test_r_drop_reads_every_text_twice(tmp_path: Path) -> None:
-    """Side by side, with the divergence of the two outputs added; each drops other tokens."""
-    model = untrained(tmp_path).model
-    src, labels = torch.tensor([[4, 5], [6, 7]]), torch.tensor([2, 0])
-    plain, _ = text_loss(model, 0.2, 0.0)((src, labels))
-    twice, count = text_loss(model, 0.2, 0.0, 5.0)((src, labels))
-    assert count == 4
-    torch.testing.assert_close(twice, 2 * plain)
-
-    with torch.no_grad():
-        model.classifier[-1].weight.mul_(0.1)  # far from certain: readings can differ
-    seen: list[torch.Tensor] = []
-    model.embedding.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    torch.manual_seed(1)
-    src = torch.full((9, 2), 5)
-    total, _ = text_loss(model, 0.0, 0.5, 500.0)((src, labels))
-    scores = model(seen[0])
-    assert not torch.equal(seen[0][:, 0], seen[0][:, 1])
-    likelihood = F.cross_entropy(scores, torch.tensor([2, 2, 0, 0]), reduction="sum")
-    divergence = symmetric_divergence(scores)
-    assert divergence > 1e-4
-    torch.testing.assert_close(total, likelihood + 500 * divergence)
 
 
 def test_token_dropout_hides_words_and_never_padding(tmp_path: Path) -> None:

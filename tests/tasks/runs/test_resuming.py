@@ -93,31 +93,12 @@ def contents(folder: Path) -> dict[Path, bytes]:
 def test_a_run_in_two_parts_ends_as_one_in_one(
     task: str, tiny_corpora: dict[str, Path], tmp_path: Path
 ) -> None:
-    corpus, options = tiny_corpora[task], ("train.r_drop=1", "train.ema=0.9")
+    corpus, options = tiny_corpora[task], ("train.ema=0.9",)
     straight = train(task, corpus, tmp_path / "straight", 2, *options)
     train(task, corpus, tmp_path / "parts", 1, *options)
     parts = train(task, corpus, tmp_path / "parts", 2, *options, resume=True)
     for name in ("validation", "test", "steps", "best_epoch"):
         assert parts[name] == straight[name]
-
-
-def test_r_drop_takes_part_in_every_tasks_loss(
-    task: str, tiny_corpora: dict[str, Path], tmp_path: Path
-) -> None:
-    """Of two equal readings, without dropout, it is the mean: then it changes nothing but rounding,
-    and with dropout, everything."""
-    still = ["model.dropout=0"]
-    if task == "classification":
-        still += ["data.token_dropout=0", "model.ngram_dropout=0"]
-
-    def first_loss(*options: str) -> float:
-        out = tmp_path / "-".join(options)
-        loss: float = train(task, tiny_corpora[task], out, 1, *options)["history"][0]["train_loss"]
-        return loss
-
-    assert first_loss(*still, "train.r_drop=5") == pytest.approx(first_loss(*still), rel=1e-4)
-    loud = "model.dropout=0.5"
-    assert first_loss(loud, "train.r_drop=50") > first_loss(loud) + 0.1
 
 
 def test_a_resumed_run_keeps_its_vocabulary(task: str, data: Path, out: Path) -> None:

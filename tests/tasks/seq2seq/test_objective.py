@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import CorpusError
-from core.model.dropout import Dropout
-from core.training.loss import symmetric_divergence
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from tasks.seq2seq.batches import (
     Pair,
@@ -123,29 +121,6 @@ def test_the_training_loss_is_smoothed() -> None:
     right = log_probs.gather(2, following.unsqueeze(2)).squeeze(2)
     expected = -(0.7 * right + 0.3 * log_probs.mean(dim=2))[following != PAD_ID].sum()
     torch.testing.assert_close(total, expected)
-
-
-def test_r_drop_reads_every_pair_twice() -> None:
-    """Each under dropout of its own, and side by side: what is pulled together is one position."""
-    model, (src, tgt) = network(), as_tensors(PAIRS)
-    plain, count = pair_loss(model, 0.1)((src, tgt))
-    twice, both = pair_loss(model, 0.1, 5.0)((src, tgt))
-    assert both == 2 * count
-    torch.testing.assert_close(twice, 2 * plain)
-
-    for module in model.train().modules():
-        if isinstance(module, Dropout):
-            module.p = 0.3
-    src2, tgt2 = (ids.repeat_interleave(2, dim=1) for ids in (src, tgt))
-    is_word = tgt2[1:] != PAD_ID
-    torch.manual_seed(1)
-    divergence = symmetric_divergence(model(src2, tgt2[:-1])[is_word]).item()
-    torch.manual_seed(1)
-    plain, _ = pair_loss(model, 0.1)((src2, tgt2))
-    torch.manual_seed(1)
-    pulled, _ = pair_loss(model, 0.1, 3.0)((src, tgt))
-    assert divergence > 1.0
-    assert pulled.item() == pytest.approx(plain.item() + 3 * divergence, rel=1e-5)
 
 
 def test_long_pairs_are_left_out_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
