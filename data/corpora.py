@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Literal
 
@@ -15,14 +14,6 @@ DATA_FOLDER_VARIABLE = "TRANSFORMER_SUITE_DATA"
 _MAX_BYTES_PER_ROW = 1000
 
 
-class ArchiveFormat(Enum):
-    """How a file is published."""
-
-    PLAIN = "plain"
-    GZIP = "gzip"
-    TAR_GZIP = "tar.gz"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusFile:
     """One file of a corpus.
@@ -33,8 +24,8 @@ class CorpusFile:
         rows: the number of lines (or CSV rows) of the published file.
         size: the size of the published file in bytes, unpacked; None if unknown.
         sha256: the checksum of the published file, unpacked; None if unknown.
-        url: where it is published; None for a file that only an import may have.
-        format: the format of the file at ``url``.
+        url: where it is published, maybe as ``.gz`` or in a ``.tar.gz``; None for a file that only
+            an import may have.
         member: its path in the archive at ``url``.
         is_required: False for a file that an import may lack.
     """
@@ -45,7 +36,6 @@ class CorpusFile:
     size: int | None = None
     sha256: str | None = None
     url: str | None = None
-    format: ArchiveFormat = ArchiveFormat.PLAIN
     member: str | None = None
     is_required: bool = True
 
@@ -113,7 +103,6 @@ def _captions(split: str, rows: int, **languages: tuple[int, str]) -> tuple[Corp
             size=size,
             sha256=sha256,
             url=f"{_MULTI30K_URL}/{split}.{language}.gz",
-            format=ArchiveFormat.GZIP,
             is_required=language != "fr",
         )
         for language, (size, sha256) in languages.items()
@@ -128,7 +117,6 @@ def _couplets(split: str, rows: int | None) -> tuple[CorpusFile, ...]:
             split=split,
             rows=rows,
             url=_COUPLET_URL if rows is not None else None,
-            format=ArchiveFormat.TAR_GZIP,
             member=f"couplet/{split}/{side}.txt",
             is_required=rows is not None,
         )

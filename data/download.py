@@ -1,26 +1,27 @@
-"""Downloads one file over HTTPS; it is in place only when it is complete.
+"""Downloads one file over HTTPS with pooch, which moves it to its place when it is complete.
 
-Redirects are followed to HTTPS addresses only: others could be read and changed on the way. A
-server on this machine may use HTTP.
+What pooch lacks is here: redirects lead to HTTPS addresses only, because others could be read and
+changed on the way, and an answer that is too large is given up. A server on this machine may use
+HTTP.
 """
 
-import http.client
-import re
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from __future__ import annotations
+
+import io
+import sys
 from pathlib import Path
-from typing import IO
-from urllib.parse import urlsplit
+from typing import Any, BinaryIO
+from urllib.parse import urljoin, urlsplit
 
-from tqdm import tqdm
-
-from core.errors import NetworkError
-from core.storage.files import atomic_write, reason_of
+from core.errors import NetworkError, UserError, shorten
+from core.storage.files import reason_of
 
 _TIMEOUT = 30  # seconds without a single byte
 _CHUNK = 1 << 16
 _LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
+# Without compression on the way, the sizes are those of the file.
+_HEADERS = {"User-Agent": "transformer-suite", "Accept-Encoding": "identity"}
+_MAX_REASON = 300
 
 
 def download(
@@ -36,106 +37,58 @@ def download(
             is incomplete or too large.
         UserError: the file cannot be written.
     """
-    with _open(url) as response:
-        if response.headers.get_content_type() == "text/html":
-            raise NetworkError(
-                f"{url}: the answer is a web page, not the file (a login page of this network?)"
-            )
-        length = response.headers.get("Content-Length", "")
-        total = int(length) if re.fullmatch("[0-9]{1,18}", length) else None
-        _check_size(url, total or 0, max_bytes)
-        with (
-            atomic_write(target) as temporary,
-            temporary.open("wb") as file,
-            tqdm(
-                desc=target.name,
-                total=total,
-                unit="B",
-                unit_scale=True,
-                disable=None if show_progress else True,
-            ) as bar,
-        ):
-            for chunk in _chunks(response, url):
-                _check_size(url, file.tell() + len(chunk), max_bytes)
-                file.write(chunk)
-                bar.update(len(chunk))
-            if total is not None and file.tell() < total:
-                raise NetworkError(
-                    f"{url}: the connection ended after {file.tell():,} of {total:,} bytes"
-                )
+    import pooch
+    from requests import RequestException
+    from urllib3.exceptions import HTTPError
+
+    def limited(url: str, output: str, _: object) -> None:
+        with Path(output).open("wb") as file:
+            get(url, _LimitedFile(file, max_bytes), None)
+
+    get = pooch.HTTPDownloader(
+        progressbar=show_progress and sys.stderr.isatty(),
+        chunk_size=_CHUNK,
+        timeout=_TIMEOUT,
+        headers=_HEADERS,
+        hooks={"response": _check_response},
+    )
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        _check_address(url, url)
+        pooch.retrieve(
+            url, known_hash=None, fname=target.name, path=target.parent, downloader=limited
+        )
+    except (RequestException, HTTPError, ValueError) as error:
+        raise NetworkError(f"{url}: {shorten(str(error), _MAX_REASON)}") from error
+    except OSError as error:
+        raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
 
 
-class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to safe addresses only."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        _check_address(newurl, req.full_url)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-_OPENER = urllib.request.build_opener(_SafeRedirects)
+def _check_response(response: Any, **options: object) -> None:
+    """Raises a ValueError if a response leads to an address that is not safe, or is a web page."""
+    if response.is_redirect:
+        _check_address(urljoin(response.url, response.headers["Location"]), response.url)
+    elif response.ok and response.headers.get("Content-Type", "").startswith("text/html"):
+        raise ValueError("the answer is a web page, not the file (a login page of this network?)")
 
 
 def _check_address(url: str, origin: str) -> None:
-    """Checks that ``url`` has HTTPS, or leads from this machine to itself.
-
-    Raises:
-        ValueError: it is not safe, or not an address.
-    """
-    if urlsplit(url).scheme == "https":
-        return
-    if not all(_is_local(address) for address in (url, origin)):
+    """Raises a ValueError unless ``url`` has HTTPS, or leads from this machine to itself."""
+    parts = urlsplit(url), urlsplit(origin)
+    is_local = all(p.scheme == "http" and p.hostname in _LOCAL_HOSTS for p in parts)
+    if parts[0].scheme != "https" and not is_local:
         raise ValueError(f"only https addresses are used, not {url[:200]!r}")
 
 
-def _is_local(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS
+class _LimitedFile(io.RawIOBase):
+    """Writes to ``file``, but not more than ``most`` bytes."""
 
+    def __init__(self, file: BinaryIO, most: int | None) -> None:
+        self._file, self._most = file, most
 
-def _check_size(url: str, size: int, max_bytes: int | None) -> None:
-    if max_bytes is not None and size > max_bytes:
-        raise NetworkError(
-            f"{url}: the answer is larger than the published file (more than {max_bytes:,} bytes)"
-        )
-
-
-def _open(url: str) -> http.client.HTTPResponse:
-    try:
-        request = urllib.request.Request(url, headers={"User-Agent": "transformer-suite"})
-        _check_address(url, url)
-        response: http.client.HTTPResponse = _OPENER.open(request, timeout=_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        raise NetworkError(f"{url}: HTTP {error.code} {_printable(error.reason)}") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NetworkError(f"{url}: {_network_reason(error)}") from error
-    return response
-
-
-def _chunks(response: http.client.HTTPResponse, url: str) -> Iterator[bytes]:
-    try:
-        while chunk := response.read(_CHUNK):
-            yield chunk
-    except (OSError, http.client.HTTPException) as error:
-        raise NetworkError(f"{url}: {_network_reason(error)}") from error
-
-
-def _network_reason(error: Exception) -> str:
-    """Returns the reason in words; urllib may wrap the error that has it."""
-    cause = getattr(error, "reason", error)
-    if isinstance(cause, OSError):
-        return reason_of(cause)
-    return _printable(str(cause)) or type(cause).__name__
-
-
-def _printable(text: str) -> str:
-    """Returns the beginning of a text of the server, without control characters."""
-    return "".join(c if c.isprintable() else "?" for c in text[:200])
+    def write(self, content: Any) -> int:
+        if self._most is not None and self._file.tell() + len(content) > self._most:
+            raise ValueError(
+                f"the answer is larger than the published file (more than {self._most:,} bytes)"
+            )
+        return self._file.write(content)

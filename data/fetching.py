@@ -3,7 +3,8 @@
 A file reaches its place only when it is complete and checked.
 """
 
-import hashlib
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,23 +12,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.errors import CorpusError, NetworkError, UserError
-from core.storage.files import (
-    exists,
-    is_file,
-    is_folder,
-    read_json,
-    reason_of,
-    write_json,
-)
+from core.config import from_mapping
+from core.errors import ConfigError, CorpusError, NetworkError, UserError
+from core.storage.files import exists, is_file, is_folder, read_json, reason_of, write_json
 from data.archives import Archive, unpack
-from data.corpora import (
-    ArchiveFormat,
-    Corpus,
-    CorpusFile,
-    corpus_folder,
-    find_corpus,
-)
+from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
 from data.download import download
 from data.readers import read_labeled_csv, read_lines
 
@@ -46,14 +35,6 @@ class FileRecord:
     rows: int
     source: str
     date: str
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether all fields have their types: records are read from files."""
-        texts = (self.sha256, self.source, self.date)
-        return all(type(text) is str for text in texts) and all(
-            type(number) is int and 0 <= number < 2**63 for number in (self.size, self.rows)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +87,7 @@ def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
                     f"cannot download {error}. Try `cli.py data fetch {name}` again, or import "
                     f"copies of the files: `cli.py data import {name}`"
                 ) from error
-            archive = Archive(path, files[0].format, tuple(files), origin=url)
+            archive = Archive(path, tuple(files), origin=url)
             _install(corpus, folder, [archive], accepts_subset=False)
     return verify(name)
 
@@ -148,16 +129,11 @@ def verify(name: str) -> CorpusReport:
 def read_record(folder: Path) -> dict[str, FileRecord]:
     """Returns the records of a corpus folder by file name; none without a record file."""
     path = folder / RECORD_NAME
-    if not exists(path):
-        return {}
-    content = read_json(path)
+    content = read_json(path) if exists(path) else {"files": {}}
     try:
         files = content["files"]  # type: ignore[index]  # checked by the handler below
-        records = {name: FileRecord(**fields) for name, fields in files.items()}
-        if not all(record.is_valid for record in records.values()):
-            raise TypeError
-        return records
-    except (TypeError, KeyError, AttributeError) as error:
+        return {name: from_mapping(FileRecord, fields) for name, fields in files.items()}
+    except (TypeError, KeyError, AttributeError, ConfigError) as error:
         raise CorpusError(
             path, "not a record of a corpus: remove it, then fetch or import again"
         ) from error
@@ -170,7 +146,6 @@ def _install(
     with _staging(folder) as staging:
         staged = [item for archive in archives for item in _stage(archive, staging)]
         _check_published(staged, accepts_subset=accepts_subset)
-        _check_aligned(staged)
         _place(corpus, folder, staged)
 
 
@@ -199,17 +174,17 @@ def _local_archives(corpus: Corpus, source: Path) -> list[Archive]:
     """Returns where in ``source`` the files of the corpus are, unpacked or as published."""
     if not is_folder(source):
         raise CorpusError(source, "not a folder")
-    found: dict[tuple[Path, ArchiveFormat], list[CorpusFile]] = {}
+    found: dict[Path, list[CorpusFile]] = {}
     for file in corpus.files:
         published = source / (file.url or "").rpartition("/")[2]
         if is_file(source / file.name):
-            found[source / file.name, ArchiveFormat.PLAIN] = [file]
+            found[source / file.name] = [file]
         elif is_file(published):
-            found.setdefault((published, file.format), []).append(file)
+            found.setdefault(published, []).append(file)
         elif file.is_required:
-            packed = "" if file.format is ArchiveFormat.PLAIN else f" and no {published.name}"
+            packed = f" and no {published.name}" if published.name != file.name else ""
             raise CorpusError(source, f"has no {file.name}{packed}: is this {corpus.title}?")
-    return [Archive(*place, tuple(files), str(place[0])) for place, files in found.items()]
+    return [Archive(path, tuple(files), str(path)) for path, files in found.items()]
 
 
 @contextmanager
@@ -230,62 +205,60 @@ def _writing(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot write: {reason_of(error)}") from error
 
 
-def _stage(archive: Archive, staging: Path) -> list[_Staged]:
+def _stage(archive: Archive, staging: Path) -> Iterator[_Staged]:
     """Unpacks the files of an archive into ``staging`` and reads them through."""
-    staged = []
-    for file, path in unpack(archive, staging):
+    unpack(archive, staging)
+    for file in archive.files:
+        path = staging / file.name
         try:
             rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
             if not rows:
                 raise CorpusError(path, "the file is empty")
         except CorpusError as error:
-            inside = "" if archive.format is ArchiveFormat.PLAIN else f"in {file.name}: "
+            inside = f"in {file.name}: " if archive.path.suffix == ".gz" else ""
             raise CorpusError(archive.origin, inside + error.reason, error.line) from error
-        record = FileRecord(
-            sha256=_sha256(path),
-            size=path.stat().st_size,
-            rows=rows,
-            source=archive.origin,
-            date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        yield _Staged(
+            file,
+            path,
+            FileRecord(
+                sha256=_sha256(path),
+                size=path.stat().st_size,
+                rows=rows,
+                source=archive.origin,
+                date=datetime.now(UTC).strftime("%Y-%m-%d"),
+            ),
         )
-        staged.append(_Staged(file, path, record))
-    return staged
 
 
 def _sha256(path: Path) -> str:
+    import pooch
+
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return pooch.file_hash(path)
     except OSError as error:
         raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
 
 
 def _check_published(staged: Iterable[_Staged], *, accepts_subset: bool) -> None:
-    """Refuses files that are neither the published ones nor, if allowed, a subset of their rows."""
-    for item in staged:
-        file, record = item.file, item.record
-        is_subset = file.rows is not None and record.rows < file.rows
-        if accepts_subset and is_subset:
-            continue
-        if file.rows in (None, record.rows) and file.sha256 in (None, record.sha256):
-            continue
-        raise CorpusError(
-            record.source,
-            f"not {file.name} as published: {record.rows:,} rows, sha256 {record.sha256}; "
-            f"expected {file.rows:,} rows, sha256 {file.sha256 or 'unknown'}",
-        )
+    """Refuses files that are neither the published ones nor, if allowed, a subset of their rows.
 
-
-def _check_aligned(staged: Iterable[_Staged]) -> None:
-    """Refuses files of one split that have different numbers of lines."""
+    Files of one split that have different numbers of lines are refused, too.
+    """
     first: dict[str, _Staged] = {}
     for item in staged:
-        other = first.setdefault(item.file.split, item)
-        if item.record.rows != other.record.rows:
+        file, record = item.file, item.record
+        is_subset = accepts_subset and file.rows is not None and record.rows < file.rows
+        is_published = file.rows in (None, record.rows) and file.sha256 in (None, record.sha256)
+        if not (is_subset or is_published):
             raise CorpusError(
-                item.record.source,
-                f"{item.record.rows:,} lines, but {other.file.name} has {other.record.rows:,}",
+                record.source,
+                f"not {file.name} as published: {record.rows:,} rows, sha256 {record.sha256}; "
+                f"expected {file.rows:,} rows, sha256 {file.sha256 or 'unknown'}",
             )
+        other = first.setdefault(file.split, item)
+        if record.rows != other.record.rows:
+            reason = f"{record.rows:,} lines, but {other.file.name} has {other.record.rows:,}"
+            raise CorpusError(record.source, reason)
 
 
 def _place(corpus: Corpus, folder: Path, staged: Iterable[_Staged]) -> None:

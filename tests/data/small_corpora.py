@@ -6,7 +6,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from data.corpora import ArchiveFormat, Corpus, CorpusFile
+from data.corpora import Corpus, CorpusFile
 from data.fetching import CorpusReport
 from tests.data.web_server import Behavior
 
@@ -70,7 +70,6 @@ def publish_captions(server: Behavior) -> Corpus:
                 rows=2,
                 sha256=sha256(content),
                 url=f"{server.address}/train.{language}.gz",
-                format=ArchiveFormat.GZIP,
             )
         )
     return small_corpus(*files, accepts_subset=False)
@@ -98,7 +97,6 @@ def publish_couplets(server: Behavior) -> Corpus:
             split="train",
             rows=2,
             url=f"{server.address}/set.tar.gz",
-            format=ArchiveFormat.TAR_GZIP,
             member=f"set/{side}.txt",
         )
         for side in ("in", "out")

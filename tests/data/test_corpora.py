@@ -9,7 +9,6 @@ import pytest
 from core.errors import ConfigError
 from data.corpora import (
     CORPORA,
-    ArchiveFormat,
     Corpus,
     corpus_folder,
     find_corpus,
@@ -36,8 +35,7 @@ def test_the_entry_of_a_file_is_consistent(corpus: Corpus) -> None:
         assert (file.url is None) == (file.rows is None)
         if file.url is not None:
             assert file.url.startswith("https://")
-            assert file.url.endswith(".gz") == (file.format is not ArchiveFormat.PLAIN)
-        assert (file.member is not None) == (file.format is ArchiveFormat.TAR_GZIP)
+            assert (file.member is not None) == file.url.endswith(".tar.gz")
 
 
 @corpora

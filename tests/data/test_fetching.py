@@ -79,7 +79,7 @@ def test_a_broken_transfer_leaves_nothing_and_can_be_repeated(
     server: Behavior, data_root: Path
 ) -> None:
     server.sends_at_most = 15
-    with pytest.raises(NetworkError, match="ended after 15 of"):
+    with pytest.raises(NetworkError, match="15 bytes read"):
         fetch("small")
     assert contents(data_root / "small") == {}
     server.sends_at_most = None
@@ -97,7 +97,8 @@ def test_no_network_says_how_to_go_on(
         with pytest.raises(NetworkError) as caught:
             fetch("small")
     message = str(caught.value)
-    assert f"cannot download {url}: Connection refused" in message
+    assert message.startswith(f"cannot download {url}: ")
+    assert "Connection refused" in message
     assert "`cli.py data fetch small`" in message
     assert "`cli.py data import small`" in message
     assert contents(data_root / "small") == {}
@@ -110,7 +111,7 @@ def test_no_network_says_how_to_go_on(
         (gzip.compress(b"ein Hund\n"), "not train.de as published: 1 rows, sha256"),
         (gzip.compress(b""), "in train.de: the file is empty"),
         (gzip.compress(b"ein H\xff"), "train.de.gz:1: in train.de: not valid UTF-8"),
-        (gzip.compress(GERMAN)[:-12], "not a valid gzip file: Compressed file ended"),
+        (gzip.compress(GERMAN)[:-12], "not a valid gz file: Compressed file ended"),
     ],
 )
 @pytest.mark.usefixtures("captions")
@@ -132,8 +133,9 @@ def test_wrong_bytes_are_refused_and_not_kept(
     [
         (tar_of({"set/in.txt": GERMAN}), "has no set/out.txt"),
         (tar_of({"set/in.txt": GERMAN, "set/out.txt": b"a dog\n"}), "out.txt as published: 1 rows"),
+        # 85 lines of rubbish were installed as "770,491 rows", as there is no published sha256.
         (tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"}), "1 rows, .* expected 2 rows"),
-        (TAR[: len(TAR) // 2], r"not a valid tar\.gz file"),
+        (TAR[: len(TAR) // 2], r"not a valid gz file"),
     ],
 )
 @pytest.mark.usefixtures("couplets")
@@ -207,17 +209,6 @@ def test_a_damaged_record_is_named(
         assert str(error).startswith(tuple(f"{path}: {refusal}" for refusal in refusals))
     finally:
         path.unlink()
-
-
-@pytest.mark.usefixtures("couplets")
-def test_fewer_lines_than_published_are_not_taken_for_all(
-    server: Behavior, data_root: Path
-) -> None:
-    """85 lines of rubbish were installed as "770,491 rows", as there is no published sha256."""
-    server.files["/set.tar.gz"] = tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"})
-    with pytest.raises(CorpusError, match=r"not train/in\.txt as published: 1 rows"):
-        fetch("small")
-    assert contents(data_root) == {}
 
 
 def test_a_data_folder_of_another_user_is_one_line(
