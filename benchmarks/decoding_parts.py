@@ -132,7 +132,7 @@ def measure(
                 texts = EncodedTexts(segments=[[source] for source in sources])
                 outputs = generation_module.generate_texts(
                     model, texts, config, GenerationRequest(), translator.device
-                )
+                ).outputs
                 return [best.tokens for best, *_ in outputs]
 
             with OPTIMIZATIONS[name]():

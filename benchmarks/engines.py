@@ -54,7 +54,9 @@ def ours(model_folder: Path | None, threads: int, options: GenerationConfig) -> 
     def translate(sources: Ids) -> Ids:
         model = translator.step_model(int8=options.int8)
         texts = EncodedTexts(segments=[[source] for source in sources])
-        outputs = generate_texts(model, texts, options, GenerationRequest(), translator.device)
+        outputs = generate_texts(
+            model, texts, options, GenerationRequest(), translator.device
+        ).outputs
         return [best.tokens for best, *_ in outputs]
 
     return translate

@@ -38,7 +38,7 @@ from tasks.couplet.rules import (
 from tasks.couplet.script import is_traditional, simplified
 from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.runs.checkpoint_folder import read_config
-from tasks.seq2seq.generation import EncodedTexts
+from tasks.seq2seq.generation import EncodedTexts, SearchResult
 from tasks.seq2seq.n_best import Output
 from tasks.seq2seq.predictor import Predictor
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
@@ -348,11 +348,11 @@ class CoupletWriter(Predictor[Couplet]):
         )
 
     def _results(
-        self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
+        self, texts: Sequence[str], encoded: EncodedTexts, found: SearchResult
     ) -> list[Couplet]:
         return [
             joined([self._couplet(_characters(text), output) for output in of_text])
-            for text, of_text in zip(texts, outputs, strict=True)
+            for text, of_text in zip(texts, found.outputs, strict=True)
         ]
 
     def _couplet(self, first: Sequence[str], output: Output) -> Couplet:

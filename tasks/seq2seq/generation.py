@@ -24,7 +24,7 @@ from core.decoding.greedy_search import greedy_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Constraint, Hypothesis
 from core.errors import ConfigError
-from core.inference.incremental_model import StepModel
+from core.inference.incremental_model import SourceState, StepModel
 from core.inference.out_of_memory import out_of_memory_is_user_error
 from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
@@ -53,15 +53,33 @@ class EncodedTexts:
       in order. Without it the configuration decides.
     * ``form``: a task's own rules. It maps the indices of a batch's segments, counted over all
       texts, to the constraint on their outputs.
-    * ``memory_means``: ``[segments, D]``, where the search writes the mean of the encoder's output
-      over each segment; None if it is not needed.
+    * ``has_memory_means``: whether the search returns the ``memory_means``.
     """
 
     segments: Sequence[Sequence[Sequence[int]]]
     prefix: Sequence[int] = ()
     max_lengths: Sequence[int] | None = None
     form: Callable[[Sequence[int]], Constraint] | None = None
-    memory_means: Tensor | None = None
+    has_memory_means: bool = False
+
+
+class SearchResult(NamedTuple):
+    """What a search has found.
+
+    ``outputs``: the outputs of each text, the best first or in the order of sampling.
+    ``memory_means``: ``[segments, D]``, the mean of the encoder's output over each segment of all
+    texts, where it was asked for.
+    """
+
+    outputs: list[list[Output]]
+    memory_means: Tensor | None
+
+
+class SegmentResult(NamedTuple):
+    """What a search has found for one segment."""
+
+    hypotheses: list[Hypothesis]
+    memory_mean: Tensor | None  # [D]
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,7 @@ def generate_texts(
     config: GenerationConfig,
     request: GenerationRequest,
     device: torch.device,
-) -> list[list[Output]]:
+) -> SearchResult:
     """Returns the outputs of every text, in the order of the texts.
 
     Each text has ``config.n_best`` outputs, or fewer if no more were found, and a text without
@@ -109,14 +127,17 @@ def generate_texts(
             too long, or that other rules forbid.
     """
     segments = _list_segments(texts, config, request, model.max_len)
-    hypotheses = _search_all(_BatchSearch(model, config, request, texts, device), segments, request)
-    for segment, found in zip(segments, hypotheses, strict=True):
-        if tuple(found[0].tokens[: len(segment.prefix)]) != segment.prefix:
+    found = _search_all(_BatchSearch(model, config, request, texts, device), segments, request)
+    hypotheses = [result.hypotheses for result in found]
+    for segment, (best, *_) in zip(segments, hypotheses, strict=True):
+        if tuple(best.tokens[: len(segment.prefix)]) != segment.prefix:
             raise ConfigError("the prefix is forbidden by the other rules that outputs must keep")
     is_ranked = config.sample or config.diversity > 0.0
     combine = combinations_by_rank if is_ranked else best_combinations
     rest = iter(hypotheses)
-    return [combine(list(islice(rest, len(text))), config.n_best) for text in texts.segments]
+    outputs = [combine(list(islice(rest, len(text))), config.n_best) for text in texts.segments]
+    means = [result.memory_mean for result in found if result.memory_mean is not None]
+    return SearchResult(outputs, torch.stack(means) if means else None)
 
 
 @dataclass(frozen=True)
@@ -129,10 +150,9 @@ class _BatchSearch:
     texts: EncodedTexts
     device: torch.device
 
-    def __call__(self, batch: Sequence[_Segment]) -> list[list[Hypothesis]]:
+    def __call__(self, batch: Sequence[_Segment]) -> list[SegmentResult]:
         """Returns the hypotheses of each segment: the best first, or in the order of sampling."""
-        config = self.config
-        samples = config.n_best if config.sample else 1
+        samples = self.config.n_best if self.config.sample else 1
         rows = [segment for segment in batch for _ in range(samples)]
         src = source_tensor([segment.ids for segment in rows]).to(self.device)
         options: dict[str, Any] = {
@@ -140,43 +160,49 @@ class _BatchSearch:
             "special": self.model.special,
             "constraint": self._constraint_on(rows),
         }
-        step = self.model.step if self.request.on_step is None else self._checked_step
         advice = "use a smaller generation.beam_size, generation.n_best or batch"
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
-            means = self.texts.memory_means
-            state = self.model.start(src, has_memory_mean=means is not None)
-            if means is not None and state.memory_mean is not None:
-                numbers = [segment.index for segment in batch]
-                means[numbers] = state.memory_mean[::samples].float().cpu()
-            if config.sample:
-                numbers = [
-                    segment.rng_number + (sample << _SAMPLE_BIT)
-                    for segment in batch
-                    for sample in range(samples)
-                ]
-                drawn = sample_search(
-                    step,
-                    state,
-                    temperature=config.temperature,
-                    top_k=config.top_k,
-                    top_p=config.top_p,
-                    seed=config.seed,
-                    sentence_numbers=self._tensor(numbers),
-                    **options,
-                )
-                return [drawn[k : k + samples] for k in range(0, len(drawn), samples)]
-            if config.beam_size == 1:
-                best = greedy_search(step, state, **options)
-                return [[hypothesis] for hypothesis in best]
-            options |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
-            if config.diversity:
-                options |= {"groups": config.beam_size, "diversity": config.diversity}
-                return diverse_beam_search(step, state, **options)
-            return beam_search(step, state, n_best=config.n_best, **options)
+            state = self.model.start(src, has_memory_mean=self.texts.has_memory_means)
+            found = self._search(batch, state, options)
+            if state.memory_mean is None:
+                return [SegmentResult(hypotheses, None) for hypotheses in found]
+            means = state.memory_mean[::samples].float().cpu()
+            return [SegmentResult(*pair) for pair in zip(found, means, strict=True)]
 
-    def _checked_step(self, tokens: Tensor, state: Any) -> Tensor:
-        assert self.request.on_step is not None
-        self.request.on_step()
+    def _search(
+        self, batch: Sequence[_Segment], state: SourceState, options: dict[str, Any]
+    ) -> list[list[Hypothesis]]:
+        config, step = self.config, self._step
+        if config.sample:
+            samples = config.n_best
+            numbers = [
+                segment.rng_number + (sample << _SAMPLE_BIT)
+                for segment in batch
+                for sample in range(samples)
+            ]
+            drawn = sample_search(
+                step,
+                state,
+                temperature=config.temperature,
+                top_k=config.top_k,
+                top_p=config.top_p,
+                seed=config.seed,
+                sentence_numbers=self._tensor(numbers),
+                **options,
+            )
+            return [drawn[k : k + samples] for k in range(0, len(drawn), samples)]
+        if config.beam_size == 1:
+            best = greedy_search(step, state, **options)
+            return [[hypothesis] for hypothesis in best]
+        options |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
+        if config.diversity:
+            options |= {"groups": config.beam_size, "diversity": config.diversity}
+            return diverse_beam_search(step, state, **options)
+        return beam_search(step, state, n_best=config.n_best, **options)
+
+    def _step(self, tokens: Tensor, state: Any) -> Tensor:
+        if self.request.on_step is not None:
+            self.request.on_step()
         return self.model.step(tokens, state)
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
@@ -234,8 +260,8 @@ def _list_segments(
 
 def _search_all(
     search: _BatchSearch, segments: Sequence[_Segment], request: GenerationRequest
-) -> list[list[Hypothesis]]:
-    """Returns the hypotheses of every segment, searched for in batches of similar length."""
+) -> list[SegmentResult]:
+    """Returns the result for every segment, searched for in batches of similar length."""
     lengths = [(len(segment.ids) + 1,) for segment in segments]
     buckets = bucket_by_length(lengths, batch_tokens=request.batch_tokens, seed=None)
     # The longest first, so that no core is left with a long batch at the end.
@@ -250,14 +276,14 @@ def _search_all(
     rows = len(segments) * (
         search.config.n_best if search.config.sample else search.config.beam_size
     )
-    hypotheses: list[list[Hypothesis]] = [[] for _ in segments]
+    results = [SegmentResult([], None)] * len(segments)
     with at_most(_FEW_THREADS) if rows <= _FEW_ROWS else nullcontext():
         found = map_on_cores(search, batches, workers=None if is_parallel else 1)
         for batch, of_batch in zip(batches, found, strict=True):
             for segment, of_segment in zip(batch, of_batch, strict=True):
-                hypotheses[segment.index] = of_segment
+                results[segment.index] = of_segment
             request.on_batch(len(batch))
-    return hypotheses
+    return results
 
 
 def _checked(constraint: Constraint, numbers: Tensor, vocab_size: int) -> Constraint:

@@ -22,8 +22,7 @@ from data.codec import TextCodec
 from data.vocabulary import Vocabulary
 from tasks.runs.checkpoint_folder import Folders, model_folders
 from tasks.seq2seq.attention_maps import Attention, attention
-from tasks.seq2seq.generation import EncodedTexts, SearchArguments, generate_texts
-from tasks.seq2seq.n_best import Output
+from tasks.seq2seq.generation import EncodedTexts, SearchArguments, SearchResult, generate_texts
 from tasks.seq2seq.request import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_REQUEST,
@@ -129,8 +128,8 @@ class Predictor(ABC, Generic[R]):
 
     def search(
         self, texts: Sequence[str], request: GenerationRequest
-    ) -> tuple[EncodedTexts, list[list[Output]]]:
-        """Returns ``texts`` as ids and the outputs of each; errors as in :meth:`generate`."""
+    ) -> tuple[EncodedTexts, SearchResult]:
+        """Returns ``texts`` as ids, and what was found for them; errors as in :meth:`generate`."""
         arguments = self._search_arguments(texts, request)
         return arguments.texts, generate_texts(*arguments)
 
@@ -165,7 +164,8 @@ class Predictor(ABC, Generic[R]):
             source_ids, target_ids = self._pair(text, target)
             return [attention(self.models[0], source_ids, target_ids, vocabularies, self.device)]
         request = replace(GenerationRequest.of(**options), pass_through=False, placeholders=False)
-        encoded, ((best, *_),) = self.search(as_texts([text]), request)
+        encoded, found = self.search(as_texts([text]), request)
+        ((best, *_),) = found.outputs
         return [
             attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)
             for ids, hypothesis in zip(encoded.segments[0], best.hypotheses, strict=True)
@@ -254,9 +254,7 @@ class Predictor(ABC, Generic[R]):
         """Returns ``texts`` as a search takes them."""
 
     @abstractmethod
-    def _results(
-        self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
-    ) -> list[R]:
+    def _results(self, texts: Sequence[str], encoded: EncodedTexts, found: SearchResult) -> list[R]:
         """Returns the result for each text, from its outputs, the best first."""
 
 

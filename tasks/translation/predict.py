@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import torch
+from torch import Tensor
 
 from core.config import check
 from core.decoding.search import Hypothesis
@@ -20,7 +21,7 @@ from data.codec import TextCodec
 from data.vocabulary import UNK_ID, Vocabulary
 from tasks.familiarity import Familiarity, familiarity_record
 from tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
-from tasks.seq2seq.generation import EncodedTexts, generate_texts
+from tasks.seq2seq.generation import EncodedTexts, SearchResult, generate_texts
 from tasks.seq2seq.n_best import Output, Ranked
 from tasks.seq2seq.predictor import Predictor
 from tasks.seq2seq.request import (
@@ -138,10 +139,10 @@ class Translator(Predictor[Translation]):
         """
         texts = as_texts(texts)
         arguments = self._search_arguments(texts, request)
-        encoded, outputs = arguments.texts, generate_texts(*arguments)
+        encoded, found = arguments.texts, generate_texts(*arguments)
         assert isinstance(encoded, EncodedDocuments)
-        results = self._results(texts, encoded, outputs)
-        rows = zip(encoded.literals, outputs, strict=True)
+        results = self._results(texts, encoded, found)
+        rows = zip(encoded.literals, found.outputs, strict=True)
         lost = [number for number, row in enumerate(rows) if not self._are_copied(*row)]
         if lost:
             numbers = request.numbers or range(len(texts))
@@ -264,11 +265,10 @@ class Translator(Predictor[Translation]):
         literals = [
             [of_one for _, of_part in document for _, of_one in of_part] for document in documents
         ]
-        count = sum(map(len, segments))
         return EncodedDocuments(
             segments=segments,
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
-            memory_means=None if self.familiarity is None else torch.zeros(count, self.width),
+            has_memory_means=self.familiarity is not None,
             parts=[[(kept, len(of_part)) for kept, of_part in one] for one in documents],
             literals=literals,
         )
@@ -325,12 +325,13 @@ class Translator(Predictor[Translation]):
         )
 
     def _results(
-        self, texts: Sequence[str], encoded: EncodedTexts, outputs: Sequence[Sequence[Output]]
+        self, texts: Sequence[str], encoded: EncodedTexts, found: SearchResult
     ) -> list[Translation]:
         assert isinstance(encoded, EncodedDocuments)
-        familiarities = self._familiarities(encoded)
+        familiarities = self._familiarities(encoded, found.memory_means)
         results = []
-        for number, (segments, of_text) in enumerate(zip(encoded.segments, outputs, strict=True)):
+        pairs = zip(encoded.segments, found.outputs, strict=True)
+        for number, (segments, of_text) in enumerate(pairs):
             text_of = partial(self._text_of, encoded.parts[number], encoded.literals[number])
             results.append(self._result(segments, text_of, of_text, familiarities[number]))
         return results
@@ -359,12 +360,12 @@ class Translator(Predictor[Translation]):
             return None
         return self.confidence.of(segments, output.hypotheses)
 
-    def _familiarities(self, encoded: EncodedTexts) -> list[float | None]:
+    def _familiarities(self, encoded: EncodedTexts, means: Tensor | None) -> list[float | None]:
         """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""
-        if self.familiarity is None or encoded.memory_means is None:
+        if self.familiarity is None or means is None:
             return [None] * len(encoded.segments)
         lengths = torch.tensor([len(ids) + 1.0 for text in encoded.segments for ids in text])
-        weighted = iter((self.familiarity.of(encoded.memory_means, lengths) * lengths).tolist())
+        weighted = iter((self.familiarity.of(means, lengths) * lengths).tolist())
         return [
             round(sum(islice(weighted, len(text))) / sum(len(ids) + 1 for ids in text), _DIGITS)
             if text

@@ -34,7 +34,7 @@ def search_texts(
     model = step_model(model) if isinstance(model, SequenceToSequence) else model
     request = GenerationRequest.of(**options)
     encoded = EncodedTexts(segments=texts, prefix=prefix, max_lengths=max_lengths, form=form)
-    return generate_texts(model, encoded, request.resolve(config), request, CPU)
+    return generate_texts(model, encoded, request.resolve(config), request, CPU).outputs
 
 
 def search(

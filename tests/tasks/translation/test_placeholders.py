@@ -135,7 +135,8 @@ def test_a_placeholder_that_is_lost_was_never_there(
         texts = [translator.source.decode(segment.ids) for segment in segments]
         read.extend(texts)
         kept = [text.replace(FIRST, "Haus") for text in texts]
-        return [[Hypothesis(translator.target.encode(text), -1.0, -0.5)] for text in kept]
+        found = [[Hypothesis(translator.target.encode(text), -1.0, -0.5)] for text in kept]
+        return [generation.SegmentResult(hypotheses, None) for hypotheses in found]
 
     monkeypatch.setattr(generation, "_search_all", without_addresses)
     sources = ["Hund", "Siehe a@b.de oder c@d.de.", "Hund rennt"]

@@ -54,7 +54,8 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
     def repeat(search: object, segments: Sequence[Any], request: object) -> Any:
         given.extend(list(segment.ids) for segment in segments)
-        return [[Hypothesis(list(segment.ids), -1.0, -0.5)] for segment in segments]
+        found = [[Hypothesis(list(segment.ids), -1.0, -0.5)] for segment in segments]
+        return [generation.SegmentResult(hypotheses, None) for hypotheses in found]
 
     monkeypatch.setattr(generation, "_search_all", repeat)
     return given
