@@ -28,7 +28,7 @@ PICTURES = {
     "neighbors.png": ["plot neighbors Hund"],
     "attention.png": ["plot attention 'Zwei Kinder spielen im Schnee.'"],
     "length.png": ["plot length --data multi30k --beam 1"],
-    "history.png": [f"plot history {ROOT / 'data/pretrained/translation-captions'}"],
+    "history.png": [f"plot history {ROOT / 'data/pretrained/translation'}"],
     "confusion.png": [REPORT, "plot confusion report"],
     "reliability.png": [REPORT, "plot reliability report"],
 }

@@ -14,18 +14,14 @@ from tasks.commands.options import PATH, machine_options, use_threads
 from tasks.commands.output import print_results, table
 from tasks.runs import checkpoint_folder
 
-COLUMNS = ("task", "name", "parameters", "size", "trained", "headline", "folder")
+COLUMNS = ("task", "parameters", "size", "trained", "headline", "folder")
 
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_context
 def models(context: click.Context, is_json: bool) -> None:
-    """List the shipped models.
-
-    \b
-        translate --model captions    # the model of that name; without a name: the default one
-    """
+    """List the shipped models, which the commands take without --model."""
     if context.invoked_subcommand is None:
         _list(is_json)
 
@@ -77,7 +73,6 @@ def _list(is_json: bool) -> None:
         print_results("".join(f"{line}\n" for line in lines))
         return
     for record in records:
-        record["name"] = record["name"] or "(default)"
         record["parameters"] = record["parameters"] and f"{record['parameters']:,}"
         record["size"] = f"{record['size'] / 1e6:.1f} MB"
     rows = [[shorten(str(record[name] or "?"), 200) for name in COLUMNS] for record in records]
@@ -89,7 +84,6 @@ def _record(folder: Path) -> dict[str, Any]:
     task = checkpoint_folder.describe(folder)["task"]
     return {
         "task": task,
-        "name": checkpoint_folder.shipped_name(task, folder),
         "parameters": metrics.get("parameters"),
         "size": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         "trained": metrics.get("trained"),

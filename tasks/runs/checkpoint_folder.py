@@ -49,6 +49,9 @@ FORMAT_VERSION = 1
 # The entries of metrics.json that the program uses; null means unknown.
 _METRICS_TYPES = {"parameters": int, "trained": str, "test": dict, "command": str, "init": str}
 
+DEFAULT_MODEL = "default"
+"""The name of the model that ships for a task."""
+
 PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
 
 C = TypeVar("C")
@@ -235,8 +238,8 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     """Returns the folder of a model of ``task``.
 
     Args:
-        folder: a checkpoint folder, or the name of a shipped model if there is no such folder;
-            None: the default model of the task.
+        folder: a checkpoint folder; None, or ``default`` if there is no such folder: the model that
+            ships for the task.
 
     Raises:
         CheckpointError: there is neither.
@@ -244,19 +247,15 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     """
     if not isinstance(folder, str | PathLike | None):
         raise TypeError(f"a model is named by a str or a Path, not by {type(folder).__name__}")
-    if folder is None:
+    if folder is None or (str(folder) == DEFAULT_MODEL and not is_folder(folder)):
         folder = PRETRAINED / task
         if not is_folder(folder):
             raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
     elif not is_folder(folder):
-        shipped = {name: path for path in shipped_models() if (name := shipped_name(task, path))}
-        if str(folder) not in shipped:
-            names = "".join(f", {name}" for name in shipped)
-            raise CheckpointError(
-                f"{folder}: there is no such folder; train a model, name another folder, or take a "
-                f"shipped model (the default{names})"
-            )
-        folder = shipped[str(folder)]
+        raise CheckpointError(
+            f"{folder}: there is no such folder; train a model, name another folder, or take the "
+            f"model that ships, {DEFAULT_MODEL}"
+        )
     return Path(folder)
 
 
@@ -268,18 +267,8 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 
 
 def shipped_models() -> list[Path]:
-    """Returns the folders of the shipped models.
-
-    ``translation`` is the default model of its task, ``translation-captions`` the one that has the
-    name ``captions``.
-    """
+    """Returns the folders of the shipped models, which have the names of their tasks."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
-
-
-def shipped_name(task: str, folder: Path) -> str:
-    """Returns the name of the shipped model of ``task`` in ``folder``; "" if it has none."""
-    prefix = f"{task}-"
-    return folder.name.removeprefix(prefix) if folder.name.startswith(prefix) else ""
 
 
 def _text_paths(folder: Path) -> list[Path]:

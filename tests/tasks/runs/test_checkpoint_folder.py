@@ -109,21 +109,15 @@ def test_without_a_folder_it_is_the_model_that_ships(
     assert folders.shipped_models() == [tmp_path / "couplet"]
 
 
-def test_a_shipped_model_has_a_name(
+def test_the_shipped_model_is_called_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_tmp: Path
 ) -> None:
     """A folder of the user with the same name comes first."""
     shipped = tmp_path / "pretrained"
     monkeypatch.setattr(folders, "PRETRAINED", shipped)
-    for name in ("translation", "translation-captions"):
-        folders.write_config(shipped / name, "translation", TranslationConfig())
-    found = folders.shipped_models()
-    assert [folders.shipped_name("translation", each) for each in found] == ["", "captions"]
-    assert folders.model_folder("translation", "captions") == shipped / "translation-captions"
-    for task, name in (("translation", "caption"), ("translation", ""), ("couplet", "captions")):
-        with pytest.raises(CheckpointError, match="there is no such folder"):
-            folders.model_folder(task, name or "x")
-    with pytest.raises(CheckpointError, match=r"or take a shipped model \(the default, captions\)"):
-        folders.model_folder("translation", "caption")
-    (in_tmp / "captions").mkdir()
-    assert folders.model_folder("translation", "captions") == Path("captions")
+    folders.write_config(shipped / "translation", "translation", TranslationConfig())
+    assert folders.model_folder("translation", "default") == shipped / "translation"
+    with pytest.raises(CheckpointError, match="or take the model that ships, def"):
+        folders.model_folder("translation", "captions")
+    (in_tmp / "default").mkdir()
+    assert folders.model_folder("translation", "default") == Path("default")

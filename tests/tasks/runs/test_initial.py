@@ -232,10 +232,10 @@ def test_another_task_or_no_model_is_refused(
     assert list(in_tmp.iterdir()) == []
 
 
-def test_a_shipped_model_has_a_name(in_tmp: Path) -> None:
+def test_the_shipped_model_can_be_named(in_tmp: Path) -> None:
     command = ("train", "translation", "--preset", "small", "--show-config")
     assert "vocab_size = 4000\n" in run(*command).stdout
-    assert "vocab_size = 6000\n" in run(*command, "--init", "captions").stdout
+    assert "vocab_size = 8000\n" in run(*command, "--init", "default").stdout
 
 
 def test_dropout_may_change(tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path) -> None:
