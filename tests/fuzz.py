@@ -143,7 +143,6 @@ def damaged_model(rng: Random, world: World, folder: Path) -> Case:
     what = damage(rng.choice(sorted(path for path in model.iterdir() if path.is_file())), rng)
     commands = [answer_arguments(task, model)] * 6 + [
         ["evaluate", task, f"--model={model}", f"--data={world.corpus(task)}", *_MACHINE],
-        ["average", str(model), str(world.model(task)), f"--out={folder / 'mean'}"],
         ["plot", "history", str(model), f"--output={folder / 'a.svg'}"],
         ["export", f"--model={model}", f"--out={folder / 'exported'}"],
     ]

@@ -21,8 +21,7 @@ from core.storage.checkpoint import (
 )
 from core.storage.files import is_file
 from core.training.config import TrainConfig
-from core.training.state import STATE_FILE, STATE_FOLDER, Metrics, TrainingState
-from core.training.state_file import StateFile
+from core.training.state import STATE_FOLDER, Metrics, TrainingState
 
 
 class KeptCheckpoints:
@@ -118,41 +117,15 @@ class KeptCheckpoints:
             self._save_model()
 
     def _save_model(self) -> None:
-        self._save(self._folder / WEIGHTS_FILE, dtype=disk_dtype(self._config))
+        dtype = torch.float16 if self._config.weights_on_disk == "fp16" else None
+        self._save(self._folder / WEIGHTS_FILE, dtype=dtype)
 
     def _save(self, path: Path, *, dtype: torch.dtype | None = None) -> None:
         if self._is_writer:
             save_weights(path, self._model, dtype=dtype)
 
     def _path(self, epoch: int) -> Path:
-        return epoch_file(self._folder, epoch)
-
-
-def disk_dtype(config: TrainConfig) -> torch.dtype | None:
-    """Returns the type of a finished model's weights on disk; None: their own."""
-    return torch.float16 if config.weights_on_disk == "fp16" else None
-
-
-def epoch_file(folder: Path, epoch: int) -> Path:
-    """Returns the path of the kept weights of ``epoch`` of the run in ``folder``."""
-    return folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
-
-
-def kept_epochs(folder: Path) -> list[int]:
-    """Returns the epochs whose weights the run in ``folder`` has kept, the best first.
-
-    Raises:
-        CheckpointError: there is no training state, or it is damaged.
-    """
-    path = folder / STATE_FOLDER / STATE_FILE
-    state = StateFile(path).state
-    values = {epoch: value for value, epoch in state.candidates}
-    if not values or state.best is None:
-        return []
-    values[state.best_epoch] = state.best
-    # The best epoch shows whether the metric rises or falls.
-    is_rising = state.best == max(values.values())
-    return sorted(sorted(values), key=values.__getitem__, reverse=is_rising)
+        return self._folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:

@@ -34,7 +34,6 @@ COMMANDS = (
     "train",
     "evaluate",
     "synthesize",
-    "average",
     "export",
     "plot",
     "models",

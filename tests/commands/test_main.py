@@ -160,7 +160,6 @@ def test_an_error_is_one_short_printable_line(text: str) -> None:
         ("train", "couplet", "--show-config", "--config"),
         ("plot", "history"),
         ("classify", "goal", "--model"),
-        ("average", "--out=out", "--best=2"),
         ("evaluate", "couplet", "--data"),
         ("data", "import", "ag_news", "--from"),
     ],

@@ -136,7 +136,6 @@ def test_an_output_folder_without_rights(
     for arguments in (
         ("couplet", "--model", model, "--output", folder / "file", "一"),
         ("train", "couplet", "--data", model, "--out", folder / "run", *TINY),
-        ("average", model, model / "other", "--out", folder / "average"),
         ("export", "--out", folder / "exported"),
         ("plot", model, "--out", folder / "curve.png"),
     ):
@@ -180,7 +179,6 @@ LONG = "n" * 256
         ("couplet", "--model", LONG, "一"),
         ("evaluate", "couplet", "--model", LONG),
         ("evaluate", "couplet", "--data", LONG),
-        ("average", LONG, LONG, "--out", "new"),
         ("export", "--out", LONG),
         ("plot", LONG),
         ("data", "import", "multi30k", "--from", LONG),
