@@ -6,92 +6,38 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import click
 
-from core.distributed.world import world_from_environment
 from core.errors import UserError
 from tasks import registry
-from tasks.commands.options import (
-    LineOptions,
-    given,
-    option_names,
-    take,
-    use_threads,
-)
+from tasks.commands.options import LineOptions, given, option_names, take, use_threads
 from tasks.commands.output import STDIO, print_results, progress_bar, results_to
-from tasks.streaming.lines import (
-    Chunk,
-    LineWork,
-    as_json,
-    full_chunks,
-    open_texts,
-)
-
-OpenInput = Callable[..., AbstractContextManager[tuple[Iterable[Sequence[str]], int | None]]]
-"""Opens lines in chunks, whose size the argument ``chunk_lines`` decides, and their number."""
+from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_texts
 
 
-def text_input(texts: Sequence[str], options: LineOptions) -> OpenInput:
-    """Returns the opener of the texts: those of the command line, a file, or standard input.
+def text_input(texts: Sequence[str], options: LineOptions) -> AbstractContextManager[Lines]:
+    """Returns the texts: those of the command line, a file, or standard input.
 
     Raises:
         UsageError: texts and a file.
     """
     if texts and options.input_file is not None:
         raise click.UsageError("texts come from the command line or from --input, not from both.")
-    chosen = () if texts == (str(STDIO),) else texts
-    return partial(open_texts, chosen, options.input_path)
+    return open_texts(() if texts == (str(STDIO),) else texts, options.input_path)
 
 
 @contextmanager
-def opened(
-    open_input: OpenInput, options: LineOptions, *, is_file: bool
-) -> Iterator[tuple[LineWork, str]]:
-    """Opens input and output. Yields the work of this process, and its device.
-
-    Under torchrun several processes share the lines; see :mod:`tasks.streaming.sharding`.
-
-    Args:
-        is_file: whether the input is a file, which several processes can read.
-
-    Raises:
-        UsageError: several processes, and no file.
-    """
+def opened(lines: AbstractContextManager[Lines], options: LineOptions) -> Iterator[LineWork]:
+    """Opens the input ``lines`` and the output. Yields the work on them."""
     use_threads(options.threads)
-    world = world_from_environment()
-    if world is None or world.size == 1:
-        with (
-            results_to(options.output_path) as write,
-            open_input(chunk_lines=full_chunks) as (chunks, total),
-            progress_bar(total, is_stdout_busy=write is print_results) as on_lines,
-        ):
-            yield LineWork(chunks, write, on_lines=on_lines), options.device
-        return
-    if not is_file:
-        raise click.UsageError("under torchrun all processes read the input: it must be a file.")
-    # torch is imported here, so that a process of its own starts faster.
-    from core.device import device_of_rank
-    from tasks.streaming.sharding import chunk_lines, open_shards
-
     with (
-        open_shards(world, options.output_path) as shards,
-        results_to(options.output_path if world.is_main else None) as write,
-        open_input(chunk_lines=partial(chunk_lines, size=world.size)) as (chunks, total),
-        progress_bar(total if world.is_main else None, is_stdout_busy=False) as on_lines,
+        results_to(options.output_path) as write,
+        lines as (chunks, total),
+        progress_bar(total, is_stdout_busy=write is print_results) as on_lines,
     ):
-
-        def report(count: int) -> None:
-            on_lines(count)
-            shards.report_progress()
-
-        work = LineWork(chunks, shards.write, on_lines=report, rank=world.rank, size=world.size)
-        yield work, device_of_rank(options.device, world.local_rank)
-        shards.finish(work.count, work.checksum, work.tally)
-        # Only the main process fails because of refused lines: torchrun would stop the others.
-        work.tally = shards.join(write) if world.is_main else Counter()
+        yield LineWork(chunks, write, on_lines=on_lines)
 
 
 def search_and_answer(
@@ -112,7 +58,7 @@ def search_and_answer(
         kinds_of: returns what an input line and its result count as.
 
     Returns:
-        The counts; none in a process other than rank 0.
+        The counts.
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
@@ -133,10 +79,8 @@ def search_and_answer(
             for text in lines_for(line, other)
         ]
 
-    open_input = text_input(texts, line_options)
-    is_file = not texts and line_options.input_path is not None
-    with option_names(), opened(open_input, line_options, is_file=is_file) as (work, device):
-        predictor = registry.predictor(task, line_options.model, device=device)
+    with option_names(), opened(text_input(texts, line_options), line_options) as work:
+        predictor = registry.predictor(task, line_options.model, device=line_options.device)
         if is_backward:
             predictor = predictor.opposite()
         request = predictor.request_type.of(

@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from core.distributed.world import world_from_environment
 from core.errors import ConfigError, shorten
 from tasks.commands.answering import opened, text_input
 from tasks.commands.options import (
@@ -93,10 +92,8 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
         _classify_table(own, line_options)
         return
     _warn_about_tables(line_options.input_path)
-    open_input = text_input(texts, line_options)
-    is_file = not texts and line_options.input_path is not None
-    with opened(open_input, line_options, is_file=is_file) as (work, device):
-        classifier = _classifier(own, line_options, device)
+    with opened(text_input(texts, line_options), line_options) as work:
+        classifier = _classifier(own, line_options)
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
             explanations: list[Any] = []
@@ -129,9 +126,6 @@ def _check(own: ClassifyOptions, line_options: LineOptions, texts: tuple[str, ..
         raise click.UsageError("with --text, --input must be a table.")
     if own.is_explained or own.top is not None:
         raise click.UsageError("--explain and --top are for texts, not for tables.")
-    world = world_from_environment()
-    if world is not None and world.size > 1:
-        raise click.UsageError("under torchrun, only lines are classified, not tables.")
 
 
 def _warn_about_tables(path: Path | None) -> None:
@@ -143,12 +137,15 @@ def _warn_about_tables(path: Path | None) -> None:
         log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
 
 
-def _classifier(own: ClassifyOptions, line_options: LineOptions, device: str) -> Any:
+def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
     """Returns the loaded model, with the thresholds of the command."""
     from tasks.classification.predict import Classifier
 
     classifier = Classifier.load(
-        line_options.model, device=device, int8=bool(own.int8), early_exit=own.early_exit
+        line_options.model,
+        device=line_options.device,
+        int8=bool(own.int8),
+        early_exit=own.early_exit,
     )
     if own.thresholds:
         prediction = replace(classifier.config.prediction, thresholds=own.thresholds)
@@ -175,7 +172,7 @@ def _classify_table(own: ClassifyOptions, line_options: LineOptions) -> None:
     )
     table.require(columns)
     names = table.added_names(("label", "probability"))
-    classifier = _classifier(own, line_options, line_options.device)
+    classifier = _classifier(own, line_options)
     settings = given({"batch_tokens": line_options.batch_tokens})
     rows = table.rows()
     with results_to(line_options.output_path) as write:

@@ -95,14 +95,7 @@ class Program(click.Group):
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """One Transformer, three applications: translation, classification, couplets.
-
-    Under torchrun, several processes share the lines of one --input in translate, classify, couplet
-    and score.
-
-    \b
-        torchrun --standalone --nproc-per-node 4 cli.py translate --input german.txt
-    """
+    """One Transformer, three applications: translation, classification, couplets."""
     with suppress(RuntimeError):  # there is no home
         # Where matplotlib remembers the fonts of a machine.
         os.environ.setdefault("MPLCONFIGDIR", str(data_folder() / "matplotlib"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,11 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
     if source_file and line_options.input_file:
         raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
     if source_file and target_file:
-        open_pairs = partial(pair_lines.open_parallel, source_file, target_file)
+        pairs_input = pair_lines.open_parallel(source_file, target_file)
     else:
-        open_pairs = partial(pair_lines.open_table, line_options.input_path)
-    is_file = bool(source_file or line_options.input_path)
-    with opened(open_pairs, line_options, is_file=is_file) as (work, device):
-        scorer = registry.predictor(task, line_options.model, device=device).score
+        pairs_input = pair_lines.open_table(line_options.input_path)
+    with opened(pairs_input, line_options) as work:
+        scorer = registry.predictor(task, line_options.model, device=line_options.device).score
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
             pairs = [pair_lines.pair_of(text) for text in chunk.texts]

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from core.decoding.config import MAX_N_BEST
-from core.distributed.world import world_from_environment
 from tasks.commands.options import (
     PATH,
     ModelOptions,
@@ -63,11 +62,6 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
         train translation --set 'data.extra=[{path="corpora/bt", weight=0.5, tag="bt"}]'
     """
     model_options = take(ModelOptions, options)
-    world = world_from_environment()
-    if world is not None and world.size > 1:
-        raise click.UsageError(
-            "synthesize is one process: split the text, and give each its --out."
-        )
     use_threads(model_options.threads)
     from tasks.runs.checkpoint_folder import model_folders
     from tasks.seq2seq.request import GenerationRequest

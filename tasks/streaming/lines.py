@@ -7,7 +7,6 @@ import os
 import select
 import stat
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,15 +34,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ESCAPED_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
-ChunkLines = Callable[[int | None], int]
-"""Maps the number of lines of an input, or None if it is unknown, to the lines in a chunk."""
-
-
-def full_chunks(total: int | None) -> int:
-    """Returns the chunk size of a single process."""
-    return CHUNK_LINES
-
-
 def ignore(count: int) -> None:
     """Ignores a progress report."""
 
@@ -69,18 +59,15 @@ class Chunk:
 class LineWork:
     """The lines of an input, in chunks, and the writer of their results.
 
-    A command loops over :meth:`chunks` and calls :meth:`write` once for each of them. One of
-    several processes gets every ``size``-th chunk, starting with the chunk number ``rank``.
+    A command loops over :meth:`chunks` and calls :meth:`write` once for each of them.
 
     Args:
         write: writes text, which is always whole lines.
         on_lines: gets the number of lines that have just been finished.
 
     Attributes:
-        count: how many lines have been read so far, by all processes.
-        checksum: the checksum of these lines, where there are several processes.
-        tally: counts of the lines that this process has worked on, by kind. In the end rank 0 has
-            the sums of all processes, and the others have nothing.
+        count: how many lines have been read so far.
+        tally: counts of the lines by kind.
     """
 
     def __init__(
@@ -89,27 +76,21 @@ class LineWork:
         write: Callable[[str], object],
         *,
         on_lines: Callable[[int], None] = ignore,
-        rank: int = 0,
-        size: int = 1,
     ) -> None:
-        self.count = self.checksum = 0
+        self.count = 0
         self.tally = Counter[str]()
         self._chunks = chunks
         self._write = write
         self._on_lines = on_lines
-        self._rank, self._size = rank, size
         self._unreported = 0
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yields the chunks of this process in order."""
-        for number, lines in enumerate(self._chunks):
+        """Yields the chunks in order."""
+        for lines in self._chunks:
             chunk = Chunk(first=self.count, lines=lines)
             self.count += len(lines)
             self._unreported = len(lines)
-            if self._size > 1:
-                self.checksum = zlib.crc32("\n".join([*lines, ""]).encode(), self.checksum)
-            if number % self._size == self._rank:
-                yield chunk
+            yield chunk
             self.on_batch(self._unreported)
 
     def on_batch(self, segments: int) -> None:
@@ -127,8 +108,8 @@ class LineWork:
         self._write("".join(f"{one_line(line)}\n" for line in lines))
 
 
-def read_chunks(stream: BufferedReader, name: str, size: int = CHUNK_LINES) -> Iterator[list[str]]:
-    """Yields the lines of ``stream``, ``size`` at a time, or fewer when the input pauses.
+def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
+    """Yields the lines of ``stream`` in chunks, which are smaller when the input pauses.
 
     Lines end in ``\\n`` or ``\\r\\n``; a byte order mark is dropped. A person at a terminal, or a
     program that waits for the answer to its last line, gets it at once.
@@ -154,7 +135,7 @@ def read_chunks(stream: BufferedReader, name: str, size: int = CHUNK_LINES) -> I
         for line in ended:
             number += 1
             chunk.append(_decode(line.removesuffix(b"\r"), name, number))
-            if len(chunk) == size:
+            if len(chunk) == CHUNK_LINES:
                 yield chunk
                 chunk = []
         if chunk and not _has_more(stream):
@@ -166,20 +147,15 @@ def read_chunks(stream: BufferedReader, name: str, size: int = CHUNK_LINES) -> I
         yield chunk
 
 
+Lines = tuple[Iterable[Sequence[str]], int | None]
+"""The lines of an input in chunks, and their number (None if it is unknown)."""
+
+
 @contextmanager
-def open_texts(
-    texts: Sequence[str],
-    path: Path | None,
-    *,
-    chunk_lines: ChunkLines = full_chunks,
-    kind: str = "text",
-) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
+def open_texts(texts: Sequence[str], path: Path | None, *, kind: str = "text") -> Iterator[Lines]:
     """Opens the given texts, or else the file at ``path``, or else standard input.
 
-    Yields the lines in chunks, and their number (None if it is unknown).
-
     Args:
-        chunk_lines: decides the size of the chunks.
         kind: what a line contains, for the prompt at a terminal.
 
     Raises:
@@ -191,7 +167,7 @@ def open_texts(
         if sys.stdin.isatty():
             print(f"one {kind} per line; Ctrl-D ends", file=sys.stderr)
         stream = cast(BufferedReader, sys.stdin.buffer)
-        yield read_chunks(stream, "standard input", chunk_lines(None)), None
+        yield read_chunks(stream, "standard input"), None
     else:
         try:
             stream = path.open("rb")
@@ -199,7 +175,7 @@ def open_texts(
             raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
         with stream:
             total = count_lines(stream)
-            yield read_chunks(stream, str(path), chunk_lines(total)), total
+            yield read_chunks(stream, str(path)), total
 
 
 @contextmanager

@@ -8,32 +8,26 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 from core.errors import UserError
-from tasks.streaming.lines import ChunkLines, full_chunks, open_texts
+from tasks.streaming.lines import CHUNK_LINES, Lines, open_texts
 
 _ALIGNED = "line n of one file must belong to line n of the other"
 
 
 @contextmanager
-def open_table(
-    path: Path | None, *, chunk_lines: ChunkLines = full_chunks
-) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
-    """Opens the pairs at ``path``, or those of standard input: in chunks, with their number.
+def open_table(path: Path | None) -> Iterator[Lines]:
+    """Opens the pairs at ``path``, or those of standard input.
 
     Raises:
         UserError: the file cannot be read; a line does not have exactly one tab (names it).
     """
     kind = "source, a tab and its target"
-    with open_texts((), path, chunk_lines=chunk_lines, kind=kind) as (chunks, total):
+    with open_texts((), path, kind=kind) as (chunks, total):
         yield _checked(chunks, "standard input" if path is None else str(path)), total
 
 
 @contextmanager
-def open_parallel(
-    source: Path, target: Path, *, chunk_lines: ChunkLines = full_chunks
-) -> Iterator[tuple[Iterable[Sequence[str]], int | None]]:
-    """Opens the lines of two files as pairs: in chunks, with their number.
-
-    A tab inside a text becomes a space.
+def open_parallel(source: Path, target: Path) -> Iterator[Lines]:
+    """Opens the lines of two files as pairs. A tab inside a text becomes a space.
 
     Raises:
         UserError: a file cannot be read, or the files differ in their number of lines (names both
@@ -42,7 +36,7 @@ def open_parallel(
     with open_texts((), source) as (sources, count), open_texts((), target) as (targets, other):
         if None not in (count, other) and count != other:
             raise UserError(f"{target}: {other:,} lines, but {source} has {count:,}: {_ALIGNED}")
-        yield _side_by_side(sources, targets, (source, target), chunk_lines(count)), count
+        yield _side_by_side(sources, targets, (source, target)), count
 
 
 def pair_of(line: str) -> tuple[str, str]:
@@ -65,10 +59,7 @@ def _checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[st
 
 
 def _side_by_side(
-    sources: Iterable[Sequence[str]],
-    targets: Iterable[Sequence[str]],
-    paths: tuple[Path, Path],
-    size: int,
+    sources: Iterable[Sequence[str]], targets: Iterable[Sequence[str]], paths: tuple[Path, Path]
 ) -> Iterator[Sequence[str]]:
     def pairs() -> Iterator[str]:
         sides = zip_longest(chain.from_iterable(sources), chain.from_iterable(targets))
@@ -81,5 +72,5 @@ def _side_by_side(
             yield "\t".join(text.replace("\t", " ") for text in pair)
 
     lines = pairs()
-    while chunk := list(islice(lines, size)):
+    while chunk := list(islice(lines, CHUNK_LINES)):
         yield chunk

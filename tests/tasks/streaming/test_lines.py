@@ -234,32 +234,6 @@ def test_texts_are_numbered_through_all_chunks() -> None:
     assert [list(chunk.numbers) for chunk in chunks] == [[0, 1], [], [2]]
 
 
-def test_each_of_several_processes_gets_its_own_chunks() -> None:
-    """All of them count all lines."""
-    texts = [["a", "b"], ["c"], ["d", "e"], ["f"], ["g"]]
-    finished: list[list[int]] = [[], [], []]
-    works = [
-        LineWork(texts, print, on_lines=finished[rank].append, rank=rank, size=3)
-        for rank in range(3)
-    ]
-    found = [[(chunk.first, chunk.lines) for chunk in work.chunks()] for work in works]
-    assert found == [
-        [(0, ["a", "b"]), (5, ["f"])],
-        [(2, ["c"]), (6, ["g"])],
-        [(3, ["d", "e"])],
-    ]
-    assert [work.count for work in works] == [sum(counts) for counts in finished] == [7, 7, 7]
-    assert len({work.checksum for work in works}) == 1
-
-
-@pytest.mark.parametrize("other", [["ab"], ["a", "b", ""], ["b", "a"], []])
-def test_other_lines_have_another_checksum(other: list[str]) -> None:
-    works = [LineWork([lines], print, size=2) for lines in (["a", "b"], other)]
-    for work in works:
-        list(work.chunks())
-    assert works[0].checksum != works[1].checksum
-
-
 @pytest.mark.parametrize("segments", [[], [1], [2, 2], [1, 1, 1], [7], [1, 9]])
 def test_each_line_is_reported_once_however_many_segments_it_has(segments: list[int]) -> None:
     reported: list[int] = []
