@@ -119,6 +119,10 @@ def _empty_figure(fonts: Sequence[str]) -> Iterator[Figure]:
     own = {
         "font.family": list(fonts),
         "axes.prop_cycle": cycler(color=COLORS),
+        "axes.axisbelow": True,
+        "axes.titlesize": "medium",
+        "grid.alpha": 0.3,
+        "legend.fontsize": "small",
         "text.parse_math": False,  # dollar signs in a text are no formula
         "svg.hashsalt": "transformer-suite",
     }

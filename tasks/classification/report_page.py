@@ -1,16 +1,14 @@
-"""The report as a page: one HTML file with pictures as SVG, without scripts and other files."""
+"""The report as a page: one HTML file that contains its pictures, without scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
-from tasks.classification.charts import (
-    MAX_CELLS,
-    confusion_chart,
-    reliability_charts,
-)
+from tasks.classification.charts import MAX_CELLS, draw_confusion, draw_reliability
+from tasks.pictures import embedded
 
 _MAX_ROWS = 200  # classes in the table
 
@@ -20,8 +18,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; } th, td { padding: .2rem .7rem; border-bottom: 1px solid #ddd;
   text-align: right; vertical-align: top; }
 th:first-child, td:first-child, .text { text-align: left; }
-svg { max-width: 100%; height: auto; font: 12px system-ui, sans-serif; } .note { color: #555; }
-.plots { display: flex; flex-wrap: wrap; gap: 2rem; }
+img { max-width: 100%; height: auto; } .note { color: #555; }
 """
 
 
@@ -61,7 +58,7 @@ def report_page(report: Mapping[str, Any]) -> str:
 
 def page_head(title: str, style: str = "") -> str:
     """Returns the beginning of a page. Its policy forbids scripts and other files."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -117,14 +114,14 @@ def _confusion(report: Mapping[str, Any]) -> str:
             ((m["true"], m["predicted"], m["texts"]) for m in mistakes[:_MAX_ROWS]),
         )
     note = "<p class=note>Rows: labels; columns: predictions; color: share of the row.</p>"
-    count = len(report["classes"])
-    return "\n".join([confusion_chart(report).svg(), note, _note(count, MAX_CELLS)])
+    chart = embedded(partial(draw_confusion, report=report), "Confusion matrix")
+    return "\n".join([chart, note, _note(len(report["classes"]), MAX_CELLS)])
 
 
 def _reliability(report: Mapping[str, Any]) -> str:
-    plots = "\n".join(chart.svg() for chart in reliability_charts(report))
+    chart = embedded(partial(draw_reliability, report=report), "Reliability diagram")
     note = (
-        "Above the line the classifier is better than its probabilities say, below it is worse; "
-        "the size of a point shows the number of texts."
+        "Above the dotted line the classifier is better than its probabilities say, below it is "
+        "worse. The lower panel shows the number of texts."
     )
-    return f"<div class=plots>{plots}</div><p class=note>{note}</p>"
+    return f"{chart}<p class=note>{note}</p>"

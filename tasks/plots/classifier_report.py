@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from core.errors import CheckpointError, UserError
 from core.progress import log
 from core.storage.files import is_file, is_folder, read_json
-from tasks.classification.charts import (
-    MAX_CELLS,
-    confusion_chart,
-    draw_charts,
-    reliability_charts,
-)
+from tasks.classification import charts
 from tasks.classification.report import REPORT_FILE
-from tasks.pictures import check_picture
+from tasks.pictures import check_picture, picture
 from tasks.runs.checkpoint_folder import METRICS_FILE
 
 _HINT = "`cli.py evaluate classification --report FOLDER` writes one"
@@ -38,15 +34,14 @@ def draw_confusion(path: str | Path, run: Path) -> None:
     place, report = read_report(run)
     if "confusion" not in report:
         raise CheckpointError(f"{place}: it has no confusion matrix: there are too many classes")
-    if not _is_matrix(report):
-        raise CheckpointError(f"{place}: damaged: confusion is not a matrix of counts of classes")
-    if (count := len(report["classes"])) > MAX_CELLS:
-        log(f"the picture has the {MAX_CELLS} largest of {count:,} classes")
-    draw_charts(path, [confusion_chart(report)])
+    if (count := len(report["classes"])) > charts.MAX_CELLS:
+        log(f"the picture has the {charts.MAX_CELLS} largest of {count:,} classes")
+    with picture(path) as figure, _damage_named(place, "confusion is not a matrix of counts"):
+        charts.draw_confusion(figure, report)
 
 
 def draw_reliability(path: str | Path, run: Path) -> None:
-    """Draws the reliability diagrams without and with temperature scaling.
+    """Draws the reliability diagram without and with temperature scaling.
 
     Arguments and errors are those of :func:`draw_confusion`.
     """
@@ -54,9 +49,8 @@ def draw_reliability(path: str | Path, run: Path) -> None:
     place, report = read_report(run)
     if "reliability" not in report:
         raise CheckpointError(f"{place}: it has no reliability; {_HINT}")
-    if not _has_bins(report["reliability"]):
-        raise CheckpointError(f"{place}: damaged: reliability is not a list of bins")
-    draw_charts(path, reliability_charts(report))
+    with picture(path) as figure, _damage_named(place, "reliability is not a list of bins"):
+        charts.draw_reliability(figure, report)
 
 
 def read_report(run: Path) -> tuple[Path, Mapping[str, Any]]:
@@ -82,36 +76,9 @@ def read_report(run: Path) -> tuple[Path, Mapping[str, Any]]:
     return path, report
 
 
-def _is_matrix(report: Mapping[str, Any]) -> bool:
-    classes, rows = report["classes"], report["confusion"]
-    return (
-        len(classes) > 0
-        and all(isinstance(c, dict) and _is_count(c.get("texts")) for c in classes.values())
-        and isinstance(rows, list)
-        and len(rows) == len(classes)
-        and all(isinstance(row, list) and len(row) == len(classes) for row in rows)
-        and all(_is_count(count) for row in rows for count in row)
-    )
-
-
-def _has_bins(reliability: Any) -> bool:
-    if not isinstance(reliability, dict):
-        return False
-    bins = [reliability.get(key) for key in ("before", "after")]
-    return all(isinstance(part, list) and all(map(_is_bin, part)) for part in bins)
-
-
-def _is_bin(values: Any) -> bool:
-    return (
-        isinstance(values, dict)
-        and _is_count(values.get("texts"))
-        and values["texts"] > 0
-        and all(
-            isinstance(values.get(key), int | float) and 0 <= values[key] <= 1
-            for key in ("confidence", "accuracy")
-        )
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+@contextmanager
+def _damage_named(path: Path, damage: str) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: damaged: {damage}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 import sacrebleu
 
 from core.config import check, check_choice
-from tasks.pictures import BLUE, check_picture, picture
+from tasks.pictures import check_picture, picture
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.translation.evaluate import open_split
@@ -99,19 +99,17 @@ def draw_lengths(
     bins, signature = quality_by_length(
         lengths, translations, references, metric=metric, width=width
     )
-    name = "chrF" if metric == "chrf" else "BLEU"
-    with picture(Path(path)) as figure:
+    with picture(path) as figure:
         figure.set_size_inches(max(6.0, 1.5 + 0.55 * len(bins)), 6)
         scores, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-        places = range(len(bins))
-        scores.plot(places, [b.score for b in bins], "o-")
-        scores.set_title(f"translation quality by source length, {split}", parse_math=False)
-        scores.set_ylabel(f"{name} (0 to 100)")
+        labels = [b.label for b in bins]
+        scores.plot(labels, [b.score for b in bins], "o-")
+        scores.set_title(f"translation quality by source length, {split}")
+        scores.set_ylabel(f"{'chrF' if metric == 'chrf' else 'BLEU'} (0 to 100)")
         scores.set_ylim(bottom=0)
-        counts.bar(places, [b.sentences for b in bins], color=BLUE)
+        counts.bar(labels, [b.sentences for b in bins])
         counts.set_ylabel("sentences")
-        counts.set_xticks(places, [b.label for b in bins])
         counts.set_xlabel(f"source length (tokens of the model)\n{signature}")
         for axes in (scores, counts):
-            axes.grid(axis="y", alpha=0.3)
+            axes.grid(axis="y")
     return bins

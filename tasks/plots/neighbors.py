@@ -35,7 +35,7 @@ class Neighbors:
     """``[1 + len(tokens), D]``, of length 1: those of ``word`` and of ``tokens``."""
 
     def draw(self, path: str | Path) -> None:
-        """Draws the vectors in the plane in which they differ most (:func:`principal_plane`).
+        """Draws the vectors in the plane in which they differ most (PCA).
 
         Args:
             path: the picture; its suffix is .png, .svg or .pdf.
@@ -44,34 +44,24 @@ class Neighbors:
             ConfigError: another suffix.
             UserError: the picture cannot be written.
         """
-        points, shares = principal_plane(self.vectors)
-        with picture(Path(path)) as figure:
+        from sklearn.decomposition import PCA
+
+        plane = PCA(n_components=2)
+        points = plane.fit_transform(self.vectors.numpy())
+        with picture(path) as figure:
             figure.set_size_inches(7, 6)
             axes = figure.subplots()
-            (x, *xs), (y, *ys) = points.t().tolist()
-            dots = axes.scatter(xs, ys, c=self.similarities, cmap="viridis")
-            axes.scatter([x], [y], color=ORANGE, marker="*", s=160)
-            for token, place in zip((self.word, *self.tokens), points.tolist(), strict=True):
-                offset: dict[str, Any] = {"xytext": (5, 3), "textcoords": "offset points"}
-                axes.annotate(token, place, **offset)
-            bar = figure.colorbar(dots, ax=axes)
-            bar.set_label(f"cosine similarity to {self.word}")
+            dots = axes.scatter(points[1:, 0], points[1:, 1], c=self.similarities)
+            axes.scatter(points[0, 0], points[0, 1], color=ORANGE, marker="*", s=160)
+            for token, place in zip((self.word, *self.tokens), points, strict=True):
+                axes.annotate(token, place, xytext=(5, 3), textcoords="offset points")
+            figure.colorbar(dots, ax=axes, label=f"cosine similarity to {self.word}")
             axes.margins(0.12)
-            axes.grid(alpha=0.3)
+            axes.grid()
+            first, second = plane.explained_variance_ratio_
             axes.set_title(f"nearest tokens of {self.word} (PCA)")
-            axes.set_xlabel(f"first component ({shares[0]:.0%} of the variance)")
-            axes.set_ylabel(f"second component ({shares[1]:.0%} of the variance)")
-
-
-def principal_plane(vectors: Tensor) -> tuple[Tensor, list[float]]:
-    """Returns the coordinates ``[n, 2]`` of ``[n, D]`` on their first two principal components.
-
-    And the share of the variance on each of the two.
-    """
-    left, values, _ = torch.linalg.svd(vectors - vectors.mean(dim=0), full_matrices=False)
-    points = F.pad(left * values, (0, 2))[:, :2]  # vectors [n, 1] have one component
-    variances = F.pad(values.square(), (0, 2))
-    return points, (variances / variances.sum().clamp(min=1e-12))[:2].tolist()
+            axes.set_xlabel(f"first component ({first:.0%} of the variance)")
+            axes.set_ylabel(f"second component ({second:.0%} of the variance)")
 
 
 def neighbors(task: str, predictor: Any, word: str, *, side: str, count: int) -> Neighbors:

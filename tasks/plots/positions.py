@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from core.config import check
 from core.model.embedding import PositionalEncoding
-from core.model.positions import (
-    SHAW_DISTANCE,
-    RotaryPositions,
-    ShawPositions,
-    t5_buckets,
-)
+from core.model.positions import SHAW_DISTANCE, RotaryPositions, ShawPositions, t5_buckets
 from tasks.pictures import picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_DISTANCE = "distance: position of the key - position of the query"
 
 
 def draw_positions(
@@ -42,15 +30,48 @@ def draw_positions(
     """
     check(d_model % 2 == 0, "d_model", d_model, "even")
     check(head_dim % 2 == 0, "head_dim", head_dim, "even")
-    with picture(Path(path)) as figure:
+    past, both = torch.arange(-length + 1, 1), torch.arange(-length + 1, length)
+    with picture(path) as figure:
         figure.set_size_inches(15, 9)
-        (table, products, by_distance), (rotary, shaw, t5) = figure.subplots(2, 3)
-        _draw_table(figure, table, sinusoids(d_model, length))
-        _draw_products(figure, products, sinusoidal_products(d_model, length))
-        _draw_products_by_distance(by_distance, d_model, length)
-        _draw_rotary(rotary, head_dim, length)
-        _draw_shaw(shaw)
-        _draw_t5(t5, length)
+        (table, products, sinusoidal), (rotary, shaw, t5) = figure.subplots(2, 3)
+        image = table.imshow(
+            sinusoids(d_model, length).numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto"
+        )
+        figure.colorbar(image, ax=table)
+        table.set_title("sinusoidal (learned starts from it): the table")
+        table.set(xlabel="dimension (even: sine, odd: cosine)", ylabel="position")
+
+        figure.colorbar(products.imshow(sinusoidal_products(d_model, length).numpy()), ax=products)
+        products.set_title("sinusoidal: cosine of two positions")
+        products.set(xlabel="position", ylabel="position")
+
+        for width in (d_model, 4 * d_model):
+            cosines = sinusoidal_products(width, length)[0][both.abs()]
+            sinusoidal.plot(both.numpy(), cosines.numpy(), label=f"d_model = {width}")
+        sinusoidal.set_title("sinusoidal: cosine by distance")
+        sinusoidal.set_ylabel("dot product / (d_model / 2)")
+
+        scores, bound = rotary_scores(head_dim, length), rotary_bound(head_dim, length)
+        rotary.plot(scores.numpy(), label="score of q = k = (1, ..., 1)")
+        rotary.plot(bound.numpy(), linestyle="--", label="relative bound of the paper")
+        rotary.set_title(f"rotary: the score by distance (head_dim = {head_dim})")
+        rotary.set_ylabel("score / score at distance 0")
+
+        near = torch.arange(-2 * SHAW_DISTANCE, 2 * SHAW_DISTANCE + 1)
+        shaw.plot(near.numpy(), shaw_rows(near).numpy(), ".", label="every head and query")
+        shaw.set_title(f"shaw: one learned vector per distance, up to {SHAW_DISTANCE}")
+        shaw.set_ylabel("number of the vector")
+
+        for name, is_causal, distances in (("encoder", False, both), ("decoder", True, past)):
+            buckets = t5_buckets(distances, is_causal=is_causal)
+            t5.plot(distances.numpy(), buckets.numpy(), drawstyle="steps-mid", label=name)
+        t5.set_title("t5: one learned number per bucket")
+        t5.set_ylabel("number of the bucket")
+
+        for axes in (sinusoidal, rotary, shaw, t5):
+            axes.set_xlabel("distance: position of the key - position of the query")
+            axes.grid()
+            axes.legend()
 
 
 def sinusoids(d_model: int, length: int) -> Tensor:
@@ -98,62 +119,3 @@ def shaw_rows(distances: Tensor) -> Tensor:
         # Every vector is its own number, and so is its product with the query 1.
         positions.table.copy_(torch.arange(len(positions.table)).unsqueeze(1))
         return positions.bias(torch.ones(1, 1, 1, 1), distances)[0, 0, 0].long()
-
-
-def _draw_table(figure: Figure, axes: Axes, table: Tensor) -> None:
-    image = axes.imshow(table.numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-    figure.colorbar(image, ax=axes)
-    axes.set_title("sinusoidal (learned starts from it): the table")
-    axes.set_xlabel("dimension (even: sine, odd: cosine)")
-    axes.set_ylabel("position")
-
-
-def _draw_products(figure: Figure, axes: Axes, products: Tensor) -> None:
-    figure.colorbar(axes.imshow(products.numpy(), cmap="viridis"), ax=axes)
-    axes.set_title("sinusoidal: cosine of two positions")
-    axes.set_xlabel("position")
-    axes.set_ylabel("position")
-
-
-def _draw_products_by_distance(axes: Axes, d_model: int, length: int) -> None:
-    distances = torch.arange(-length + 1, length)
-    for width in (d_model, 4 * d_model):
-        one_side = sinusoidal_products(width, length)[0]
-        axes.plot(distances.numpy(), one_side[distances.abs()].numpy(), label=f"d_model = {width}")
-    axes.set_title("sinusoidal: cosine by distance")
-    axes.set_ylabel("dot product / (d_model / 2)")
-    _finish(axes)
-
-
-def _draw_rotary(axes: Axes, head_dim: int, length: int) -> None:
-    distances = range(length)
-    scores, bound = rotary_scores(head_dim, length), rotary_bound(head_dim, length)
-    axes.plot(distances, scores.numpy(), label="score of q = k = (1, ..., 1)")
-    axes.plot(distances, bound.numpy(), linestyle="--", label="relative bound of the paper")
-    axes.set_title(f"rotary: the score by distance (head_dim = {head_dim})")
-    axes.set_ylabel("score / score at distance 0")
-    _finish(axes)
-
-
-def _draw_shaw(axes: Axes) -> None:
-    distances = torch.arange(-2 * SHAW_DISTANCE, 2 * SHAW_DISTANCE + 1)
-    axes.plot(distances.numpy(), shaw_rows(distances).numpy(), ".", label="every head and query")
-    axes.set_title(f"shaw: one learned vector per distance, up to {SHAW_DISTANCE}")
-    axes.set_ylabel("number of the vector")
-    _finish(axes)
-
-
-def _draw_t5(axes: Axes, length: int) -> None:
-    for name, is_causal in (("encoder", False), ("decoder", True)):
-        distances = torch.arange(-length + 1, 1 if is_causal else length)
-        buckets = t5_buckets(distances, is_causal=is_causal)
-        axes.plot(distances.numpy(), buckets.numpy(), drawstyle="steps-mid", label=name)
-    axes.set_title("t5: one learned number per bucket")
-    axes.set_ylabel("number of the bucket")
-    _finish(axes)
-
-
-def _finish(axes: Axes) -> None:
-    axes.set_xlabel(_DISTANCE)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.training.config import SCHEDULES, TrainConfig
 from core.training.fit import make_schedule
 from core.training.schedule import CustomSchedule, Schedule
 from tasks.pictures import picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _POINTS = 1000
 _LINES = ("-", "--", "-.", ":")
@@ -39,37 +35,32 @@ def draw_schedules(
         ConfigError: another suffix, or a value out of range.
         UserError: the picture cannot be written.
     """
-    config = TrainConfig(warmup_steps=warmup_steps[0], learning_rate=learning_rate)
+    d_model, warmup = d_models[0], warmup_steps[0]
+    config = TrainConfig(warmup_steps=warmup, learning_rate=learning_rate)
     paper: dict[str, Schedule] = {
-        f"d_model = {d_model}, {warmup:,} warmup steps": CustomSchedule(d_model, warmup)
-        for d_model in d_models
-        for warmup in warmup_steps
+        f"d_model = {size}, {steps:,} warmup steps": CustomSchedule(size, steps)
+        for size in d_models
+        for steps in warmup_steps
     }
     kinds = {
         kind: make_schedule(
-            replace(config, schedule=kind), d_model=d_models[0], total_steps=total_steps
+            replace(config, schedule=kind), d_model=d_model, total_steps=total_steps
         )
         for kind in SCHEDULES
     }
-    with picture(Path(path)) as figure:
+    panels: dict[str, Mapping[str, Schedule]] = {
+        "noam (equation 3 of the paper)": paper,
+        f"all schedules: d_model = {d_model}, {warmup:,} warmup steps": kinds,
+    }
+    steps = sorted({*range(1, total_steps + 1, max(1, total_steps // _POINTS)), total_steps})
+    with picture(path) as figure:
         figure.set_size_inches(12, 4.5)
-        left, right = figure.subplots(1, 2)
-        _draw(left, paper, total_steps)
-        left.set_title("noam (equation 3 of the paper)")
-        _draw(right, kinds, total_steps)
-        right.set_title(f"all schedules: d_model = {d_models[0]}, {warmup_steps[0]:,} warmup steps")
-
-
-def _draw(axes: Axes, schedules: Mapping[str, Schedule], total_steps: int) -> None:
-    stride = max(1, total_steps // _POINTS)
-    steps = sorted({*range(1, total_steps + 1, stride), total_steps})
-    for number, (name, rate) in enumerate(schedules.items()):
-        line = _LINES[number % len(_LINES)]
-        axes.plot(steps, [rate(step) for step in steps], linestyle=line, label=name)
-    axes.set_xlabel("step")
-    axes.set_ylabel("learning rate")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+        for axes, (title, rates) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+            for number, (name, rate) in enumerate(rates.items()):
+                line = _LINES[number % len(_LINES)]
+                axes.plot(steps, [rate(step) for step in steps], linestyle=line, label=name)
+            axes.set(title=title, xlabel="step", ylabel="learning rate", ylim=(0, None))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+            axes.grid()
+            axes.legend()

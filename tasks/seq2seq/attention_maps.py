@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -84,46 +84,43 @@ class Attention:
         check(-count <= layer < count, "layer", layer, f"from 0 to {count - 1}")
         rows = self.source if kind == "encoder" else self.written
         columns = self.target if kind == "decoder" else self.source
-        with picture(Path(path)) as figure:
+        heads = weights[layer]
+        panels = {f"head {number}": head for number, head in enumerate(heads, start=1)}
+        if len(heads) > 1:
+            panels["mean of the heads"] = heads.mean(axis=0)
+        with picture(path) as figure:
             figure.suptitle(f"{_TITLES[kind]}, layer {layer % count + 1} of {count}")
-            _draw_heads(figure, weights[layer], rows, columns, _AXES[kind])
+            _draw_heads(figure, panels, rows, columns, _AXES[kind])
 
 
 def _draw_heads(
     figure: Figure,
-    weights: NDArray[np.float32],
+    panels: Mapping[str, NDArray[np.float32]],
     rows: Sequence[str],
     columns: Sequence[str],
     axis_names: tuple[str, str],
 ) -> None:
-    """Draws the weights ``[H, T, S]`` of each head, and their mean if there are several."""
-    panels = {f"head {number}": head for number, head in enumerate(weights, start=1)}
-    if len(weights) > 1:
-        panels["mean of the heads"] = weights.mean(axis=0)
+    """Draws the weights ``[T, S]`` of each panel, with its title."""
     width = len(panels) if len(panels) <= _MAX_IN_A_ROW else math.ceil(math.sqrt(len(panels)))
     height = math.ceil(len(panels) / width)
     cell = min(_CELL_INCHES, _MAX_PANEL_INCHES / max(len(rows), len(columns)))
     font_size = min(9.0, 72 * cell * 0.7)
     # Room for the tokens, whose letters are about 0.6 of the font size wide.
-    letters = max(map(len, (*rows, *columns)))
-    margin = 0.5 + 0.6 * letters * font_size / 72
+    margin = 0.5 + 0.6 * max(map(len, (*rows, *columns))) * font_size / 72
     panel = max(1.2, cell * len(columns)) + 0.3, max(1.2, cell * len(rows)) + 0.5
     figure.set_size_inches(panel[0] * width + margin + 1.0, panel[1] * height + margin + 0.5)
     grid = figure.subplots(height, width, squeeze=False).flatten().tolist()
-    for number, (title, head) in enumerate(panels.items()):
-        axes = grid[number]
-        options = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
-        image = draw_matrix(axes, head, rows, columns, font_size=font_size, **options)
-        axes.set_title(title, fontsize="medium")
+    options: dict[str, Any] = {"font_size": font_size, "cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
+    for number, (axes, title) in enumerate(zip(grid, panels, strict=False)):
+        image = draw_matrix(axes, panels[title], rows, columns, **options)
+        axes.set(title=title, xlabel=axis_names[1], ylabel=axis_names[0])
         # Labels are slow to draw: only the outer panels have them.
-        if number % width == 0:
-            axes.set_ylabel(axis_names[0])
-        else:
+        if number % width:
             axes.tick_params(labelleft=False)
-        if number + width >= len(panels):
-            axes.set_xlabel(axis_names[1])
-        else:
+            axes.set_ylabel("")
+        if number + width < len(panels):
             axes.tick_params(labelbottom=False)
+            axes.set_xlabel("")
     for axes in grid[len(panels) :]:
         axes.remove()
     figure.colorbar(image, ax=grid[: len(panels)], label="attention weight", aspect=20 * height)

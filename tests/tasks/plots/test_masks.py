@@ -34,15 +34,6 @@ def test_every_cell_is_as_defined(plot: Plot) -> None:
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("key", "query")
 
 
-def test_a_blocked_cell_has_the_color_of_its_name(plot: Plot) -> None:
-    figure = plot("masks", "a b")
-    (legend,) = figure.legends
-    blocked, _ = legend.get_patches()
-    image = figure.axes[0].images[0]
-    assert np.allclose(image.to_rgba(image.get_array())[0, 1], blocked.get_facecolor())
-    assert legend.get_texts()[0].get_text() == "True: blocked"
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -1,7 +1,6 @@
 """Neighbors in an embedding: the list and the map, against numpy's own computation."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from core.errors import ConfigError
 from data.vocabulary import SPECIALS
 from tasks.classification.predict import Classifier
-from tasks.plots.neighbors import Neighbors, nearest, principal_plane
+from tasks.plots.neighbors import nearest
 from tests.commands.command_line import error_of, lines_of
 
 Plot = Callable[..., Figure]
@@ -29,22 +28,6 @@ def test_the_nearest_are_those_of_the_smallest_angle() -> None:
     assert found.similarities == pytest.approx([9 / 81.81**0.5, 0.5**0.5, 0.0, -1.0], abs=1e-6)
     with pytest.raises(ConfigError, match="count must be at most 4, not 5"):
         nearest(tokens, torch.tensor(rows), 4, 5)
-
-
-def test_the_map_is_that_of_the_covariance() -> None:
-    torch.manual_seed(1)
-    vectors = torch.randn(12, 5)
-    points, shares = principal_plane(vectors)
-    variances, axes = np.linalg.eigh(np.cov(vectors.double().numpy(), rowvar=False))
-    expected = (vectors.numpy() - vectors.numpy().mean(axis=0)) @ axes[:, [-1, -2]]
-    assert np.allclose(np.abs(points.numpy()), np.abs(expected), atol=1e-4)
-    assert shares == pytest.approx((variances / variances.sum())[[-1, -2]].tolist(), abs=1e-5)
-
-
-def test_one_neighbor_has_a_map() -> None:
-    points, shares = principal_plane(torch.tensor([[1.0], [3.0]]))
-    assert np.allclose(points.abs(), [[1.0, 0.0], [1.0, 0.0]])
-    assert shares == pytest.approx([1.0, 0.0])
 
 
 def test_the_words_are_at_their_points_and_the_table_is_on_stdout(plot: Plot) -> None:
@@ -75,12 +58,6 @@ def test_the_words_are_at_their_points_and_the_table_is_on_stdout(plot: Plot) ->
         token, similarity = line.split()
         assert token == tokens[index]
         assert float(similarity) == pytest.approx(similarities[index], abs=6e-4)
-
-
-def test_a_dollar_sign_is_no_formula(tmp_path: Path) -> None:
-    """matplotlib takes what is between two dollar signs for mathematics."""
-    Neighbors("$a_$", ["$_{$"], [0.5], torch.eye(2)).draw(tmp_path / "dollars.svg")
-    assert (tmp_path / "dollars.svg").stat().st_size > 0
 
 
 @pytest.mark.parametrize(

@@ -45,15 +45,6 @@ def test_every_line_is_its_schedule(plot: Plot) -> None:
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "learning rate")
 
 
-def test_lines_over_each_other_are_told_apart(plot: Plot) -> None:
-    """From the longest warmup on, the paper's schedules of one width are the same line."""
-    styles = [
-        (line.get_color(), line.get_linestyle())
-        for line in plot("schedule").axes[0].get_lines()
-    ]  # fmt: skip
-    assert len(set(styles)) == len({line for _, line in styles}) == 4
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
