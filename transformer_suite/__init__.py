@@ -12,44 +12,41 @@ from typing import TYPE_CHECKING, Any
 from core import __name__ as _core
 
 if TYPE_CHECKING:
-    from core.decoding.config import GenerationConfig
-    from core.errors import (
-        CheckpointError,
-        ConfigError,
-        CorpusError,
-        TextError,
-        UserError,
-    )
-    from core.inference.ensemble import Ensemble
-    from core.inference.greedy_decode import greedy_decode
-    from core.inference.incremental_model import IncrementalModel
-    from core.model.attention import MyMultiheadAttention
-    from core.model.config import TransformerConfig
-    from core.model.embedding import PositionalEncoding, TokenEmbedding
-    from core.model.masks import (
-        create_mask,
-        generate_square_subsequent_mask,
-        padding_mask,
-    )
-    from core.model.sequence_to_sequence import SequenceToSequence
-    from core.model.transformer import (
-        MyTransformer,
-        MyTransformerDecoder,
-        MyTransformerDecoderLayer,
-        MyTransformerEncoder,
-        MyTransformerEncoderLayer,
-    )
-    from core.training.schedule import CustomSchedule
-    from tasks.classification.model import ClassificationModel
-    from tasks.classification.predict import Classification, Classifier
-    from tasks.couplet.answer import Couplet
-    from tasks.couplet.model import CoupletModel
-    from tasks.couplet.predict import CoupletWriter
-    from tasks.seq2seq.attention_maps import Attention
-    from tasks.seq2seq.request import GenerationRequest
-    from tasks.seq2seq.scoring import PairScore
-    from tasks.translation.model import TranslationModel
-    from tasks.translation.predict import Translation, Translator
+    from core.decoding.config import GenerationConfig as GenerationConfig
+    from core.errors import CheckpointError as CheckpointError
+    from core.errors import ConfigError as ConfigError
+    from core.errors import CorpusError as CorpusError
+    from core.errors import TextError as TextError
+    from core.errors import UserError as UserError
+    from core.inference.ensemble import Ensemble as Ensemble
+    from core.inference.greedy_decode import greedy_decode as greedy_decode
+    from core.inference.incremental_model import IncrementalModel as IncrementalModel
+    from core.model.attention import MyMultiheadAttention as MyMultiheadAttention
+    from core.model.config import TransformerConfig as TransformerConfig
+    from core.model.embedding import PositionalEncoding as PositionalEncoding
+    from core.model.embedding import TokenEmbedding as TokenEmbedding
+    from core.model.masks import create_mask as create_mask
+    from core.model.masks import generate_square_subsequent_mask as generate_square_subsequent_mask
+    from core.model.masks import padding_mask as padding_mask
+    from core.model.sequence_to_sequence import SequenceToSequence as SequenceToSequence
+    from core.model.transformer import MyTransformer as MyTransformer
+    from core.model.transformer import MyTransformerDecoder as MyTransformerDecoder
+    from core.model.transformer import MyTransformerDecoderLayer as MyTransformerDecoderLayer
+    from core.model.transformer import MyTransformerEncoder as MyTransformerEncoder
+    from core.model.transformer import MyTransformerEncoderLayer as MyTransformerEncoderLayer
+    from core.training.schedule import CustomSchedule as CustomSchedule
+    from tasks.classification.model import ClassificationModel as ClassificationModel
+    from tasks.classification.predict import Classification as Classification
+    from tasks.classification.predict import Classifier as Classifier
+    from tasks.couplet.answer import Couplet as Couplet
+    from tasks.couplet.model import CoupletModel as CoupletModel
+    from tasks.couplet.predict import CoupletWriter as CoupletWriter
+    from tasks.seq2seq.attention_maps import Attention as Attention
+    from tasks.seq2seq.request import GenerationRequest as GenerationRequest
+    from tasks.seq2seq.scoring import PairScore as PairScore
+    from tasks.translation.model import TranslationModel as TranslationModel
+    from tasks.translation.predict import Translation as Translation
+    from tasks.translation.predict import Translator as Translator
 
 __version__ = "1.0.0"
 
@@ -57,81 +54,37 @@ __version__ = "1.0.0"
 _PREFIX = _core.removesuffix("core")
 
 _MODULES = {
-    "Attention": "tasks.seq2seq.attention_maps",
-    "CheckpointError": "core.errors",
-    "Classification": "tasks.classification.predict",
-    "ClassificationModel": "tasks.classification.model",
-    "Classifier": "tasks.classification.predict",
-    "ConfigError": "core.errors",
-    "CorpusError": "core.errors",
-    "Couplet": "tasks.couplet.answer",
-    "CoupletModel": "tasks.couplet.model",
-    "CoupletWriter": "tasks.couplet.predict",
-    "CustomSchedule": "core.training.schedule",
-    "Ensemble": "core.inference.ensemble",
-    "GenerationConfig": "core.decoding.config",
-    "GenerationRequest": "tasks.seq2seq.request",
-    "IncrementalModel": "core.inference.incremental_model",
-    "MyMultiheadAttention": "core.model.attention",
-    "MyTransformer": "core.model.transformer",
-    "MyTransformerDecoder": "core.model.transformer",
-    "MyTransformerDecoderLayer": "core.model.transformer",
-    "MyTransformerEncoder": "core.model.transformer",
-    "MyTransformerEncoderLayer": "core.model.transformer",
-    "PairScore": "tasks.seq2seq.scoring",
-    "PositionalEncoding": "core.model.embedding",
-    "SequenceToSequence": "core.model.sequence_to_sequence",
-    "TextError": "core.errors",
-    "TokenEmbedding": "core.model.embedding",
-    "TransformerConfig": "core.model.config",
-    "Translation": "tasks.translation.predict",
-    "TranslationModel": "tasks.translation.model",
-    "Translator": "tasks.translation.predict",
-    "UserError": "core.errors",
-    "create_mask": "core.model.masks",
-    "generate_square_subsequent_mask": "core.model.masks",
-    "greedy_decode": "core.inference.greedy_decode",
-    "padding_mask": "core.model.masks",
+    name: module
+    for module, names in {
+        "core.decoding.config": "GenerationConfig",
+        "core.errors": "CheckpointError ConfigError CorpusError TextError UserError",
+        "core.inference.ensemble": "Ensemble",
+        "core.inference.greedy_decode": "greedy_decode",
+        "core.inference.incremental_model": "IncrementalModel",
+        "core.model.attention": "MyMultiheadAttention",
+        "core.model.config": "TransformerConfig",
+        "core.model.embedding": "PositionalEncoding TokenEmbedding",
+        "core.model.masks": "create_mask generate_square_subsequent_mask padding_mask",
+        "core.model.sequence_to_sequence": "SequenceToSequence",
+        "core.model.transformer": "MyTransformer MyTransformerDecoder MyTransformerDecoderLayer"
+        " MyTransformerEncoder MyTransformerEncoderLayer",
+        "core.training.schedule": "CustomSchedule",
+        "tasks.classification.model": "ClassificationModel",
+        "tasks.classification.predict": "Classification Classifier",
+        "tasks.couplet.answer": "Couplet",
+        "tasks.couplet.model": "CoupletModel",
+        "tasks.couplet.predict": "CoupletWriter",
+        "tasks.seq2seq.attention_maps": "Attention",
+        "tasks.seq2seq.request": "GenerationRequest",
+        "tasks.seq2seq.scoring": "PairScore",
+        "tasks.translation.model": "TranslationModel",
+        "tasks.translation.predict": "Translation Translator",
+    }.items()
+    for name in names.split()
 }
 """Where each public name is defined."""
 
-__all__ = [
-    "Attention",
-    "CheckpointError",
-    "Classification",
-    "ClassificationModel",
-    "Classifier",
-    "ConfigError",
-    "CorpusError",
-    "Couplet",
-    "CoupletModel",
-    "CoupletWriter",
-    "CustomSchedule",
-    "Ensemble",
-    "GenerationConfig",
-    "GenerationRequest",
-    "IncrementalModel",
-    "MyMultiheadAttention",
-    "MyTransformer",
-    "MyTransformerDecoder",
-    "MyTransformerDecoderLayer",
-    "MyTransformerEncoder",
-    "MyTransformerEncoderLayer",
-    "PairScore",
-    "PositionalEncoding",
-    "SequenceToSequence",
-    "TextError",
-    "TokenEmbedding",
-    "TransformerConfig",
-    "Translation",
-    "TranslationModel",
-    "Translator",
-    "UserError",
-    "create_mask",
-    "generate_square_subsequent_mask",
-    "greedy_decode",
-    "padding_mask",
-]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
