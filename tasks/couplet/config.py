@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from core.config import (
@@ -106,16 +107,16 @@ class RerankConfig:
             candidates are asked for.
         pool: the number of candidates for each answer.
         temperature: of their sampling.
-        backward, rarity, parts_of_speech: the weights of the scores beside the forward one, whose
-            weight is 1.
+        backward, rarity: the weights of the scores beside the forward one, whose weight is 1.
     """
+
+    RETIRED = MappingProxyType({"parts_of_speech": None})
 
     is_default: bool = False
     pool: int = 32
     temperature: float = 0.6
     backward: float = 0.7
     rarity: float = 0.3
-    parts_of_speech: float = 0.0
 
     def __post_init__(self) -> None:
         check_range("rerank.pool", self.pool, 1, MAX_POOL)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import lru_cache, partial
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, overload
 from zlib import crc32
@@ -28,13 +27,8 @@ from tasks.couplet.dataset import TOKENIZER
 from tasks.couplet.given import given_ids
 from tasks.couplet.model import CoupletModel
 from tasks.couplet.request import CoupletRequest
-from tasks.couplet.reranking import Reranker
-from tasks.couplet.rules import (
-    broken,
-    find_avoided,
-    refused_words,
-    split_line,
-)
+from tasks.couplet.reranking import features_of, rank
+from tasks.couplet.rules import broken, find_avoided, refused_words, split_line
 from tasks.couplet.script import is_traditional, simplified
 from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.runs.checkpoint_folder import read_config
@@ -92,7 +86,9 @@ class CoupletWriter(Predictor[Couplet]):
         self.config = config
         self._opposite_folder: Path | None = None
         self._opposite: CoupletWriter | None = None
-        self._tables: dict[tuple[FormConfig, frozenset[str]], CharacterTable] = {}
+        self._table = lru_cache(_MOST_TABLES)(
+            partial(CharacterTable, codec.vocabulary, device, swapped=config.data.swapped)
+        )
 
     @overload
     def answer(self, lines: str, **options: Any) -> str: ...
@@ -172,29 +168,19 @@ class CoupletWriter(Predictor[Couplet]):
         candidates. A line has the same candidates wherever it stands.
         Of several outputs, those that break the fewest rules of tones come first.
         """
-        request = CoupletRequest.extended(request)
-        texts = as_texts(texts)
+        request, texts = CoupletRequest.extended(request), as_texts(texts)
         lines = [simplified(text) for text in texts]
-        wanted, searched = request.candidates, sorted(request.search_options())
-        is_count = searched == ["n_best"] and request.n_best in range(1, MAX_POOL + 1)
-        if wanted is None and self.config.rerank.is_default and is_count:
-            wanted, searched = request.n_best, []
-        if wanted is None and (searched or not self.config.rerank.is_default):
+        count = self._candidate_count(request)
+        if count is None:
             answers = self._searched(lines, request)
         else:
-            if searched:
-                raise ConfigError(
-                    "candidates have a search of their own: "
-                    f"leave out {', '.join(f'generation.{name}' for name in searched)}"
-                )
-            answers = self._candidates(lines, request, wanted)
-        is_traditional_asked = [
-            request.script == "traditional" or (request.script == "auto" and is_traditional(text))
-            for text in texts
-        ]
+            answers = self._candidates(lines, request, count)
         return [
-            in_traditional(answer) if is_asked else answer
-            for answer, is_asked in zip(answers, is_traditional_asked, strict=True)
+            in_traditional(answer)
+            if request.script == "traditional"
+            or (request.script == "auto" and is_traditional(text))
+            else answer
+            for text, answer in zip(texts, answers, strict=True)
         ]
 
     @property
@@ -220,41 +206,48 @@ class CoupletWriter(Predictor[Couplet]):
                 self._opposite = self._load_one(self._opposite_folder, self.device)
             return self._opposite
 
+    def _candidate_count(self, request: CoupletRequest) -> int | None:
+        """Returns how many ranked candidates are asked for; None asks for an ordinary search."""
+        count, searched = request.candidates, sorted(request.search_options())
+        if count is not None:
+            if searched:
+                names = ", ".join(f"generation.{name}" for name in searched)
+                raise ConfigError(f"candidates have a search of their own: leave out {names}")
+            check_range("candidates", count, 1, MAX_POOL)
+            return count
+        if not self.config.rerank.is_default:
+            return None
+        count = request.n_best if searched == ["n_best"] else 1 if not searched else None
+        return count if count in range(1, MAX_POOL + 1) else None
+
     def _searched(self, lines: Sequence[str], request: CoupletRequest) -> list[Couplet]:
         """Returns the answers of an ordinary search."""
         config = request.resolve(self.generation)
         if not config.sample:  # all hypotheses of a beam, which are there anyway
             request = replace(request, n_best=config.beam_size)
-        found = super().generate(lines, request)
-        count = min(config.n_best, config.beam_size) if not config.sample else config.n_best
         return [
-            joined(self._judged(line, answer, request, count))
-            for line, answer in zip(lines, found, strict=True)
+            joined(self._judged(line, answer, request, config.n_best))
+            for line, answer in zip(lines, super().generate(lines, request), strict=True)
         ]
 
     def _candidates(
-        self, lines: Sequence[str], request: CoupletRequest, wanted: int | None
+        self, lines: Sequence[str], request: CoupletRequest, count: int
     ) -> list[Couplet]:
         """Returns the best of many answers that are drawn at random."""
-        if wanted is not None:
-            check_range("candidates", wanted, 1, MAX_POOL)
         own = None if request.constraint else [crc32(line.encode()) for line in lines]
-        drawn = super().generate(
-            lines,
-            replace(
-                request,
-                sample=True,
-                n_best=max(self.config.rerank.pool, wanted or 1),
-                temperature=self.config.rerank.temperature,
-                numbers=own or request.numbers,
-                candidates=None,
-            ),
+        pool = max(self.config.rerank.pool, count)
+        drawing = replace(
+            request,
+            sample=True,
+            n_best=pool,
+            temperature=self.config.rerank.temperature,
+            numbers=own or request.numbers,
+            candidates=None,
         )
-        answers = []
-        for line, of_line in zip(lines, drawn, strict=True):
-            judged = self._judged(line, of_line, request, len(of_line.hypotheses))
-            answers.append(joined(self._ranked(line, judged, wanted or 1, request)))
-        return answers
+        return [
+            joined(self._ranked(line, self._judged(line, answer, request, pool), count, request))
+            for line, answer in zip(lines, super().generate(lines, drawing), strict=True)
+        ]
 
     def _judged(
         self, line: str, answer: Couplet, request: CoupletRequest, count: int
@@ -263,27 +256,28 @@ class CoupletWriter(Predictor[Couplet]):
 
         It stops as soon as it has found ``count`` hypotheses without a fault.
         """
-        form = request.form(self.config.form)
-        given, judged, without_fault = _characters(line), [], 0
-        for one in answer.hypotheses:
-            first, second = given, [*one.second]
-            if self.config.data.swapped:
-                first, second = second, first
-            rules = broken(first, second, form.rhyme)
-            wrong = faults(rules, form.tones)
-            notes = [f"no answer has all tones opposed; alike: {' '.join(wrong)}"] if wrong else []
-            if len(given) >= self.max_len and (lost := _RULES_OF_A_WHOLE & rules.keys()):
-                notes.append(
-                    f"a line of more than {self.max_len - 1} characters is answered in parts; the "
-                    f"whole breaks the rule of {', '.join(sorted(lost))}"
-                )
-            one = replace(one, broken=rules, note="; ".join(notes), others=())
-            judged.append((len(wrong), one))
-            without_fault += not wrong
-            if without_fault == count:
+        form, judged, faultless = request.form(self.config.form), [], 0
+        for couplet in answer.hypotheses:
+            judged.append(self._with_broken_rules(_characters(line), couplet, form))
+            faultless += not faults(judged[-1].broken, form.tones)
+            if faultless == count:
                 break
-        judged.sort(key=itemgetter(0))
-        return [one for _, one in judged[:count]]
+        return sorted(judged, key=lambda couplet: len(faults(couplet.broken, form.tones)))[:count]
+
+    def _with_broken_rules(self, given: list[str], couplet: Couplet, form: FormConfig) -> Couplet:
+        first, second = given, [*couplet.second]
+        if self.config.data.swapped:
+            first, second = second, first
+        rules = broken(first, second, form.rhyme)
+        notes = []
+        if alike := faults(rules, form.tones):
+            notes.append(f"no answer has all tones opposed; alike: {' '.join(alike)}")
+        if len(given) >= self.max_len and (lost := _RULES_OF_A_WHOLE & rules.keys()):
+            notes.append(
+                f"a line of more than {self.max_len - 1} characters is answered in parts; the "
+                f"whole breaks the rule of {', '.join(sorted(lost))}"
+            )
+        return replace(couplet, broken=rules, note="; ".join(notes), others=())
 
     def _ranked(
         self, line: str, drawn: Sequence[Couplet], count: int, request: CoupletRequest
@@ -293,22 +287,17 @@ class CoupletWriter(Predictor[Couplet]):
         Candidates that break more rules of tones than ``count`` others do not take part.
         """
         first = "".join(_characters(line))
-        different = [*{couplet.second: couplet for couplet in drawn}.values()]
         tones = request.form(self.config.form).tones
-        fewest = [len(faults(one.broken, tones)) for one in different]
-        different = [
-            one
-            for one, count_of_one in zip(different, fewest, strict=True)
-            if count_of_one <= fewest[min(count, len(fewest)) - 1]
-        ]
+        different = [*{couplet.second: couplet for couplet in drawn}.values()]
+        counts = [len(faults(couplet.broken, tones)) for couplet in different]
+        most = counts[min(count, len(counts)) - 1]
+        different = [c for c, faulty in zip(different, counts, strict=True) if faulty <= most]
         if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
             return sorted(different, key=lambda couplet: -couplet.score)[:count]
-        ranked = self._reranker.rank(first, [one.second for one in different], count)
+        seconds = [couplet.second for couplet in different]
+        features = features_of(first, seconds, self, self.codec.vocabulary)
+        ranked = rank(features, seconds, self.config.rerank, count)
         return [replace(different[i], score=score) for i, score in ranked]
-
-    @cached_property
-    def _reranker(self) -> Reranker:
-        return Reranker(self, self.codec.vocabulary, self.config.rerank)
 
     def refusal(self, text: str) -> str | None:
         if text.strip() and not any(map(is_chinese, text)):
@@ -329,7 +318,8 @@ class CoupletWriter(Predictor[Couplet]):
             if reason := self.refusal(text):
                 raise TextError(reason)
         request = CoupletRequest.extended(request)
-        table = self._table(request)
+        avoided = frozenset(map(simplified, request.avoid))
+        table = self._table(request.form(self.config.form), avoided)
         lines = [split_line(_characters(text), self.max_len - 1) for text in texts]
         segments = [*chain.from_iterable(lines)]
         given = given_ids(request, lines, table)
@@ -364,18 +354,6 @@ class CoupletWriter(Predictor[Couplet]):
         second = [self.codec.vocabulary.itos[index] for index in ids]
         second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
         return Couplet("".join(second), output.score)
-
-    def _table(self, request: CoupletRequest) -> CharacterTable:
-        """Returns the properties of the characters for the form that ``request`` asks for."""
-        key = request.form(self.config.form), frozenset(map(simplified, request.avoid))
-        with self._lock:
-            if key not in self._tables:
-                if len(self._tables) >= _MOST_TABLES:
-                    self._tables.clear()
-                self._tables[key] = CharacterTable(
-                    self.codec.vocabulary, self.device, *key, swapped=self.config.data.swapped
-                )
-            return self._tables[key]
 
 
 def _characters(text: str) -> list[str]:

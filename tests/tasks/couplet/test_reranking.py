@@ -7,7 +7,7 @@ import pytest
 from core.errors import ConfigError
 from tasks.couplet.config import RerankConfig
 from tasks.couplet.predict import CoupletWriter
-from tasks.couplet.reranking import Reranker, is_different
+from tasks.couplet.reranking import Features, features_of, is_different, rank
 from tasks.seq2seq.request import GenerationRequest
 from tests.tasks.tiny_networks import CPU
 from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form, untrained
@@ -15,7 +15,7 @@ from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_for
 WRITER = WRITERS[0]
 FIRST = "天雨，树月"
 SECONDS = ["风地，花水", "花地，云水", "江夜，山日", "花夜，江日"]
-SMALL = RerankConfig(pool=16, temperature=9.0, parts_of_speech=0.0)
+SMALL = RerankConfig(pool=16, temperature=9.0)
 
 
 def writer_of(rerank: RerankConfig, *, number: int = 0) -> CoupletWriter:
@@ -23,13 +23,17 @@ def writer_of(rerank: RerankConfig, *, number: int = 0) -> CoupletWriter:
     return CoupletWriter(of.models, of.codec, replace(of.config, rerank=rerank), CPU)
 
 
-def reranker(**weights: float) -> Reranker:
-    none = {"backward": 0.0, "rarity": 0.0, "parts_of_speech": 0.0}
-    return Reranker(WRITER, WRITER.codec.vocabulary, RerankConfig(**none | weights))
+def features(first: str, seconds: list[str]) -> list[Features]:
+    return features_of(first, seconds, WRITER, WRITER.codec.vocabulary)
+
+
+def ranked(first: str, seconds: list[str], count: int, **weights: float) -> list[tuple[int, float]]:
+    config = RerankConfig(**{"backward": 0.0, "rarity": 0.0} | weights)
+    return rank(features(first, seconds), seconds, config, count)
 
 
 def test_features_are_the_scores_of_both_directions_per_character() -> None:
-    found = reranker().features(FIRST, SECONDS)
+    found = features(FIRST, SECONDS)
     for second, of in zip(SECONDS, found, strict=True):
         assert of.forward == pytest.approx(WRITER.score(FIRST, second).log_prob / 5, abs=1e-4)
         assert of.backward == pytest.approx(WRITER.score(second, FIRST).log_prob / 5, abs=1e-4)
@@ -37,37 +41,31 @@ def test_features_are_the_scores_of_both_directions_per_character() -> None:
 
 def test_rare_characters_are_those_late_in_the_vocabulary() -> None:
     """天 is the third, 日 the thirteenth, and the marks are the last of all."""
-    frequent, rare = reranker().features("风风", ["天天", "日日"])
+    frequent, rare = features("风风", ["天天", "日日"])
     assert 0.0 < frequent.rarity < rare.rarity
-    unknown, *_ = reranker().features("风风", ["猫猫"])
+    unknown, *_ = features("风风", ["猫猫"])
     assert unknown.rarity == 0.0
-
-
-def test_parts_of_speech_are_compared_place_by_place() -> None:
-    """苹果 and 香蕉 are nouns of two characters, 慢慢 is an adverb."""
-    alike, other = reranker(parts_of_speech=1.0).features("吃苹果", ["买香蕉", "慢慢吃"])
-    assert alike.parts_of_speech == 1.0
-    assert other.parts_of_speech < 1.0
 
 
 @pytest.mark.parametrize("name", ["backward", "rarity"])
 def test_a_weight_decides_the_order(name: str) -> None:
-    found = reranker().features(FIRST, SECONDS)
-    ranked = reranker(**{name: 1e6}).rank(FIRST, SECONDS, 4)
-    assert ranked[0][0] == max(range(4), key=lambda i: getattr(found[i], name))
-    forward = reranker().rank(FIRST, SECONDS, 1)
+    found = features(FIRST, SECONDS)
+    best, *_ = ranked(FIRST, SECONDS, 4, **{name: 1e6})
+    assert best[0] == max(range(4), key=lambda i: getattr(found[i], name))
+    forward = ranked(FIRST, SECONDS, 1)
     assert forward[0][1] == pytest.approx(max(of.forward for of in found))
 
 
-def test_candidates_much_like_a_better_one_come_last() -> None:
+def test_candidates_much_like_a_better_one_are_left_out_and_the_best_come_first() -> None:
+    """Where too few differ, an alternative that scored less stood before a better one."""
     assert not is_different("风地花水", "风地花日")
     assert is_different("风地花水", "花夜云水")
     alike = ["风地花水", "风地花日", "江夜山日"]
-    of = reranker()
-    order = [i for i, _ in of.rank("天雨树月", alike, 3)]
-    worse = max((0, 1), key=order.index)
-    assert order[2] == worse
-    assert len(of.rank("天雨树月", alike, 2)) == 2
+    scores = [score for _, score in ranked("天雨树月", alike, 3)]
+    assert scores == sorted(scores, reverse=True)
+    order = [i for i, _ in ranked("天雨树月", alike, 3)]
+    chosen = {i for i, _ in ranked("天雨树月", alike, 2)}
+    assert chosen == {2, min((0, 1), key=order.index)}
 
 
 def test_candidates_keep_the_form_and_differ() -> None:
