@@ -24,7 +24,6 @@ from core.decoding.greedy_search import greedy_search
 from core.inference.incremental_model import IncrementalModel
 from core.model.config import POSITIONS, TransformerConfig
 from core.training.config import TrainConfig
-from core.training.memory import keep_freed_memory
 from core.training.run import Run
 from data.batching import bucket_by_length
 from tasks.seq2seq.batches import as_tensors
@@ -93,7 +92,6 @@ def seconds(function: Function, batch: Batch) -> float:
 @click.option("--batch-tokens", default=2500, show_default=True)
 def main(batches: int, batch_tokens: int) -> None:
     torch.set_num_threads(1)
-    keep_freed_memory()
     sources = random_batches(batches, batch_tokens)
     single = [tuple(x[:, :1] for x in batch) for batch in sources]
     with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,7 @@ dropout 0.3, label smoothing 0.1, float32. The contestants take turns of a few b
 process of its own, and every ratio is the median over the batches. The speed is target tokens
 without padding per second.
 
-* plain: ``torch.nn.Transformer`` on the batches and with the optimizer of this program; as it is,
-  and with the settings of malloc that the ``train`` command makes;
+* plain: ``torch.nn.Transformer`` on the batches and with the optimizer of this program;
 * tutorial: the same on batches of 128 random sentences, padded to the longest;
 * limit: the matrix products of a step of this program and nothing else, at the speed of a large
   matrix product.
@@ -34,7 +33,6 @@ from torch import Tensor, nn
 from benchmarks.baselines import Contestant
 from core.model.config import TransformerConfig
 from core.training.config import TrainConfig
-from core.training.memory import keep_freed_memory
 from core.training.run import Run
 from data.batching import bucket_by_length
 from data.vocabulary import PAD_ID
@@ -214,7 +212,6 @@ def void(_: object) -> None:
 def ours(setting: Setting) -> Rate:
     """Returns the speed of a step of this program, on its length buckets."""
     batches, vocab_size = in_buckets(setting)
-    keep_freed_memory()  # as the ``train`` command does
     with tempfile.TemporaryDirectory() as folder:
         return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
 
@@ -223,11 +220,6 @@ def plain(setting: Setting) -> Rate:
     """Returns the speed of a plain step on the same batches."""
     batches, vocab_size = in_buckets(setting)
     return warmed_up(plain_step(vocab_size, fused=True)[0], batches)
-
-
-def plain_keeping_memory(setting: Setting) -> Rate:
-    keep_freed_memory()
-    return plain(setting)
 
 
 def tutorial(setting: Setting) -> Rate:
@@ -301,7 +293,6 @@ def main(data: Path, threads: int, batches: int, batch_tokens: int, seed: int) -
     contestants = [
         Contestant("ours", ours, setting),
         Contestant("plain", plain, setting),
-        Contestant("plain, freed memory kept", plain_keeping_memory, setting),
         Contestant("tutorial", tutorial, setting),
         Contestant("limit", limit, setting),
     ]

@@ -35,7 +35,6 @@ from core.model import attention as attention_module
 from core.model import dropout as dropout_module
 from core.training import run as run_module
 from core.training.loss import label_smoothed_cross_entropy
-from core.training.memory import keep_freed_memory
 from tasks.commands.options import PATH
 from tasks.seq2seq import objective as objective_module
 
@@ -79,7 +78,6 @@ PARTS: dict[str, Part] = {
         objective_module, "linear_cross_entropy", loss_of_all_logits
     ),
     "fused Adam": lambda: patch.object(run_module, "make_optimizer", plain_adam),
-    "freed memory kept": nullcontext,
     "batches of one length": nullcontext,
 }
 
@@ -105,8 +103,6 @@ def variant(setting: Setting, name: str) -> Rate:
     if name == "batches of one length":
         sentences = sum(source.shape[1] for source, _ in batches)
         batches, _ = at_random(setting, sentences // len(batches))
-    if name != "freed memory kept":
-        keep_freed_memory()
     PARTS[name]().__enter__()  # for as long as the process lives
     with tempfile.TemporaryDirectory() as folder:
         return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
