@@ -2,8 +2,8 @@
 
     python -m benchmarks.copying [--model FOLDER] [--show]
 
-There are 200 sentences: forty literals that must not change, each in five sentences. A literal
-survives if the translation contains it exactly, as often as the source does.
+There are two sets of 200 sentences: in each, forty literals that must not change, each in five
+sentences. A literal survives if the translation contains it exactly, as often as the source does.
 """
 
 from __future__ import annotations
@@ -53,10 +53,58 @@ LITERALS = {
 }
 
 
-def sources() -> Iterator[tuple[str, str, str]]:
-    """Yields kind, literal and sentence."""
-    for kind, frames in SENTENCES.items():
-        for literal in LITERALS[kind].split():
+SETS = {
+    "first": (SENTENCES, LITERALS),
+    "second": (
+        {
+            "names": (
+                "Am Montag hat {} Geburtstag.",
+                "Hast du mit {} schon gesprochen?",
+                "Der Brief an {} liegt auf dem Schreibtisch.",
+                "Wir gratulieren {} zur bestandenen Prüfung!",
+                "{} wohnt seit einem Jahr in unserem Haus.",
+            ),
+            "numbers": (
+                "Die Antwort lautet {}.",
+                "Auf der Rechnung steht {}.",
+                "Sein Passwort endet mit {}.",
+                "Können Sie {} noch einmal wiederholen?",
+                "Mit {} haben wir nicht gerechnet.",
+            ),
+            "addresses": (
+                "Bitte melden Sie sich unter {} an.",
+                "Alle Termine stehen auf {}.",
+                "Fragen beantworten wir gern: {}",
+                "Leider ist {} zurzeit nicht erreichbar.",
+                "Kennst du {}?",
+            ),
+            "other characters": (
+                "Schönes Wochenende {}",
+                "Wir haben gewonnen! {}",
+                "Mein Nachbar schreibt {} an die Tür.",
+                "Wie spricht man {} aus?",
+                "{} Bis morgen im Büro.",
+            ),
+        },
+        {
+            "names": "Lena Okonkwo Çelik Jürgensen Szczepański McAllister d'Artagnan Đorđević Zhang"
+            " Leutheusser-Schnarrenberger",
+            "numbers": "613 10115 2031 08:15 A380 1/4 65% 5.3.1 H2O 0221/5550199",
+            "addresses": "https://www.stadt-beispiel.de/termine www.example.net example.at"
+            " http://test.example.com:8080 bit.ly/3xYz kontakt@praxis-beispiel.de"
+            " a.b.c@example.co.uk svenja_k@post.example.org #feierabend @stadtwerke_test",
+            "other characters": "😂 🎉🎉 🙋🏻‍♀️ ☕ 🇩🇪 Спасибо 北京 ありがとう Αθήνα مرحبا",
+        },
+    ),
+}
+"""The sentences and the literals of each set, by kind."""
+
+
+def sources(name: str) -> Iterator[tuple[str, str, str]]:
+    """Yields kind, literal and sentence of the set ``name``."""
+    sentences, literals = SETS[name]
+    for kind, frames in sentences.items():
+        for literal in literals[kind].split():
             for frame in frames:
                 yield kind, literal, frame.format(literal)
 
@@ -68,17 +116,20 @@ def main() -> None:
     parser.add_argument("--model", help="a checkpoint folder; else the shipped model")
     parser.add_argument("--show", action="store_true", help="print what does not survive")
     options = parser.parse_args()
-    rows = [*sources()]
-    translations = Translator.load(options.model).translate([text for *_, text in rows])
-    survived: dict[str, list[bool]] = {kind: [] for kind in SENTENCES}
-    for (kind, literal, text), translation in zip(rows, translations, strict=True):
-        survived[kind].append(translation.count(literal) == text.count(literal))
-        if options.show and not survived[kind][-1]:
-            print(f"{text}\n    {translation}")
-    for kind, results in survived.items():
-        print(f"{kind:20}{sum(results):4} of {len(results)}")
-    total = [result for results in survived.values() for result in results]
-    print(f"{'all':20}{sum(total):4} of {len(total)}")
+    translator = Translator.load(options.model)
+    for name in SETS:
+        rows = [*sources(name)]
+        translations = translator.translate([text for *_, text in rows])
+        survived: dict[str, list[bool]] = {kind: [] for kind, *_ in rows}
+        for (kind, literal, text), translation in zip(rows, translations, strict=True):
+            survived[kind].append(translation.count(literal) == text.count(literal))
+            if options.show and not survived[kind][-1]:
+                print(f"{text}\n    {translation}")
+        print(f"{name} set")
+        for kind, results in survived.items():
+            print(f"{kind:20}{sum(results):4} of {len(results)}")
+        total = [result for results in survived.values() for result in results]
+        print(f"{'all':20}{sum(total):4} of {len(total)}")
 
 
 if __name__ == "__main__":

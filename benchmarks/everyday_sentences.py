@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
-"""Translates fifty everyday sentences and shows which translations a reader has judged right.
+"""Translates a hundred everyday sentences and shows which translations a reader judged right.
 
 The sentences are in ``everyday/sentences.tsv``, with the translation that a person would expect.
-None of them, in either language, is a line of the training corpora. A judgment belongs to a
-sentence and one translation of it, whichever model made it: ``everyday/judgments.tsv`` has the
-columns german, translation, verdict ("right" or "wrong") and reason. A translation is right if a
-reader of English who does not see the German understands what the German says, without a serious
-error of grammar. Translations without a judgment are printed with "?".
+None of them, in either language, is a line of the training corpora. There are two sets of fifty.
+The second has what people write: mail, recipes, reviews, news, and lines of two sentences; its
+column ``must`` lists what a translation has to say. It was written before the models that it
+compares were trained.
+
+A judgment belongs to a sentence and one translation of it, whichever model made it:
+``everyday/judgments.tsv`` has the columns german, translation, verdict ("right" or "wrong") and
+reason. A translation is right if a reader of English who does not see the German understands what
+the German says, without a serious error of grammar; in the second set, it also says everything
+that the column ``must`` lists, and nothing that contradicts the German. American and British
+words, 12- and 24-hour times, and notations of numbers are equal. The reader does not know which
+model a translation is from. Translations without a judgment are printed with "?".
 
     python -m benchmarks.everyday_sentences --model FOLDER
 """
@@ -51,13 +58,17 @@ def judge(
 @click.command()
 @click.option("--model", type=PATH, help="A checkpoint folder; by default the model that ships.")
 def main(model: Path | None) -> None:
-    sources = [row["german"] for row in read_table(FOLDER / "sentences.tsv")]
+    rows = read_table(FOLDER / "sentences.tsv")
+    sources = [row["german"] for row in rows]
     translations = Translator.load(model, device="cpu").translate(sources)
     verdicts = judge(sources, translations, read_judgments())
-    for row in zip(verdicts, sources, translations, strict=True):
-        print("\t".join(row))
-    counts = Counter(verdicts)
-    print(f"{counts['right']} of {len(sources)} right, {counts['?']} not judged")
+    counts: dict[str, Counter[str]] = {}
+    for row, verdict, translation in zip(rows, verdicts, translations, strict=True):
+        print(verdict, row["german"], translation, sep="\t")
+        counts.setdefault(row["set"], Counter())[verdict] += 1
+    for name, of_set in counts.items():
+        of_all = f"of {of_set.total()} right"
+        print(f"set {name}: {of_set['right']} {of_all}, {of_set['?']} not judged")
 
 
 if __name__ == "__main__":

@@ -13,18 +13,25 @@ def letters(text: str) -> str:
     return re.sub(r"[^\w\n]+", "", text.lower())
 
 
-def test_fifty_different_sentences_are_in_no_corpus(shared_data: Path) -> None:
+def test_a_hundred_different_sentences_are_in_no_corpus(shared_data: Path) -> None:
     rows = read_table(FOLDER / "sentences.tsv")
     ours = {letters(row[language]) for row in rows for language in ("german", "english")}
-    assert len(ours) == 2 * len(rows) == 100
+    assert len(ours) == 2 * len(rows) == 200
     corpora = [
         *(shared_data / "multi30k").glob("*.??"),
         *(shared_data / "multi30k_captions").glob("captions.??"),
         *(shared_data / "tatoeba").glob("*.??"),
+        *(shared_data / "de_en").glob("*/*.??"),
     ]
     assert len(corpora) >= 16
     for path in corpora:
         assert ours.isdisjoint(letters(path.read_text(encoding="utf-8")).split("\n")), path
+
+
+def test_each_sentence_of_the_second_set_has_a_list_of_what_must_be_said() -> None:
+    rows = read_table(FOLDER / "sentences.tsv")
+    assert [row["set"] for row in rows] == ["1"] * 50 + ["2"] * 50
+    assert all(row["must"] for row in rows[50:])
 
 
 def test_each_judgment_is_of_one_of_the_sentences() -> None:
