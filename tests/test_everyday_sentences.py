@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.everyday_sentences import FOLDER, judge, read_judgments, read_table
+from benchmarks.translation_mixture import held_out
 
 
 def letters(text: str) -> str:
@@ -13,10 +14,15 @@ def letters(text: str) -> str:
     return re.sub(r"[^\w\n]+", "", text.lower())
 
 
+IN_A_CORPUS = "ichhabeheutekeinezeit"
+"""Of the first set, in a corpus that came later: the mixture leaves the pair out."""
+
+
 def test_a_hundred_different_sentences_are_in_no_corpus(shared_data: Path) -> None:
     rows = read_table(FOLDER / "sentences.tsv")
     ours = {letters(row[language]) for row in rows for language in ("german", "english")}
     assert len(ours) == 2 * len(rows) == 200
+    assert ours <= held_out(shared_data)
     corpora = [
         *(shared_data / "multi30k").glob("*.??"),
         *(shared_data / "multi30k_captions").glob("captions.??"),
@@ -25,7 +31,8 @@ def test_a_hundred_different_sentences_are_in_no_corpus(shared_data: Path) -> No
     ]
     assert len(corpora) >= 16
     for path in corpora:
-        assert ours.isdisjoint(letters(path.read_text(encoding="utf-8")).split("\n")), path
+        found = ours.intersection(letters(path.read_text(encoding="utf-8")).split("\n"))
+        assert found <= ({IN_A_CORPUS} if path.parent.name == "tatoeba_challenge" else set()), path
 
 
 def test_each_sentence_of_the_second_set_has_a_list_of_what_must_be_said() -> None:
