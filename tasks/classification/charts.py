@@ -1,19 +1,59 @@
-"""The charts of a classifier's report, for its page and for ``plot``."""
+"""The charts of a classifier's report: the page contains them, and ``plot`` draws them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.errors import CheckpointError
+from core.storage.files import is_file, is_folder, read_json
+from tasks.pictures import check_picture, picture
+from tasks.runs.checkpoint_folder import METRICS_FILE
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+REPORT_FILE = "report.json"
 MAX_CELLS = 30
 """The most classes in a confusion matrix."""
 
 _MAX_NAME = 18  # characters
+_HINT = "`cli.py evaluate classification --report FOLDER` writes one"
+
+
+def draw_chart(path: str | Path, run: Path, kind: str) -> None:
+    """Draws a chart of a classifier's report.
+
+    Args:
+        run: the folder of a classifier or of a report, or a report as JSON. In a folder it is
+            ``report.json`` or, without it, the test results in ``metrics.json``.
+        kind: one of ``CHARTS``.
+
+    Raises:
+        ConfigError, UserError: as :func:`.picture`; there is no report, or no such chart in it, or
+            it is damaged.
+    """
+    check_picture(Path(path))
+    file = run
+    if is_folder(run):
+        file = next((run / n for n in (REPORT_FILE, METRICS_FILE) if is_file(run / n)), run)
+        if file == run:
+            raise CheckpointError(f"{run}: there is no {REPORT_FILE} in it; {_HINT}")
+    content = read_json(file)
+    report = content.get("test", content) if isinstance(content, dict) else None
+    if not isinstance(report, dict) or not isinstance(report.get("classes"), dict):
+        raise CheckpointError(f"{file}: not the report of a classifier; {_HINT}")
+    if kind not in report:
+        reason = "there are too many classes" if kind == "confusion" else _HINT
+        raise CheckpointError(f"{file}: it has no {kind}: {reason}")
+    with picture(path) as figure:
+        try:
+            CHARTS[kind](figure, report)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{file}: damaged: there is no chart of its {kind}") from error
 
 
 def draw_confusion(figure: Figure, report: Mapping[str, Any]) -> None:
@@ -27,19 +67,20 @@ def draw_confusion(figure: Figure, report: Mapping[str, Any]) -> None:
     texts = np.array([values["texts"] for values in classes.values()])
     if counts.shape != (len(texts), len(texts)):
         raise ValueError(f"a matrix {counts.shape} of {len(texts)} classes")
-    largest = np.sort(np.argsort(-texts, kind="stable")[:MAX_CELLS])
-    names = [_shortened([*classes][i]) for i in largest]
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
+    largest = np.sort(np.argsort(-texts, kind="stable")[:MAX_CELLS])
+    counts, shares = (matrix[np.ix_(largest, largest)] for matrix in (counts, shares))
+    names = [[*classes][i] for i in largest]
+    names = [n if len(n) <= _MAX_NAME else f"{n[: _MAX_NAME - 1]}\u2026" for n in names]
     side = 2.5 + 0.5 * len(names)
     figure.set_size_inches(side, side)
-    display = ConfusionMatrixDisplay(shares[np.ix_(largest, largest)], display_labels=names)
-    display.plot(
-        ax=figure.subplots(), cmap="Blues", colorbar=False, xticks_rotation="vertical",
-        im_kw={"vmin": 0, "vmax": 1},
-    )  # fmt: skip
-    for cell, count in zip(display.text_.flat, counts[np.ix_(largest, largest)].flat, strict=True):
+    style = {"cmap": "Blues", "colorbar": False, "im_kw": {"vmin": 0, "vmax": 1}}
+    display = ConfusionMatrixDisplay(shares, display_labels=names)
+    display.plot(ax=figure.subplots(), xticks_rotation="vertical", **style)
+    for cell, count in zip(display.text_.flat, counts.flat, strict=True):
         cell.set_text(str(count) if count else "")
-    display.ax_.set_title("Confusion matrix: number of texts")
+    part = f" ({len(names)} largest of {len(classes):,} classes)" * (len(names) < len(classes))
+    display.ax_.set_title(f"Confusion matrix: number of texts{part}")
     display.ax_.set(xlabel="prediction", ylabel="label")
 
 
@@ -68,5 +109,4 @@ def draw_reliability(figure: Figure, report: Mapping[str, Any]) -> None:
         axes.grid()
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}\u2026"
+CHARTS = {"confusion": draw_confusion, "reliability": draw_reliability}

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from core.storage.files import write_json, write_text
 from tasks.classification.calibration import binned, expected_calibration_error
+from tasks.classification.charts import REPORT_FILE
 from tasks.classification.report_page import report_page
 
-REPORT_FILE, PAGE_FILE = "report.json", "report.html"
+PAGE_FILE = "report.html"
 
 _RESAMPLES = 1000
 _MISTAKES = 30

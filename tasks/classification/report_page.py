@@ -7,7 +7,7 @@ from functools import partial
 from html import escape
 from typing import Any
 
-from tasks.classification.charts import MAX_CELLS, draw_confusion, draw_reliability
+from tasks.classification.charts import draw_confusion, draw_reliability
 from tasks.pictures import embedded
 
 _MAX_ROWS = 200  # classes in the table
@@ -25,35 +25,39 @@ img { max-width: 100%; height: auto; } .note { color: #555; }
 def report_page(report: Mapping[str, Any]) -> str:
     """Returns the page. All texts, which may come from strangers, are escaped."""
     classes = report["classes"]
-    largest = sorted(classes, key=lambda name: -classes[name]["texts"])
+    largest = sorted(classes, key=lambda name: -classes[name]["texts"])[:_MAX_ROWS]
+    mistakes = (
+        (_percent(m["probability"]), m["predicted"], m["label"], m["text"])
+        for m in report["mistakes"]
+    )
+    figures = (
+        (name, *(_percent(classes[name][key]) for key in ("precision", "recall", "f1")),
+         f"{classes[name]['texts']:,}")
+        for name in largest
+    )  # fmt: skip
     parts = [
         page_head(f"Classification report: {report['split']}"),
         f"<h1>Classification report</h1><p>{report['texts']:,} texts of the split "
         f"<b>{escape(report['split'])}</b>.</p>",
         _summary(report),
         "<h2>Classes</h2>",
-        _class_table(classes, largest),
-        _note(len(classes), _MAX_ROWS),
+        html_table(("class", "precision", "recall", "F1", "texts"), figures),
+        f"<p class=note>The {_MAX_ROWS} largest of {len(classes):,} classes.</p>"
+        * (len(classes) > _MAX_ROWS),
         "<h2>Confusion matrix</h2>",
         _confusion(report),
         "<h2>Reliability</h2>",
-        _reliability(report),
+        embedded(partial(draw_reliability, report=report), "Reliability diagram"),
+        "<p class=note>Above the dotted line the classifier is better than its probabilities say, "
+        "below it is worse. The lower panel shows the number of texts.</p>",
         "<h2>Most confident mistakes</h2><p class=note>Some of these labels may be wrong.</p>",
-        html_table(
-            ("probability", "predicted", "label", "text"),
-            (
-                (_percent(m["probability"]), m["predicted"], m["label"], m["text"])
-                for m in report["mistakes"]
-            ),
-        ),
+        html_table(("probability", "predicted", "label", "text"), mistakes),
         "<h2>Words that speak for each class</h2><p class=note>Words that are much more frequent "
         "in the texts which the model put in the class than in all others.</p>",
-        html_table(
-            ("class", "words"),
-            ((name, ", ".join(words)) for name, words in report["words"].items()),
-        ),
+        html_table(("class", "words"), ((c, ", ".join(w)) for c, w in report["words"].items())),
+        "</body></html>\n",
     ]
-    return "\n".join([*parts, "</body></html>\n"])
+    return "\n".join(parts)
 
 
 def page_head(title: str, style: str = "") -> str:
@@ -91,37 +95,10 @@ def _summary(report: Mapping[str, Any]) -> str:
     return html_table(("figure", "value", "95% interval (bootstrap)"), rows)
 
 
-def _class_table(classes: Mapping[str, Any], largest: Sequence[str]) -> str:
-    rows = (
-        (name, *(_percent(classes[name][key]) for key in ("precision", "recall", "f1")),
-         f"{classes[name]['texts']:,}")
-        for name in largest[:_MAX_ROWS]
-    )  # fmt: skip
-    return html_table(("class", "precision", "recall", "F1", "texts"), rows)
-
-
-def _note(count: int, most: int) -> str:
-    if count <= most:
-        return ""
-    return f"<p class=note>The {most} largest of {count:,} classes.</p>"
-
-
 def _confusion(report: Mapping[str, Any]) -> str:
     if "confusion" not in report:
-        mistakes = report["confused"]
-        return html_table(
-            ("label", "predicted", "texts"),
-            ((m["true"], m["predicted"], m["texts"]) for m in mistakes[:_MAX_ROWS]),
-        )
-    note = "<p class=note>Rows: labels; columns: predictions; color: share of the row.</p>"
+        mistakes = report["confused"][:_MAX_ROWS]
+        rows = ((m["true"], m["predicted"], m["texts"]) for m in mistakes)
+        return html_table(("label", "predicted", "texts"), rows)
     chart = embedded(partial(draw_confusion, report=report), "Confusion matrix")
-    return "\n".join([chart, note, _note(len(report["classes"]), MAX_CELLS)])
-
-
-def _reliability(report: Mapping[str, Any]) -> str:
-    chart = embedded(partial(draw_reliability, report=report), "Reliability diagram")
-    note = (
-        "Above the dotted line the classifier is better than its probabilities say, below it is "
-        "worse. The lower panel shows the number of texts."
-    )
-    return f"{chart}<p class=note>{note}</p>"
+    return f"{chart}<p class=note>Rows: labels; columns: predictions; color: share of the row.</p>"

@@ -34,12 +34,8 @@ from tasks.commands.options import (
 from tasks.commands.output import print_results, table
 
 MAX_WIDTH = 8192
-MAX_POSITIONS = 1000
 MAX_STEPS = 100_000_000
 MAX_BARS = 50
-MAX_LAYERS = 1000
-MAX_NEIGHBORS = 100
-MAX_BIN = 10_000
 
 
 @click.group()
@@ -92,7 +88,7 @@ def masks(output: Path, text: str, padding: int) -> None:
     help="The width of a head with rotary positions, even.",
 )
 @number_option(
-    "--length", type=click.IntRange(2, MAX_POSITIONS), default=200, help="The number of positions."
+    "--length", type=click.IntRange(2, 1000), default=200, help="The number of positions."
 )
 def positions(output: Path, **options: int) -> None:
     """Draw what each scheme of positions does: sinusoidal, learned, rotary, shaw and t5.
@@ -179,7 +175,7 @@ def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int)
     "From the decoder to the source, inside the encoder, or inside the decoder.",
 )
 @click.option(
-    "--layer", type=click.IntRange(1, MAX_LAYERS), help="The number of the layer; else the last."
+    "--layer", type=click.IntRange(1, 1000), help="The number of the layer; else the last."
 )
 @model_option
 @machine_options
@@ -190,9 +186,7 @@ def attention(
     task: str,
     kind: str,
     layer: int | None,
-    model: Path | None,
-    device: str,
-    threads: int | None,
+    **machine: Any,
 ) -> None:
     """Draw the attention between TEXT and TARGET, all heads of one layer side by side.
 
@@ -203,8 +197,7 @@ def attention(
         plot attention --kind encoder --layer 2 "Ein Hund rennt." "A dog runs."
         plot attention --task couplet 晚风摇树树还挺 晨露润花花更红
     """
-    use_threads(threads)
-    maps = registry.predictor(task, model, device=device).attention(text, target)
+    maps = _predictor(task, **machine).attention(text, target)
     if len(maps) != 1:
         raise TextError(f"the text has {len(maps)} sentences: give one")
     layers = len(getattr(maps[0], kind))
@@ -217,21 +210,10 @@ def attention(
 @click.argument("word", callback=check_prefix)
 @choice_option("--task", registry.TASKS, "The task of the model.")
 @choice_option("--side", ("source", "target"), "The embedding of the encoder or of the decoder.")
-@number_option(
-    "--count", type=click.IntRange(1, MAX_NEIGHBORS), default=15, help="The number of neighbors."
-)
+@number_option("--count", type=click.IntRange(1, 100), default=15, help="The number of neighbors.")
 @model_option
 @machine_options
-def neighbors(
-    output: Path,
-    word: str,
-    task: str,
-    side: str,
-    count: int,
-    model: Path | None,
-    device: str,
-    threads: int | None,
-) -> str:
+def neighbors(output: Path, word: str, task: str, side: str, count: int, **machine: Any) -> str:
     """Print the nearest words of WORD in the embedding of a model, and draw them as a map.
 
     A line has a token of the vocabulary and its cosine similarity to WORD. The last line is the
@@ -244,9 +226,7 @@ def neighbors(
     """
     from tasks.plots.neighbors import neighbors as nearest_tokens
 
-    use_threads(threads)
-    predictor = registry.predictor(task, model, device=device)
-    found = nearest_tokens(task, predictor, word, side=side, count=count)
+    found = nearest_tokens(task, _predictor(task, **machine), word, side=side, count=count)
     found.draw(output)
     similarities = (f"{similarity:.3f}" for similarity in found.similarities)
     return table([*zip(found.tokens, similarities, strict=True)])
@@ -276,7 +256,7 @@ def history(output: Path, runs: tuple[Path, ...]) -> None:
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
 @choice_option("--metric", ("chrf", "bleu"), "The score of the translations.")
 @number_option(
-    "--width", type=click.IntRange(1, MAX_BIN), default=5, help="The number of lengths in a bin."
+    "--width", type=click.IntRange(1, 10_000), default=5, help="The number of lengths in a bin."
 )
 @machine_options
 @batch_option
@@ -318,9 +298,9 @@ def confusion(output: Path, run: Path) -> None:
         plot confusion runs/topics
         plot confusion report/report.json --output confusion.pdf
     """
-    from tasks.plots.classifier_report import draw_confusion
+    from tasks.classification.charts import draw_chart
 
-    draw_confusion(output, run)
+    draw_chart(output, run, "confusion")
 
 
 @kind("reliability")
@@ -334,6 +314,11 @@ def reliability(output: Path, run: Path) -> None:
     \b
         plot reliability runs/topics
     """
-    from tasks.plots.classifier_report import draw_reliability
+    from tasks.classification.charts import draw_chart
 
-    draw_reliability(output, run)
+    draw_chart(output, run, "reliability")
+
+
+def _predictor(task: str, model: Path | None, device: str, threads: int | None) -> Any:
+    use_threads(threads)
+    return registry.predictor(task, model, device=device)

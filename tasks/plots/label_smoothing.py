@@ -25,13 +25,11 @@ def draw_label_smoothing(
     A dot marks the lowest loss: there, the model predicts the target distribution.
 
     Args:
-        path: the picture; its suffix is .png, .svg or .pdf.
         smoothing: the values of e, each from 0 to below 1.
         vocab_size: V, at least 2; the right word is word 1.
 
     Raises:
-        ConfigError: another suffix, or a value out of range.
-        UserError: the picture cannot be written.
+        ConfigError, UserError: a value out of range; or as for :func:`.picture`.
     """
     for value in smoothing:
         check(0.0 <= value < 1.0, "label_smoothing", value, "at least 0 and below 1")

@@ -81,15 +81,13 @@ def draw_lengths(
     """Translates a split of the corpus ``data``, draws the quality by length and returns the bins.
 
     Args:
-        path: the picture; its suffix is .png, .svg or .pdf.
         model: what :meth:`Translator.load` takes.
         split: by default the first whose name begins with ``test``.
         metric, width: as for :func:`quality_by_length`.
 
     Raises:
-        ConfigError: another suffix, an unknown metric or split, or a width below 1.
+        ConfigError, UserError: a wrong metric, split or width; or as for :func:`.picture`.
         CorpusError: the corpus is not valid.
-        UserError: the picture cannot be written.
     """
     check_picture(Path(path))
     translator, dataset, split = open_split(model, data, split, device=device)

@@ -26,12 +26,10 @@ def draw_masks(path: str | Path, words: Sequence[str], *, padding: int = 2) -> N
     query and a column is a key.
 
     Args:
-        path: the picture; its suffix is .png, .svg or .pdf.
         padding: the number of ``<pad>`` after the words.
 
     Raises:
-        ConfigError: another suffix, no word, or more than ``MAX_TOKENS`` tokens.
-        UserError: the picture cannot be written.
+        ConfigError, UserError: no word, or too many; or as for :func:`.picture`.
     """
     tokens = [BOS, *words, *[PAD] * padding]
     length = len(tokens)

@@ -37,12 +37,7 @@ class Neighbors:
     def draw(self, path: str | Path) -> None:
         """Draws the vectors in the plane in which they differ most (PCA).
 
-        Args:
-            path: the picture; its suffix is .png, .svg or .pdf.
-
-        Raises:
-            ConfigError: another suffix.
-            UserError: the picture cannot be written.
+        Errors are those of :func:`.picture`.
         """
         from sklearn.decomposition import PCA
 

@@ -19,14 +19,12 @@ def draw_positions(
     """Draws the sinusoids and their dot products, and what the other schemes do with a distance.
 
     Args:
-        path: the picture; its suffix is .png, .svg or .pdf.
         d_model: D of the sinusoids, even.
         head_dim: K of the rotary positions, even.
         length: the number of positions.
 
     Raises:
-        ConfigError: another suffix, or an odd width.
-        UserError: the picture cannot be written.
+        ConfigError, UserError: an odd width; or as for :func:`.picture`.
     """
     check(d_model % 2 == 0, "d_model", d_model, "even")
     check(head_dim % 2 == 0, "head_dim", head_dim, "even")

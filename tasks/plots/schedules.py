@@ -26,14 +26,12 @@ def draw_schedules(
     """Draws the paper's schedule for several sizes, and all schedules for the first of them.
 
     Args:
-        path: the picture; its suffix is .png, .svg or .pdf.
         d_models, warmup_steps: every pair of them has a line in the first panel.
         learning_rate: the peak in the second panel; "noam" has its own.
         total_steps: the last step.
 
     Raises:
-        ConfigError: another suffix, or a value out of range.
-        UserError: the picture cannot be written.
+        ConfigError, UserError: a value out of range; or as for :func:`.picture`.
     """
     d_model, warmup = d_models[0], warmup_steps[0]
     config = TrainConfig(warmup_steps=warmup, learning_rate=learning_rate)

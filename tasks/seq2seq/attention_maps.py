@@ -70,13 +70,11 @@ class Attention:
         A column is a key: a source token, or in "decoder" a token that the decoder has read.
 
         Args:
-            path: the picture; its suffix is .png, .svg or .pdf.
             kind: one of ``KINDS``.
             layer: the number of the layer, from 0; -1 is the last.
 
         Raises:
-            ConfigError: another suffix or kind, or no such layer.
-            UserError: the picture cannot be written.
+            ConfigError, UserError: another kind, or no such layer; or as for :func:`.picture`.
         """
         check_choice("kind", kind, KINDS)
         weights: NDArray[np.float32] = getattr(self, kind)

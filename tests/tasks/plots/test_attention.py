@@ -62,13 +62,6 @@ def test_every_head_has_a_panel_with_its_weights(
     assert figure.get_suptitle().endswith("layer 1 of 3")
 
 
-def test_without_a_target_it_is_the_models_own(plot: Plot, translator: Translator) -> None:
-    (own,) = translator.attention(SOURCE)
-    found = panels(plot("attention", SOURCE, *CPU))
-    assert labels(found["head 1"].yaxis) == own.written
-    assert np.allclose(found["head 2"].images[0].get_array(), own.cross[-1, 1], atol=1e-6)
-
-
 def test_a_target_leaves_nothing_to_search_for(translator: Translator) -> None:
     with pytest.raises(ConfigError, match=r"left out with a target, not \['beam_size'\]"):
         translator.attention(SOURCE, TARGET, beam_size=2)
