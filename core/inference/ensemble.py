@@ -79,6 +79,10 @@ class Ensemble:
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
 
 
+StepModel = IncrementalModel | Ensemble
+"""What a search needs of a model."""
+
+
 def _vocabulary(model: IncrementalModel) -> str:
     """Describes the vocabularies of ``model`` without their tokens."""
     return f"{model.src_vocab_size} source and {model.vocab_size} target words with {model.special}"

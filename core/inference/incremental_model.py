@@ -6,52 +6,17 @@ import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from core.decoding.search import SearchState
 from core.inference.key_value_cache import LayerCache, Lineage
 from core.inference.packed_linear import packed_linear_for
 from core.inference.packed_transformer import PackedDecoder, PackedEncoder
 from core.model.masks import padding_mask
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.special_ids import SpecialIds
-
-
-class SourceState(SearchState, Protocol):
-    """The state of a model at the start of a search."""
-
-    @property
-    def memory_mean(self) -> Tensor | None:
-        """``[B, D]``, the mean of the encoder's output over the tokens of each sentence.
-
-        None unless :meth:`StepModel.start` was asked for it.
-        """
-
-
-class StepModel(Protocol):
-    """What a search needs of a model: :class:`IncrementalModel` and ``Ensemble`` have it."""
-
-    @property
-    def special(self) -> SpecialIds:
-        """The ids of the special tokens."""
-
-    @property
-    def vocab_size(self) -> int:
-        """V, the size of the target vocabulary."""
-
-    @property
-    def max_len(self) -> int:
-        """The longest sequence, source or target, that the model has positions for."""
-
-    def start(self, src: Tensor, *, has_memory_mean: bool = False) -> SourceState:
-        """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence."""
-
-    def step(self, tokens: Tensor, state: Any) -> Tensor:
-        """Returns the logits ``[R, V]`` that follow ``tokens`` ``[R]`` and advances the state."""
 
 
 @dataclass
@@ -59,8 +24,9 @@ class DecoderState:
     """What decoding carries from step to step, for B sentences with N rows (beams) each.
 
     The memory is stored as its keys and values in ``caches``, and as its ``decoder_inputs``
-    (:class:`Memory`). ``length`` counts the steps so far. ``memory_mean`` is that of the sentences
-    at the start: the selection of sentences does not change it.
+    (:class:`Memory`). ``length`` counts the steps so far. ``memory_mean`` is the mean of the
+    encoder's output over the tokens of each sentence, if it was asked for; the selection of
+    sentences does not change it.
     """
 
     caches: list[LayerCache]
@@ -100,6 +66,11 @@ class IncrementalModel:
     Args:
         model: the trained model.
         int8: compute linear layers with 8-bit integers, which is faster and a little less exact.
+
+    Attributes:
+        special: the ids of the special tokens.
+        vocab_size: V, the size of the target vocabulary.
+        max_len: the longest sequence, source or target, that the model has positions for.
 
     Raises:
         ConfigError: ``int8`` for a model that is not on a CPU, or not in float32.

@@ -10,7 +10,7 @@ which of them each beam descends. It is an attention mask, a thousand times smal
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,69 +19,53 @@ _FIRST_CAPACITY = 16
 
 
 class KeyValueCache:
-    """The keys and values of one attention: L positions of each of B sentences."""
+    """The keys and values of one attention: L positions of each of B sentences.
 
-    def __init__(self) -> None:
+    Args:
+        keys_values: the first positions, ``[2, B, H, L, K]``; L may be 0.
+    """
+
+    def __init__(self, keys_values: Tensor) -> None:
+        self.sentences, self._length = keys_values.shape[1], keys_values.shape[3]  # B, L
         # [2, B, H, capacity, K]. Numbers beyond B sentences and L positions are meaningless.
-        self._stored: Tensor | None = None
-        self.sentences = 0  # B
-        self._length = 0
+        self._stored = _with_capacity(keys_values, max(self._length, _FIRST_CAPACITY))
 
     def __len__(self) -> int:
         """Returns L, the number of positions."""
         return self._length
 
     def append(self, keys_values: Tensor) -> None:
-        """Appends n positions, ``[2, B, H, n, K]``: their keys, then their values.
-
-        Raises:
-            ValueError: B, H or K is not that of the cache; the message gives both.
-        """
-        _, count, heads, added, width = keys_values.shape
+        """Appends n positions, ``[2, B, H, n, K]``: their keys, then their values."""
+        added, capacity = keys_values.shape[3], self._stored.shape[3]
         end = self._length + added
-        if self._stored is None:
-            self.sentences = count
-            self._stored = _with_capacity(keys_values[:, :, :, :0], max(end, _FIRST_CAPACITY))
-        _, _, old_heads, capacity, old_width = self._stored.shape
-        # Checked, because the copy below would silently broadcast one row to all of them.
-        old, new = [self.sentences, old_heads, old_width], [count, heads, width]
-        if old != new:
-            raise ValueError(f"the cache holds [B, H, K] = {old}, the keys to append have {new}")
         if end > capacity:
             # Doubled each time, so n steps copy O(n) positions in total, not O(n^2).
-            self._stored = _with_capacity(self._used(self._stored), max(end, 2 * capacity))
-        free = self._stored.narrow(1, 0, count).narrow(3, self._length, added)
+            self._stored = _with_capacity(self._used(), max(end, 2 * capacity))
+        free = self._stored.narrow(1, 0, self.sentences).narrow(3, self._length, added)
         free.copy_(keys_values)
         self._length = end
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Returns all keys and values, ``[B, H, L, K]`` each (views, not copies).
-
-        Raises:
-            ValueError: the cache is empty.
-        """
-        if self._stored is None:
-            raise ValueError("the cache is empty: append keys and values before reading them")
-        keys, values = self._used(self._stored).unbind()
+        """Returns all keys and values, ``[B, H, L, K]`` each (views, not copies)."""
+        keys, values = self._used().unbind()
         return keys, values
 
     def keep(self, count: int, places: Tensor, sentences: Tensor) -> None:
         """Copies ``sentences`` to ``places``, then keeps the first ``count`` sentences."""
         self.sentences = count
-        if self._stored is not None and len(places) > 0:
+        if len(places) > 0:
             self._stored[:, places] = self._stored[:, sentences]
 
-    def _used(self, stored: Tensor) -> Tensor:
+    def _used(self) -> Tensor:
         """Returns the part in use, ``[2, B, H, L, K]``."""
-        return stored.narrow(1, 0, self.sentences).narrow(3, 0, self._length)
+        return self._stored.narrow(1, 0, self.sentences).narrow(3, 0, self._length)
 
 
-@dataclass
-class LayerCache:
+class LayerCache(NamedTuple):
     """The caches of one decoder layer: of the memory, and of the positions so far."""
 
     memory: KeyValueCache
-    past: KeyValueCache = field(default_factory=KeyValueCache)
+    past: KeyValueCache
 
     def keep(self, count: int, places: Tensor, sentences: Tensor) -> None:
         """Keeps some sentences in both, see :meth:`KeyValueCache.keep`."""

@@ -83,7 +83,7 @@ class Int8Linear:
         bias = None if bias is None else bias.detach().float().cpu()
         self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
         # Without VNNI, sums of two products of 8 bits overflow their 16 bits.
-        self._reduce_range = not torch.cpu._is_vnni_supported()
+        self._reduce_range = not has_vnni()
 
     def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
         """Maps ``[..., D]`` to ``[..., E]``, with a ReLU on the output if asked for."""
@@ -134,6 +134,12 @@ def _as_fp16(weight: Tensor, bias: Tensor | None) -> torch.ScriptObject | None:
     if not torch.equal(weight.half().float(), weight):
         return None
     return torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
+
+
+def has_vnni() -> bool:
+    """Returns whether the processor multiplies 8-bit integers at once, if PyTorch can tell."""
+    is_supported: Callable[[], bool] = getattr(torch.cpu, "_is_vnni_supported", bool)
+    return is_supported()
 
 
 def _direct(operator: torch._ops.OpOverloadPacket) -> Callable[..., Tensor]:

@@ -64,7 +64,7 @@ class PackedDecoder:
 
         ``memory`` is ``[S, B, D]``; ``is_pad`` ``[B, S]`` is True at its padding.
         """
-        return [LayerCache(layer.init_cache(memory, is_pad)) for layer in self._layers]
+        return [layer.init_cache(memory, is_pad) for layer in self._layers]
 
     def __call__(
         self,
@@ -77,13 +77,7 @@ class PackedDecoder:
 
         The rows are N beams of each of B sentences. ``lineage`` knows the positions that the caches
         hold after this step. ``memory_mask`` ``[B, 1, 1, S]`` is added to attention scores.
-
-        Raises:
-            ValueError: the numbers of caches and layers differ, or those of the positions of a mask
-                and its cache; the message gives both numbers.
         """
-        if len(caches) != len(self._layers):
-            raise ValueError(f"{len(caches)} caches for {len(self._layers)} decoder layers")
         for layer, cache in zip(self._layers, caches, strict=True):
             x = layer(x, cache, lineage, memory_mask)
         return self._norm(x)
@@ -147,8 +141,8 @@ class _PackedDecoderLayer:
         self._memory_out = make(cross.out_proj.weight, cross.out_proj.bias)
         self._feed_forward = _PackedFeedForward(layer, make)
 
-    def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> KeyValueCache:
-        """Returns a cache with the keys and values of ``memory`` ``[S, B, D]``.
+    def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> LayerCache:
+        """Returns caches with the keys and values of ``memory`` ``[S, B, D]``, and of no past.
 
         Those of padding (``is_pad`` ``[B, S]``) are zero. A memory of nothing but padding therefore
         gives zeros, as in the forward pass, although the mask of a step leaves it open.
@@ -158,9 +152,8 @@ class _PackedDecoderLayer:
         keys_values = keys_values.view(length, batch_size, 2, self._num_heads, self._head_dim)
         if is_pad is not None:
             keys_values.masked_fill_(is_pad.t()[:, :, None, None, None], 0.0)
-        cache = KeyValueCache()
-        cache.append(keys_values.permute(2, 1, 3, 0, 4))
-        return cache
+        keys_values = keys_values.permute(2, 1, 3, 0, 4)
+        return LayerCache(KeyValueCache(keys_values), KeyValueCache(keys_values[:, :, :, :0]))
 
     def __call__(
         self, x: Tensor, cache: LayerCache, lineage: Lineage, memory_mask: Tensor | None
@@ -180,8 +173,7 @@ class _PackedDecoderLayer:
     def _attend_past(
         self, residual: Tensor, x: Tensor, cache: LayerCache, lineage: Lineage
     ) -> Tensor:
-        # The past is empty at first, so the memory gives the number of sentences.
-        projected = self._heads(self._query_key_value(x), cache.memory.sentences)
+        projected = self._heads(self._query_key_value(x), cache.past.sentences)
         mask = lineage.mask()
         if self._positions is not None:
             positions = lineage.positions()
@@ -214,22 +206,16 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
 
     Args:
         q: ``[B, H, N, K]``: the N beams of a sentence are N queries of the same keys.
-        mask: added to the scores; broadcasts to ``[B, H, N, L]``, and its last size must be L.
+        mask: added to the scores; broadcasts to ``[B, H, N, L]``.
 
     Returns:
         The concatenated heads, ``[B*N, D]``.
-
-    Raises:
-        ValueError: the numbers of positions of the mask and of the cache differ.
     """
     batch_size, num_heads, beams, head_dim = q.shape
     keys, values = cache.read()
     scores = scaled_scores(q.flatten(0, 1), keys.flatten(0, 1))
     if mask is not None:
-        length = keys.shape[2]
-        if mask.shape[-1] != length:
-            raise ValueError(f"a mask over {mask.shape[-1]} positions, where {length} are cached")
-        scores.view(batch_size, num_heads, beams, length).add_(mask)
+        scores.view(batch_size, num_heads, beams, keys.shape[2]).add_(mask)
     heads = torch.bmm(scores.softmax(dim=-1), values.flatten(0, 1))
     if beams == 1:
         return heads.view(batch_size, num_heads * head_dim)

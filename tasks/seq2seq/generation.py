@@ -24,7 +24,8 @@ from core.decoding.greedy_search import greedy_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Constraint, Hypothesis
 from core.errors import ConfigError
-from core.inference.incremental_model import SourceState, StepModel
+from core.inference.ensemble import EnsembleState, StepModel
+from core.inference.incremental_model import DecoderState
 from core.inference.out_of_memory import out_of_memory_is_user_error
 from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
@@ -170,7 +171,10 @@ class _BatchSearch:
             return [SegmentResult(*pair) for pair in zip(found, means, strict=True)]
 
     def _search(
-        self, batch: Sequence[_Segment], state: SourceState, options: dict[str, Any]
+        self,
+        batch: Sequence[_Segment],
+        state: DecoderState | EnsembleState,
+        options: dict[str, Any],
     ) -> list[list[Hypothesis]]:
         config, step = self.config, self._step
         if config.sample:

@@ -15,8 +15,8 @@ from core.config import check
 from core.decoding.config import GenerationConfig
 from core.device import choose_device
 from core.errors import CheckpointError, ConfigError, TextError
-from core.inference.ensemble import Ensemble
-from core.inference.incremental_model import IncrementalModel, StepModel
+from core.inference.ensemble import Ensemble, StepModel
+from core.inference.incremental_model import IncrementalModel
 from core.model.sequence_to_sequence import SequenceToSequence
 from data.codec import TextCodec
 from data.vocabulary import Vocabulary

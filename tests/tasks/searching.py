@@ -5,8 +5,8 @@ from typing import Any
 
 from core.decoding.config import GenerationConfig
 from core.decoding.search import Hypothesis
-from core.inference.ensemble import Ensemble
-from core.inference.incremental_model import IncrementalModel, StepModel
+from core.inference.ensemble import Ensemble, StepModel
+from core.inference.incremental_model import IncrementalModel
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.seq2seq.generation import EncodedTexts, generate_texts
 from tasks.seq2seq.n_best import Output

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from core.errors import ConfigError
+from core.inference import packed_linear
 from core.inference.incremental_model import IncrementalModel
 from core.inference.packed_linear import Int8Linear
 from core.model.config import TransformerConfig
@@ -60,6 +61,15 @@ def test_a_model_of_another_type_has_no_int8(dtype: torch.dtype) -> None:
     kind = str(dtype).removeprefix("torch.")
     with pytest.raises(ConfigError, match=f"int8 is for a model in float32, not {kind}"):
         IncrementalModel(small_model().to(dtype), int8=True)
+
+
+def test_int8_needs_no_private_function_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, sums are kept small enough for every processor, at the cost of one bit."""
+    monkeypatch.delattr(torch.cpu, "_is_vnni_supported", raising=False)
+    assert not packed_linear.has_vnni()
+    x, weight = torch.randn(3, 64), torch.randn(96, 64)
+    exact = F.linear(x, weight)
+    assert (Int8Linear(weight, None)(x) - exact).abs().max() < 0.05 * exact.abs().max()
 
 
 def test_int8_and_float_calls_at_the_same_time_do_not_disturb_one_another() -> None:

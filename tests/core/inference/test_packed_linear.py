@@ -1,4 +1,4 @@
-"""Packed linear layers against ``F.linear``, with the kernels of oneDNN and without them."""
+"""Packed linear layers against ``F.linear``, with PyTorch's private kernels and without them."""
 
 import pytest
 import torch
@@ -13,21 +13,22 @@ from tests.core.model.parity import assert_near
 law = settings(max_examples=40, deadline=None, derandomize=True)
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 0.1}
 
-with_and_without_onednn = pytest.mark.parametrize("onednn", [True, False], ids=["onednn", "plain"])
+with_and_without_kernels = pytest.mark.parametrize("kernels", [True, False], ids=["fast", "plain"])
 
 
-def packed(weight: torch.Tensor, bias: torch.Tensor | None, onednn: bool) -> PackedLinear:
-    """Packs with the kernels of oneDNN, if PyTorch has them, or without."""
+def packed(weight: torch.Tensor, bias: torch.Tensor | None, kernels: bool) -> PackedLinear:
+    """Packs with the kernels of oneDNN and FBGEMM, if PyTorch has them, or without."""
     with pytest.MonkeyPatch.context() as patch:
-        if not onednn:
+        if not kernels:
             patch.setattr(packed_linear, "HAS_ONEDNN", False)
+            patch.setattr(packed_linear, "HAS_FBGEMM", False)
         layer = PackedLinear(weight, bias)
         is_packable = packed_linear.HAS_ONEDNN and weight.dtype == torch.float32
     assert layer._is_in_blocks == is_packable
     return layer
 
 
-@with_and_without_onednn
+@with_and_without_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @law
 @given(
@@ -41,7 +42,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, onednn: bool) -> Pac
 )
 def test_packed_is_linear(
     dtype: torch.dtype,
-    onednn: bool,
+    kernels: bool,
     seed: int,
     shape: list[int],
     width: int,
@@ -58,7 +59,7 @@ def test_packed_is_linear(
     x = torch.randn(*shape, width * (1 + is_strided), dtype=dtype)[..., :width]
     residual = torch.randn(*shape, outputs, dtype=dtype)
     inputs = x.clone(), residual.clone()
-    layer, expected = packed(weight, bias, onednn), F.linear(x, weight, bias)
+    layer, expected = packed(weight, bias, kernels), F.linear(x, weight, bias)
     assert_near(layer(x), expected, TOLERANCE[dtype])
     assert_near(layer(x, relu=True), expected.relu(), TOLERANCE[dtype])
     assert_near(layer.added_to(residual, x), residual + expected, TOLERANCE[dtype])
@@ -97,37 +98,29 @@ def test_few_and_many_rows_give_the_same_outputs(has_bias: bool) -> None:
     assert_near(added, layer.added_to(residual, x), 1e-5)
 
 
-@with_and_without_onednn
+@with_and_without_kernels
 @pytest.mark.parametrize("shape", [(0, 6), (3, 0, 6)], ids=str)
-def test_no_rows_give_no_rows(shape: tuple[int, ...], onednn: bool) -> None:
-    layer = packed(torch.randn(4, 6), torch.randn(4), onednn)
+def test_no_rows_give_no_rows(shape: tuple[int, ...], kernels: bool) -> None:
+    layer = packed(torch.randn(4, 6), torch.randn(4), kernels)
     assert layer(torch.empty(shape)).shape == (*shape[:-1], 4)
 
 
-@with_and_without_onednn
+@with_and_without_kernels
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("sizes", [(4, 6), (1, 6), (4, 1)], ids=str)
 def test_later_changes_of_the_weights_have_no_effect(
-    sizes: tuple[int, int], rows: int, onednn: bool
+    sizes: tuple[int, int], rows: int, kernels: bool
 ) -> None:
     weight, bias, x = torch.randn(sizes), torch.randn(sizes[0]), torch.randn(rows, sizes[1])
-    layer, expected = packed(weight, bias, onednn), F.linear(x, weight, bias)
+    layer, expected = packed(weight, bias, kernels), F.linear(x, weight, bias)
     weight.zero_()
     bias.zero_()
     assert_near(layer(x), expected, 1e-5)
 
 
-def test_slices_of_a_larger_weight_can_be_packed() -> None:
-    """As the stacked projections of attention are."""
-    weight, bias, x = torch.randn(12, 5), torch.randn(12), torch.randn(3, 5)
-    for onednn in (True, False):
-        layer = packed(weight[4:8], bias[4:8], onednn)
-        assert_near(layer(x), F.linear(x, weight, bias)[:, 4:8], 1e-5)
-
-
-@with_and_without_onednn
-def test_no_gradient_is_recorded(onednn: bool) -> None:
+@with_and_without_kernels
+def test_no_gradient_is_recorded(kernels: bool) -> None:
     weight, bias = (torch.randn(size, requires_grad=True) for size in ((4, 6), (4,)))
-    layer = packed(weight, bias, onednn)
+    layer = packed(weight, bias, kernels)
     assert not layer(torch.randn(3, 6)).requires_grad
     assert not layer(torch.randn(1, 6)).requires_grad

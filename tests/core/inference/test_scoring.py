@@ -14,8 +14,8 @@ from core.decoding.greedy_search import greedy_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Hypothesis
 from core.errors import UserError
-from core.inference.ensemble import Ensemble
-from core.inference.incremental_model import IncrementalModel, StepModel
+from core.inference.ensemble import Ensemble, StepModel
+from core.inference.incremental_model import IncrementalModel
 from core.inference.scoring import score
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
