@@ -178,8 +178,8 @@ class Beams:
     def keep(self, is_kept: Tensor, state: SearchState, *, groups: int = 1) -> None:
         """Drops all other sentences than those of ``is_kept`` ``[B / groups]``.
 
-        In diverse beam search each group of a sentence is a beam of its own. ``is_kept`` and
-        ``state`` count the groups of a sentence as one.
+        In diverse beam search each output of a sentence is a beam of its own. ``is_kept`` and
+        ``state`` count these ``groups`` of a sentence as one.
         """
         kept = compact_indices(is_kept)
         width = groups * self.scores.shape[1]

@@ -39,7 +39,7 @@ class GenerationConfig:
         n_best: the number of outputs that are returned for each text.
         length_penalty: how strongly beam search favors long outputs; 0 favors short ones.
         diversity: above 0, each output of the beam avoids the tokens of those before it
-            (:mod:`core.decoding.diverse_beam_search`, in groups of one).
+            (:mod:`core.decoding.diverse_beam_search`).
         sample: draw outputs at random (:mod:`core.decoding.sampling`); it has no beam.
         temperature: with ``sample``, logits are divided by it.
         top_k: with ``sample``, draw from this many most probable tokens. 0: from all.

@@ -36,29 +36,6 @@ def all_of(*constraints: Constraint) -> Constraint:
     return forbidden
 
 
-class ForbiddenTokens:
-    """Forbids some tokens.
-
-    Args:
-        tokens: their ids; at least one. vocab_size: V.
-
-    Raises:
-        ConfigError: no token, or one outside the vocabulary.
-    """
-
-    def __init__(
-        self, tokens: Sequence[int], *, vocab_size: int, device: torch.device | str | None = None
-    ) -> None:
-        check(len(tokens) > 0, "the forbidden tokens", list(tokens), "at least one")
-        for token in tokens:
-            check(0 <= token < vocab_size, "a token's id", token, f"from 0 to {vocab_size - 1}")
-        self._is_forbidden = torch.zeros(vocab_size, dtype=torch.bool, device=device)
-        self._is_forbidden[list(tokens)] = True
-
-    def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        return self._is_forbidden.expand(len(sentences), -1)
-
-
 class MinimumLength:
     """Forbids an output to end before it has a number of tokens (without ``<eos>``).
 

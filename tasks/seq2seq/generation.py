@@ -200,8 +200,7 @@ class _BatchSearch:
             return [[hypothesis] for hypothesis in best]
         options |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
         if config.diversity:
-            options |= {"groups": config.beam_size, "diversity": config.diversity}
-            return diverse_beam_search(step, state, **options)
+            return diverse_beam_search(step, state, diversity=config.diversity, **options)
         return beam_search(step, state, n_best=config.n_best, **options)
 
     def _step(self, tokens: Tensor, state: Any) -> Tensor:

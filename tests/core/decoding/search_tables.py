@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.decoding.beam_search import beam_search, length_normalizer
 from core.decoding.greedy_search import greedy_search
-from core.decoding.search import Hypothesis
+from core.decoding.search import Constraint, Hypothesis
 from core.special_ids import SpecialIds
 
 IDS = {".": SpecialIds().eos, "a": 4, "b": 5, "c": 6}
@@ -59,6 +59,12 @@ def reader(tables: Sequence[Table]) -> Callable[[Tensor, Histories], Tensor]:
         return logits
 
     return step
+
+
+def forbidding(*tokens: int, vocab_size: int = VOCABULARY_SIZE) -> Constraint:
+    """Returns a constraint that forbids ``tokens`` everywhere."""
+    is_forbidden = torch.isin(torch.arange(vocab_size), torch.tensor(tokens))
+    return lambda outputs, sentences: is_forbidden.expand(len(sentences), -1)
 
 
 def greedy(

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decoding.constraints import (
-    ForbiddenTokens,
     ForcedPrefix,
     MinimumLength,
     NoRepeatNgram,
@@ -27,6 +26,7 @@ from tests.core.decoding.search_tables import (
     Histories,
     Table,
     beam,
+    forbidding,
     greedy,
     probabilities,
     random_table,
@@ -139,7 +139,7 @@ def test_no_ngram_comes_twice_in_200_random_outputs(size: int) -> None:
         ngrams = [text[i : i + size] for i in range(len(text) - size + 1)]
         return len(ngrams) != len(set(ngrams))
 
-    free = random_outputs(ForbiddenTokens([0], **V), runs=200, length=12)
+    free = random_outputs(forbidding(0), runs=200, length=12)
     assert sum(map(repeats, free)) > 50
     ruled = random_outputs(NoRepeatNgram(size, **V), runs=200, length=12)
     assert not any(map(repeats, ruled))
@@ -219,7 +219,7 @@ def test_a_special_token_in_a_prefix_is_refused(token: int) -> None:
 
 
 def test_forbidden_tokens_are_never_chosen() -> None:
-    rule = ForbiddenTokens([A, C], **V)
+    rule = forbidding(A, C)
     assert allowed(rule, "b", "a", "c") == ["b.", "b.", "b."]
     assert set("".join(random_outputs(rule, runs=20, length=6))) == {"b"}
 
@@ -228,7 +228,7 @@ def test_combined_rules_forbid_what_each_forbids() -> None:
     rules: list[Constraint] = [
         MinimumLength(torch.tensor([3, 0]), **V),
         NoRepeatNgram(1, **V),
-        ForbiddenTokens([C], **V),
+        forbidding(C),
     ]
     assert allowed(all_of(*rules), "a", "b") == ["b", "a."]
     assert allowed(all_of(rules[2]), "a", "b") == ["ab.", "ab."]
@@ -236,8 +236,8 @@ def test_combined_rules_forbid_what_each_forbids() -> None:
 
 def test_combined_rules_do_not_change_each_other() -> None:
     """The tensor that one of them returns must not be overwritten."""
-    rule = ForbiddenTokens([C], **V)
-    both = all_of(rule, ForbiddenTokens([A], **V))
+    rule = forbidding(C)
+    both = all_of(rule, forbidding(A))
     assert allowed(both, "", "") == ["b.", "b."]
     assert allowed(rule, "", "") == ["ab.", "ab."]
 
@@ -256,7 +256,7 @@ def test_all_rules_in_every_search() -> None:
         MinimumLength(torch.tensor([3]), **V),
         NoRepeatNgram(2, **V),
         ForcedPrefix([[C]], **V),
-        ForbiddenTokens([B], **V),
+        forbidding(B),
     )
     keeping = {"caa", "cac", "cca", "caac", "cacc", "ccaa", "ccac", "caacc", "ccaac"}
     (wide,) = beam(Usual(), beam_size=100, constraint=rule)
@@ -270,7 +270,7 @@ def test_all_rules_in_every_search() -> None:
             MinimumLength(torch.full((50,), 3), **V),
             NoRepeatNgram(2, **V),
             ForcedPrefix([[C]] * 50, **V),
-            ForbiddenTokens([B], **V),
+            forbidding(B),
         ),
     )
     assert len(set(texts(sampled))) > 3
@@ -281,8 +281,6 @@ def test_all_rules_in_every_search() -> None:
     ("make", "message"),
     [
         (lambda: all_of(), "at least one constraint"),
-        (lambda: ForbiddenTokens([], **V), "at least one"),
-        (lambda: ForbiddenTokens([4, 7], **V), "from 0 to 6, not 7"),
         (lambda: NoRepeatNgram(0, **V), "at least 1, not 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Diverse beam search: groups that avoid each other's tokens, by hand and by law."""
+"""Diverse beam search: outputs that avoid each other's tokens, by hand and by law."""
 
 import math
 from typing import Any
@@ -7,16 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from core.decoding.beam_search import Beams
-from core.decoding.diverse_beam_search import _choose, diverse_beam_search
+from core.decoding.diverse_beam_search import diverse_beam_search
 from core.decoding.search import Hypothesis
 from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
     FAR,
-    IDS,
-    VOCABULARY_SIZE,
     Histories,
     Table,
     beam,
@@ -47,12 +43,12 @@ def diverse(
 ONE_BEGINNING: Table = {"": {"a": 0.8, "b": 0.2}, "a": {"a": 0.6, "b": 0.4}}
 
 
-def test_groups_differ_where_plain_beams_do_not() -> None:
-    """Both plain beams begin with "a". The second group finds ln 0.8 - 1.5 below ln 0.2; its score
+def test_outputs_differ_where_plain_beams_do_not() -> None:
+    """Both plain beams begin with "a". The second output finds ln 0.8 - 1.5 below ln 0.2; its score
     is that of the model, without the penalty."""
     (plain,) = beam(ONE_BEGINNING, beam_size=2)
     assert texts(plain) == ["aa", "ab"]
-    (found,) = diverse(ONE_BEGINNING, beam_size=2, groups=2, diversity=1.5)
+    (found,) = diverse(ONE_BEGINNING, beam_size=2, diversity=1.5)
     assert texts(found) == ["aa", "b"]
     assert probabilities(found) == pytest.approx([0.48, 0.2])
     assert [one.score for one in found] == [one.log_prob for one in found]
@@ -65,56 +61,42 @@ def test_groups_differ_where_plain_beams_do_not() -> None:
 def test_the_penalty_is_in_natural_logarithms(
     diversity: float, expected: list[str], shares: list[float]
 ) -> None:
-    """ln (0.8 / 0.2) is 1.386. Below it both groups take "a" and differ at the second word, where
+    """ln (0.8 / 0.2) is 1.386. Below it both outputs take "a" and differ at the second word, where
     ln (0.6 / 0.4) is 0.405. The penalty does not change the score of a token that is chosen."""
-    (found,) = diverse(ONE_BEGINNING, beam_size=2, groups=2, diversity=diversity)
+    (found,) = diverse(ONE_BEGINNING, beam_size=2, diversity=diversity)
     assert texts(found) == expected
     assert probabilities(found) == pytest.approx(shares)
 
 
-def test_every_group_before_counts() -> None:
+def test_every_output_before_counts() -> None:
     """ln 0.9 - 1.2 is above ln 0.1 = -2.3, and ln 0.9 - 2 * 1.2 is below: the third takes "b"."""
     table: Table = {"": {"a": 0.9, "b": 0.1}}
-    (two,) = diverse(table, beam_size=2, groups=2, diversity=1.2)
+    (two,) = diverse(table, beam_size=2, diversity=1.2)
     assert texts(two) == ["a"]
-    (three,) = diverse(table, beam_size=3, groups=3, diversity=1.2)
+    (three,) = diverse(table, beam_size=3, diversity=1.2)
     assert texts(three) == ["a", "b"]
 
 
-def test_every_output_of_a_group_counts() -> None:
-    """The first group continues as "ab" and "bb", so "b" costs the second 0.6 and not 0.3. It
-    holds "c" and "a": "ab" with ln 0.5 - 0.6 leads, and then "ca" with ln 0.156 = -1.86 beats "cb"
-    with ln 0.234 - 0.6 = -2.05."""
-    table: Table = {
-        "": {"a": 0.5, "b": 0.4, "c": 0.39},
-        "a": {"b": 1.0},
-        "b": {"b": 1.0},
-        "c": {"b": 0.6, "a": 0.4},
-    }
-    (found,) = diverse(table, beam_size=4, groups=2, diversity=0.3)
-    assert texts(found) == ["ab", "bb", "ca"]
-
-
 def test_the_penalty_is_for_the_same_position_only() -> None:
-    """The first group finds "ac". Its "a" causes no penalty at the next position."""
+    """The first output is "ac". Its "a" causes no penalty at the next position."""
     table: Table = {
         "": {"a": 0.8, "b": 0.2},
         "a": {"c": 1.0},
         "b": {"a": 0.6, "b": 0.4},
     }
-    (found,) = diverse(table, beam_size=2, groups=2, diversity=1.5)
+    (found,) = diverse(table, beam_size=2, diversity=1.5)
     assert texts(found) == ["ac", "ba"]
 
 
 def test_ends_are_not_avoided() -> None:
-    """Both groups may end after one word, though the first has just done so."""
+    """Both outputs may end after one word, though the first has just done so."""
     table: Table = {"": {"a": 0.6, "b": 0.4}, "b": {".": 0.6, "c": 0.4}}
-    (found,) = diverse(table, beam_size=2, groups=2, diversity=5.0)
+    (found,) = diverse(table, beam_size=2, diversity=5.0)
     assert texts(found) == ["a", "b"]
 
 
-def test_a_finished_group_is_avoided_no_more() -> None:
-    """The first group's "a" has ended for sure, and what it would say after that is no output."""
+def test_a_finished_output_is_avoided_no_more() -> None:
+    """The first output "a" has ended for sure, and what it would say after that is no output."""
     table: Table = {
         "": {"a": 0.6, "b": 0.4},
         "a": {".": 0.99, "c": 0.01},
@@ -122,19 +104,8 @@ def test_a_finished_group_is_avoided_no_more() -> None:
         "ac": {"c": 1.0},
         "ba": {"c": 0.6, "a": 0.4},
     }
-    (found,) = diverse(table, beam_size=2, groups=2, diversity=1.0)
+    (found,) = diverse(table, beam_size=2, diversity=1.0)
     assert texts(found) == ["a", "bac"]
-
-
-def test_what_fills_empty_rows_is_no_choice() -> None:
-    """The first group holds no output any more. Whatever stands in its rows, even if it is every
-    word but one, leaves the second group as free as if it were alone."""
-    beams = Beams(2, bos=2, device=torch.device("cpu"))
-    beams.scores = torch.tensor([[-math.inf] * 4, [0.0] + [-math.inf] * 3])
-    totals = beams.scores.unsqueeze(2) + torch.tensor([0.1, 0.3, 0.24, 0.2, 0.16]).log()
-    candidates, chosen = _choose(beams, totals, size=4, groups=2, diversity=9.0, eos=3)
-    assert candidates.tokens[1, :5].tolist() == [1, 2, 3, 4, 0]
-    assert chosen.tokens[1].tolist() == [1, 2, 4, 0]
 
 
 # Laws
@@ -142,90 +113,37 @@ def test_what_fills_empty_rows_is_no_choice() -> None:
 
 @law
 @given(
-    table_seeds=st.lists(seeds, min_size=1, max_size=4),
-    beam_size=st.integers(1, 4),
-    diversity=st.sampled_from([0.0, 3.0]),
-    alpha=alphas,
-)
-def test_one_group_is_beam_search(
-    table_seeds: list[int], beam_size: int, diversity: float, alpha: float
-) -> None:
-    tables = [random_table(seed, length=4) for seed in table_seeds]
-    options = {"beam_size": beam_size, "length_penalty": alpha}
-    found = diverse(*tables, groups=1, diversity=diversity, **options)
-    assert found == beam(*tables, **options)
-
-
-@law
-@given(
-    table_seeds=st.lists(seeds, min_size=1, max_size=4),
-    groups=st.integers(2, 3),
-    width=st.integers(1, 3),
-)
-def test_groups_without_diversity_are_all_the_same_beam(
-    table_seeds: list[int], groups: int, width: int
-) -> None:
-    tables = [random_table(seed, length=4) for seed in table_seeds]
-    found = diverse(*tables, beam_size=groups * width, groups=groups, diversity=0.0)
-    assert found == beam(*tables, beam_size=width)
-
-
-@law
-@given(
     table_seeds=st.lists(seeds, min_size=2, max_size=4),
-    groups=st.integers(2, 3),
-    width=st.integers(1, 2),
+    size=st.integers(1, 4),
+    diversity=st.sampled_from([0.0, 0.7]),
     data=st.data(),
 )
 def test_a_sentence_has_the_same_result_in_any_batch(
-    table_seeds: list[int], groups: int, width: int, data: st.DataObject
+    table_seeds: list[int], size: int, diversity: float, data: st.DataObject
 ) -> None:
     tables = [random_table(seed, length=4) for seed in table_seeds]
     limits = [data.draw(st.integers(0, 6)) for _ in tables]
-    options = {"beam_size": groups * width, "groups": groups, "diversity": 0.7}
+    options = {"beam_size": size, "diversity": diversity}
     together = diverse(*tables, max_lengths=limits, **options)
     for table, limit, found in zip(tables, limits, together, strict=True):
         assert [found] == diverse(table, max_lengths=[limit], **options)
-        # The first group is free of all others; no output comes twice, none is too long.
-        (free,) = beam(table, beam_size=width, max_lengths=[limit])
-        assert set(texts(free)) <= set(texts(found))
-        assert len(set(texts(found))) == len(found) <= groups * width
+        # The first output is free of all others; no output comes twice, none is too long.
+        (free,) = beam(table, beam_size=1, max_lengths=[limit])
+        assert texts(free)[0] in texts(found)
+        assert diversity > 0.0 or found == free
+        assert len(set(texts(found))) == len(found) <= size
         assert max(map(len, texts(found))) <= limit
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
 
 
-def test_constraints_see_the_right_sentence() -> None:
-    def only_its_letter(prefix: Tensor, sentences: Tensor) -> Tensor:
-        forbidden = torch.ones(len(sentences), VOCABULARY_SIZE, dtype=torch.bool)
-        forbidden[:, IDS["."]] = len(prefix) == 0
-        forbidden[torch.arange(len(sentences)), sentences + IDS["a"]] = False
-        return forbidden
-
-    ends_early: Table = {"": {"a": 1.0}}
-    tables = [ends_early, random_table(1, length=3, share_of_zeros=0.0), random_table(2, length=3)]
-    tables[2] = {"c" * n: {"c": 0.9, ".": 0.1} for n in range(9)}
-    found = diverse(
-        *tables,
-        beam_size=4,
-        groups=2,
-        diversity=1.0,
-        constraint=only_its_letter,
-        max_lengths=[4] * 3,
-    )
-    for letter, ranked in zip("abc", found, strict=True):
-        assert {*"".join(texts(ranked))} == {letter}
-
-
 def test_no_sentences_no_results() -> None:
-    assert diverse(beam_size=4, groups=2, diversity=1.0, max_lengths=[]) == []
+    assert diverse(beam_size=4, diversity=1.0, max_lengths=[]) == []
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"beam_size": 0}, "beam_size must be at least 1, not 0"),
-        ({"groups": 4}, r"groups must be a divisor of beam_size \(6\), not 4"),
-        ({"groups": 0}, "groups must be a divisor"),
         ({"diversity": -0.5}, "diversity must be 0 or more, and finite, not -0.5"),
         ({"diversity": math.nan}, "diversity must be 0 or more"),
     ],
@@ -233,6 +151,6 @@ def test_no_sentences_no_results() -> None:
 def test_bad_options_are_refused_with_what_is_allowed(
     options: dict[str, Any], message: str
 ) -> None:
-    usual = {"beam_size": 6, "groups": 2, "diversity": 0.5}
+    usual = {"beam_size": 6, "diversity": 0.5}
     with pytest.raises(ConfigError, match=message):
         diverse(ONE_BEGINNING, **{**usual, **options})

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from core.decoding.beam_search import beam_search
 from core.decoding.config import GenerationConfig
-from core.decoding.constraints import ForbiddenTokens, ForcedPrefix, all_of
+from core.decoding.constraints import ForcedPrefix, all_of
 from core.decoding.diverse_beam_search import diverse_beam_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Hypothesis
@@ -19,6 +19,7 @@ from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.n_best import Output
 from tasks.seq2seq.request import GREEDY
+from tests.core.decoding.search_tables import forbidding
 from tests.tasks.searching import search, search_texts, step_model
 from tests.tasks.tiny_networks import network
 
@@ -80,7 +81,7 @@ def test_beams_are_the_cores() -> None:
         common: Any = {"beam_size": 4, "max_lengths": limits, "length_penalty": 0.5}
         plain = beam_search(packed.step, packed.start(source_tensor([source])), **common)
         diverse = diverse_beam_search(
-            packed.step, packed.start(source_tensor([source])), groups=4, diversity=2.0, **common
+            packed.step, packed.start(source_tensor([source])), diversity=2.0, **common
         )
     config = CONFIG.replaced(length_penalty=0.5)
     for n_best in (1, 4):
@@ -240,7 +241,7 @@ def test_a_prefix_that_other_rules_forbid_is_refused(config: GenerationConfig) -
     """Together they would leave an output that ends before it has begun."""
     with pytest.raises(ConfigError, match="the prefix is forbidden by the other rules"):
         searched(config, prefix=[13, 13], no_repeat_ngram=1)
-    forbidden = ForbiddenTokens([13], vocab_size=WORDS)
+    forbidden = forbidding(13, vocab_size=WORDS)
     with pytest.raises(ConfigError, match="the prefix is forbidden by the other rules"):
         searched(config, prefix=[13], constraint=forbidden)
 
@@ -291,8 +292,6 @@ def test_a_constraint_that_returns_something_else_is_an_error(returned: Any, wha
 
 def test_rules_of_nothing_are_refused() -> None:
     """A rule that was meant to forbid something and forbids nothing is a mistake."""
-    with pytest.raises(ConfigError, match="forbidden tokens must be at least one"):
-        ForbiddenTokens([], vocab_size=WORDS)
     with pytest.raises(ConfigError, match="all_of needs at least one constraint"):
         all_of()
     # A batch may hold sentences without a prefix; a text as prefix that has no word is refused by

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.decoding.constraints import ForbiddenTokens
 from core.errors import CheckpointError, ConfigError
 from core.storage.checkpoint import load_tensors
 from data.vocabulary import UNK_ID
@@ -25,6 +24,7 @@ from tasks.translation.config import ExtraCorpus, TranslationData
 from tasks.translation.dataset import LoadEnglishGermanDataset, spaced
 from tasks.translation.predict import Translator
 from tests.commands.command_line import lines_of, run
+from tests.core.decoding.search_tables import forbidding
 
 GERMAN, ENGLISH = "Ein Hund sieht das Boot.", "A woman hears the sea."
 STRANGE = "Qqq xyz 999 天地 &&&."
@@ -218,7 +218,7 @@ def test_lines_in_the_target_language_stay_as_they_are(translator: Translator) -
 
 def test_a_prefix_or_a_constraint_asks_for_a_translation(translator: Translator) -> None:
     assert translator.translate(ENGLISH, prefix="A cat").startswith("A cat")
-    rule = ForbiddenTokens([UNK_ID], vocab_size=len(translator.target.vocabulary))
+    rule = forbidding(UNK_ID, vocab_size=len(translator.target.vocabulary))
     assert translator.translate(ENGLISH, constraint=rule) != ENGLISH
     with pytest.raises(ConfigError, match="no prefix and no constraint"):
         translator.translate(ENGLISH, prefix="A cat", pass_through=True)

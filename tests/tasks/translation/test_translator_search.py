@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.decoding.constraints import ForbiddenTokens
 from core.errors import ConfigError
 from data.codec import CodecConfig, TextCodec
 from tasks.translation.predict import Translation, Translator, known_ids
+from tests.core.decoding.search_tables import forbidding
 
 SENTENCES = ["Ein Hund sieht das Boot.", "Eine Frau malt das Meer.", "Ein Kind hört die Straße."]
 TEXTS = [SENTENCES[0], "", " ".join(SENTENCES), SENTENCES[1]]
@@ -120,7 +120,7 @@ def test_words_can_be_forbidden(translator: Translator) -> None:
     vocabulary = translator.target.vocabulary
     plain = translator.translate(SENTENCES, beam_size=3)
     used = translator.target.encode(plain[0])
-    forbidden = ForbiddenTokens(used[1:2], vocab_size=len(vocabulary))
+    forbidden = forbidding(used[1], vocab_size=len(vocabulary))
     found = translator.translate(SENTENCES, beam_size=3, constraint=forbidden)
     assert found[0] != plain[0]
     assert used[1] not in translator.target.encode(found[0])
