@@ -42,7 +42,7 @@ def diverse_beam_search(
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
 ) -> list[list[Hypothesis]]:
-    """Extends ``beam_size`` outputs that avoid each other's tokens (algorithm 1, Hamming diversity).
+    """Extends outputs that avoid each other's tokens (algorithm 1, Hamming diversity).
 
     An output ranks a token by its log-probability minus ``diversity`` for each earlier output that
     has chosen this token at this position. ``<eos>`` gets no penalty. Finished outputs neither get
