@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import pad_sequence
-from tasks.classification.calibration import expected_calibration_error
 from tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
     encode,
@@ -29,6 +28,7 @@ from tasks.classification.dataset import (
 )
 from tasks.classification.evaluate import score
 from tasks.classification.predict import Classifier
+from tasks.reliability import calibration_error, most_probable
 from tasks.runs.checkpoint_folder import model_folder, read_metrics
 
 Corpus = tuple[list[str], list[int]]
@@ -83,11 +83,11 @@ def measure(predict: Predict, split: Corpus) -> dict[str, Any]:
     names = [str(number) for number in range(max(labels) + 1)]
     figures = score([names[i] for i in predicted], [names[i] for i in labels], names)
     return {
-        "accuracy": 100 * figures["accuracy"],
-        "macro F1": 100 * figures["macro_f1"],
+        "accuracy": 100 * figures.accuracy,
+        "macro F1": 100 * figures.macro_f1,
         "ECE": None
         if probabilities is None
-        else 100 * expected_calibration_error(probabilities, torch.tensor(labels)),
+        else 100 * calibration_error(*most_probable(probabilities, torch.tensor(labels))),
         "rows/s": len(texts) / seconds,
     }
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,8 +23,8 @@ from core.config import override
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.couplet.config import CoupletTransformerConfig, small
 from tasks.couplet.model import Alignment
-from tasks.couplet.train import prepare
-from tasks.runs.run import train
+from tasks.couplet.train import train
+from tasks.runs.run import RunOptions
 
 TAG = "诗"
 FILES = ("in.txt", "out.txt")
@@ -74,14 +73,9 @@ def main() -> None:
         write_corpora(options.data, options.out)
         return
     torch.set_num_threads(options.threads)
-    train(
-        "couplet",
-        override(small(), ["train.precision=fp32", *options.set]),
-        data=options.data,
-        out=options.out,
-        device=torch.device("cpu"),
-        prepare=partial(prepare, make_model=SeparateTables),
-    )
+    config = override(small(), ["train.precision=fp32", *options.set])
+    run_options = RunOptions(data=options.data, out=options.out, device=torch.device("cpu"))
+    train(config, run_options, make_model=SeparateTables)
 
 
 if __name__ == "__main__":

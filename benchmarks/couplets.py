@@ -37,9 +37,9 @@ from tasks.couplet.evaluate import shares
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import check
 from tasks.couplet.tones import is_punctuation
-from tasks.couplet.train import prepare
+from tasks.couplet.train import train
 from tasks.runs.checkpoint_folder import model_folder, read_config
-from tasks.runs.run import train
+from tasks.runs.run import RunOptions
 from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.objective import measure_pairs
 
@@ -137,15 +137,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.train_plain is not None:
-        train(
-            "couplet",
-            override(plain_config(), options.set),
-            data=options.data,
-            out=options.train_plain,
-            device=CPU,
-            resume=options.resume,
-            prepare=partial(prepare, make_model=plain_model),
+        run_options = RunOptions(
+            data=options.data, out=options.train_plain, device=CPU, resume=options.resume
         )
+        train(override(plain_config(), options.set), run_options, make_model=plain_model)
         return
     writers = {str(path): CoupletWriter.load(path, device="cpu") for path in options.model}
     plain = {f"plain {path}": load_plain(path) for path in options.plain}

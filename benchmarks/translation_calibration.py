@@ -17,15 +17,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import torch
 
 from core.errors import UserError
 from data.readers import read_lines, read_parallel
 from tasks.familiarity import UNFAMILIAR, is_unfamiliar
-from tasks.translation.confidence import (
-    are_good,
-    expected_calibration_error,
-    reliability,
-)
+from tasks.reliability import binned, calibration_error
+from tasks.translation.confidence import are_good
 from tasks.translation.dataset import spaced
 from tasks.translation.predict import Translation, Translator
 
@@ -51,16 +49,18 @@ def confidence_table(name: str, found: list[Translation], references: list[str])
     rows = [row for row in zip(found, references, strict=True) if row[0].confidence is not None]
     p = [one.confidence for one, _ in rows if one.confidence is not None]
     is_good = are_good([one.text for one, _ in rows], [reference for _, reference in rows])
-    error = expected_calibration_error(p, is_good)
+    confidences = torch.tensor(p, dtype=torch.double), torch.tensor(is_good)
+    error = calibration_error(*confidences, bins=10)
     auc = roc_auc_score(is_good, p) if len(set(is_good)) == 2 else float("nan")
     lines = [
         f"{name}: {len(p)} translations, {100 * sum(is_good) / len(p):.1f}% good, "
         f"ECE {error:.3f}, AUC {auc:.3f}",
         f"  {'confidence':12} {'texts':>6} {'mean':>6} {'good':>6}",
     ]
-    for number, (count, mean, share) in enumerate(reliability(p, is_good)):
+    for number, (total, good, count) in enumerate(binned(*confidences, bins=10).tolist()):
         if count:
             interval = f"{number / 10:.1f} to {(number + 1) / 10:.1f}"
+            mean, share = total / count, good / count
             lines.append(f"  {interval:12} {int(count):6} {mean:6.2f} {share:6.2f}")
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 from data.corpora import DATA_FOLDER_VARIABLE
-from tasks.registry import TASKS
+from tasks.task import TASKS
 from tests.commands.command_line import run
 from tests.tiny_corpora import WRITERS
 

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 import cli
-from tasks import registry
+from tasks.task import TASKS
 
 # After this many seconds, processes that have not ended are stopped: they probably deadlock.
 _LONGEST = 300.0
@@ -47,9 +47,9 @@ class Forked(subprocess.Popen[bytes]):
         self._variables = env or {}
         # What is imported here is not imported in every child.
         importlib.import_module("torch._dynamo")  # by the first optimizer
-        for task in registry.TASKS:
+        for task in TASKS:
             for name in ("predict", "train"):
-                registry.module(task, name)
+                importlib.import_module(f"tasks.{task}.{name}")
         super().__init__(["forked"], **streams)
 
     def _execute_child(self, *arguments: Any) -> None:

@@ -22,7 +22,7 @@ import cli
 from docs.generator import sources
 from docs.generator.chinese import joined
 from docs.generator.reference import as_markdown, commands, configuration, python
-from tasks import registry
+from tasks.task import TASKS, task_named
 from tests.commands.command_line import run
 from tests.forked import run_in_fork
 from tests.guide_pages import LANGUAGES, PAGES, document, run_page, same_in_all_languages
@@ -163,9 +163,9 @@ def test_every_setting_that_is_named_exists(path: str) -> None:
     """In the prose and in commands: ``train.epochs``, ``data.src``."""
     known = {
         f"{section.name}.{option.name}"
-        for task in registry.TASKS
-        for section in dataclasses.fields(registry.config_class(task))
-        for option in dataclasses.fields(getattr(registry.config_class(task)(), section.name))
+        for task in TASKS
+        for section in dataclasses.fields(task_named(task).config_class)
+        for option in dataclasses.fields(getattr(task_named(task).config_class(), section.name))
     }
     sections = "model|data|train|generation|rerank|form|prediction"
     named = re.findall(rf"(?:--set |`)'?((?:{sections})\.[a-z]\w*)[=`]", text_of(path))

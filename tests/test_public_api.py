@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import transformer_suite
-from tasks import registry
-from tasks.runs.run import train
+from tasks.task import TASKS, task_named
+from tests.tasks.tiny_trainings import measured, train
 from transformer_suite import (
     ClassificationModel,
     Classifier,
@@ -160,18 +160,17 @@ def test_every_path_may_be_a_string(
     tiny_models: Models, tiny_corpora: dict[str, Path], tmp_path: Path
 ) -> None:
     """Training took ``Path`` objects alone, loading took both."""
-    for task in registry.TASKS:
-        corpus, out = str(tiny_corpora[task]), str(tmp_path / task)
-        config = registry.make_config(
-            task, preset="tiny", config_file=None, assignments=["train.epochs=1"]
-        )
-        metrics = train(task, config, data=corpus, out=out, device="cpu")
-        measured = registry.module(task, "evaluate").run(out, corpus, device="cpu")
+    for task in TASKS:
+        corpus, out = tiny_corpora[task], tmp_path / task
+        metrics = train(task, corpus, out, "train.epochs=1")
+        predictor = task_named(task).load(str(out), device="cpu")
+        assert predictor.predict(["天地"])
+        found = measured(task, str(out), corpus)
         expected = metrics["test"]
         # A training run measures the model before its weights are packed: sums round differently.
-        error = measured.pop("calibration_error", None)
+        error = found.pop("calibration_error", None)
         assert error == pytest.approx(expected.pop("calibration_error", None), abs=1e-6)
-        assert measured == expected
+        assert found == expected
 
 
 # Models from plain sizes

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from tasks.couplet.model import CoupletModel as CoupletModel
     from tasks.couplet.predict import CoupletWriter as CoupletWriter
     from tasks.seq2seq.attention_maps import Attention as Attention
+    from tasks.seq2seq.pair_scores import PairScore as PairScore
     from tasks.seq2seq.request import GenerationRequest as GenerationRequest
-    from tasks.seq2seq.scoring import PairScore as PairScore
     from tasks.translation.model import TranslationModel as TranslationModel
     from tasks.translation.predict import Translation as Translation
     from tasks.translation.predict import Translator as Translator
@@ -76,7 +76,7 @@ _MODULES = {
         "tasks.couplet.predict": "CoupletWriter",
         "tasks.seq2seq.attention_maps": "Attention",
         "tasks.seq2seq.request": "GenerationRequest",
-        "tasks.seq2seq.scoring": "PairScore",
+        "tasks.seq2seq.pair_scores": "PairScore",
         "tasks.translation.model": "TranslationModel",
         "tasks.translation.predict": "Translation Translator",
     }.items()

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 import transformer_suite
-from tasks import registry
 from tasks.commands.main import main
+from tasks.task import TASKS, task_named
 
 _ROLE = re.compile(r":\w+:`~?\.?([^`]+)`")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
@@ -176,8 +176,8 @@ def _cell(text: str) -> str:
 
 def configuration() -> Iterator[str]:
     """Yields the options of each section of each task, with their values in the presets."""
-    for task in registry.TASKS:
-        presets = {name: make() for name, make in registry.module(task, "config").PRESETS.items()}
+    for task in TASKS:
+        presets = {name: make() for name, make in task_named(task).presets.items()}
         yield f"## {task.capitalize()}"
         for field in dataclasses.fields(presets["default"]):
             sections = {name: getattr(preset, field.name) for name, preset in presets.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from core.config import check, check_choice, check_range
 from core.errors import ConfigError, shown
@@ -14,7 +15,7 @@ from data.codec import CodecConfig
 from data.tables import TAB
 from tasks.runs.presets import PAPER_TRAINING
 
-CONCAT_TYPES = ("sum", "avg", "last", "attention")
+CONCAT_TYPES = ("sum", "avg", "last")
 MIN_CHARACTERS = 3
 """The shortest n-gram of characters."""
 MAX_NGRAM = 8
@@ -31,8 +32,7 @@ class ClassifierConfig(EncoderConfig):
     """The encoder, how its states are pooled, and a linear model over n-grams beside it.
 
     Attributes:
-        concat_type: the sum of the states, their mean ("avg"), the last one, or a mean weighted by
-            "attention".
+        concat_type: the sum of the states, their mean ("avg"), or the last one.
         ngrams: the scores of hashed n-grams of up to this many tokens are added to those of the
             encoder (:mod:`tasks.classification.ngrams`). 0: none.
         char_ngrams: the same for n-grams of 3 to this many characters. 0: none.
@@ -91,11 +91,10 @@ class ClassificationData(CodecConfig):
         class_weight: the weights of the classes in the training loss: ``balanced`` for weights
             inversely proportional to the numbers of rows, or ``LABEL=WEIGHT`` for each class whose
             weight is not 1 (:mod:`.imbalance`).
-        soft_labels: files with the probabilities that other models give the classes of every
-            training text, as ``classify --json`` writes them (:mod:`.soft_labels`).
-        soft_label_weight: the weight of the mean of these probabilities in the target of the
-            training loss; the label itself has the rest.
     """
+
+    RETIRED = MappingProxyType({"soft_labels": None, "soft_label_weight": None})
+    """See :func:`core.config.without_retired`."""
 
     text: tuple[str, ...] = ()
     label: str = "label"
@@ -111,8 +110,6 @@ class ClassificationData(CodecConfig):
     val_share: float = 0.03
     test_share: float = 0.1
     class_weight: tuple[str, ...] = ()
-    soft_labels: tuple[str, ...] = ()
-    soft_label_weight: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,9 +123,6 @@ class ClassificationData(CodecConfig):
         for name in ("token_dropout", "val_share", "test_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")
-        check_range("data.soft_label_weight", self.soft_label_weight, 0.0, 1.0)
-        is_right = all(self.soft_labels) and len(set(self.soft_labels)) == len(self.soft_labels)
-        check(is_right, "data.soft_labels", list(self.soft_labels), "names of files, each once")
         length = self.max_sen_len
         is_right = length in (None, "same") or (isinstance(length, int) and length >= 1)
         check(is_right, "data.max_sen_len", length, "none, 'same', or a whole number from 1")
@@ -175,7 +169,7 @@ class PredictionConfig:
 
     Attributes:
         temperature: the scores are divided by it. A run replaces it, at its end, by the one that
-            suits the validation data (:mod:`.calibration`).
+            suits the validation data (:mod:`.temperature`).
         thresholds: ``LABEL=PROBABILITY``: this class is chosen exactly when its probability is at
             least that (:mod:`.imbalance`).
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor, get_num_threads, tensor
@@ -22,7 +21,6 @@ from tasks.classification import cleaning, sources
 from tasks.classification.classes import class_count, write_classes
 from tasks.classification.cleaning import clean
 from tasks.classification.config import ClassificationData
-from tasks.classification.soft_labels import read_soft_labels
 from tasks.classification.sources import TableSource, open_source
 from tasks.runs import hold_out
 
@@ -93,24 +91,6 @@ class LoadSentenceClassificationDataset:
         """Returns the rows of a split as ids and class numbers; no row is left out."""
         examples = self._all_encoded(split)
         return examples.select(self.source.selected(split, len(examples)))
-
-    def soft_labels(self) -> Tensor | None:
-        """Returns the probabilities ``[N, C]`` in ``data.soft_labels`` for the training rows.
-
-        Raises:
-            CorpusError: a file does not belong to the training rows.
-        """
-        paths = self.soft_label_files()
-        if not paths:
-            return None
-        labels = self._all_encoded("train").columns[1]
-        assert isinstance(labels, np.ndarray)
-        found = read_soft_labels(paths, self.classes, labels.tolist(), self.source.file("train"))
-        return found[list(self.source.selected("train", len(found)))]
-
-    def soft_label_files(self) -> list[Path]:
-        """Returns the files in ``data.soft_labels``."""
-        return [Path(path) for path in self.config.soft_labels]
 
     def training_texts(self) -> IdLists:
         """Returns the training texts as ids."""
@@ -219,9 +199,7 @@ class TextData:
         seed: int,
         max_len: int,
     ) -> None:
-        self._examples: Examples[Any] = examples
-        if config.soft_labels:
-            self._examples = Examples(*examples.columns, np.arange(len(examples)))
+        self._examples = examples
         self._texts = texts
         self._codec, self._config = codec, config
         self._batch_tokens, self._seed = batch_tokens, seed
@@ -235,7 +213,7 @@ class TextData:
         if wanted == "same":
             self._pad_to = min(self._longest, int(lengths.max()))
 
-    def plan(self, epoch: int) -> list[Examples[Any]]:
+    def plan(self, epoch: int) -> list[Examples[Example]]:
         """Returns the batches of ``epoch``."""
         examples = self._encode(epoch).cut(self._longest)
         lengths = examples.lengths.clip(min=self._pad_to).tolist()
@@ -243,20 +221,17 @@ class TextData:
         batches = bucket_by_length(lengths, batch_tokens=self._batch_tokens, seed=seed)
         return [examples.select(batch) for batch in batches]
 
-    def batch(self, item: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Returns ``src`` ``[S, B]`` and the class numbers ``[B]``.
-
-        With soft labels, there are also the numbers of the examples ``[B]``.
-        """
+    def batch(self, item: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Returns ``src`` ``[S, B]`` and the class numbers ``[B]``."""
         return as_tensors(item, pad_to=self._pad_to)
 
-    def _encode(self, epoch: int) -> Examples[Any]:
+    def _encode(self, epoch: int) -> Examples[Example]:
         dropout = self._config.bpe_dropout
         if dropout == 0.0:
             return self._examples
         seed_dropout(epoch_seed(self._seed, epoch))
         ids = IdLists.of(encode(self._codec, text, dropout=dropout) for text in self._texts)
-        return Examples(ids, *self._examples.columns[1:])
+        return Examples(ids, self._examples.columns[1])
 
 
 def text_of(row: Row, config: ClassificationData) -> str:
@@ -285,8 +260,7 @@ def encode_all(codec: TextCodec, texts: Sequence[str]) -> list[list[int]]:
     return [ids or [UNK_ID] for ids in codec.encode_all(texts, threads=get_num_threads())]
 
 
-def as_tensors(examples: Sequence[Any], *, pad_to: int = 0) -> tuple[Tensor, ...]:
-    """Returns ``src`` ``[S, B]`` (S at least ``pad_to``), the class numbers ``[B]``, and others."""
-    texts, *numbers = zip(*examples, strict=True)
-    padded = [[*ids, *[PAD_ID] * (pad_to - len(ids))] for ids in texts]
-    return pad_sequence(padded), *map(tensor, numbers)
+def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor, Tensor]:
+    """Returns ``src`` ``[S, B]`` (S at least ``pad_to``) and the class numbers ``[B]``."""
+    padded = [[*ids, *[PAD_ID] * (pad_to - len(ids))] for ids, _ in examples]
+    return pad_sequence(padded), tensor([label for _, label in examples])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,86 @@ import torch
 
 from core.config import override
 from core.progress import log
-from tasks.classification.calibration import BINS, expected_calibration_error
 from tasks.classification.classes import class_count
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
 from tasks.classification.report import bootstrap_intervals, write_report
 from tasks.classification.sources import ALL, TableSource
-from tasks.runs.checkpoint_folder import model_folder, read_metrics
+from tasks.reliability import BINS, calibration_error, most_probable
+from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
+from tasks.task import Report
 
 MAX_MATRIX = 100  # classes; the size of the confusion matrix grows with the square
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How well classes are predicted.
+
+    Attributes:
+        macro_f1: the mean over the classes that occur in the truth or are predicted, as in
+            scikit-learn.
+        classes: precision, recall, f1 and the number of texts of each class.
+        confusion: ``confusion[i][j]`` counts the texts of class i that were predicted as class j.
+            None with more than ``MAX_MATRIX`` classes; then ``confused`` lists the most frequent
+            mistakes.
+    """
+
+    accuracy: float
+    macro_f1: float
+    classes: dict[str, dict[str, float]]
+    confusion: list[list[int]] | None = None
+    confused: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationReport(Scores, Report):
+    """The figures of a classifier, with 95% intervals.
+
+    Attributes:
+        sha256: the digest of the table that was measured, if it was one.
+    """
+
+    texts: int
+    calibration_error: float
+    accuracy_interval: list[float]
+    macro_f1_interval: list[float]
+    sha256: str | None = None
+
+    @property
+    def headline(self) -> str:
+        return f"accuracy {100 * self.accuracy:.2f}% on {self.split}"
+
+    def table(self) -> str:
+        from pandas import DataFrame
+
+        figures = DataFrame.from_dict(self.classes, orient="index")
+        figures[["precision", "recall", "f1"]] *= 100.0
+        if self.confusion is not None:
+            names = list(self.classes)
+            title = "confusion (rows: true, columns: predicted)"
+            confusion = DataFrame(self.confusion, index=names, columns=names).to_string()
+        else:
+            title = "the most frequent mistakes"
+            mistakes = self.confused
+            confusion = DataFrame(mistakes).to_string(index=False) if mistakes else "none"
+        accuracy = _with_interval(self.accuracy, self.accuracy_interval)
+        macro_f1 = _with_interval(self.macro_f1, self.macro_f1_interval)
+        return "\n".join(
+            (
+                f"split     {self.split} ({self.texts:,} texts)",
+                f"accuracy  {accuracy}",
+                f"macro F1  {macro_f1}",
+                f"calibration error ({BINS} bins)  {100 * self.calibration_error:.2f}%",
+                "",
+                figures.to_string(
+                    float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}
+                ),
+                "",
+                title,
+                confusion,
+            )
+        )
 
 
 def evaluate(
@@ -30,7 +102,7 @@ def evaluate(
     *,
     report_in: Path | None = None,
     **options: Any,
-) -> dict[str, Any]:
+) -> ClassificationReport:
     """Returns the report on one split.
 
     Classes without any row in the split are reported on stderr.
@@ -45,23 +117,25 @@ def evaluate(
     )
     predicted, truth = classifier.decide(probabilities), [label for _, label in examples]
     names = dataset.classes
-    report = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
-    missing = [name for name, figures in report["classes"].items() if not figures["texts"]]
+    scores = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
+    missing = [name for name, figures in scores.classes.items() if not figures["texts"]]
     if missing:
         log(f"{split}: no row has {class_count(missing, names)}")
-    report = {
-        "split": split,
-        "texts": len(examples),
-        "calibration_error": expected_calibration_error(probabilities, torch.tensor(truth)),
-        **report,
-        **bootstrap_intervals(predicted.numpy(), np.array(truth)),
-        **({"sha256": dataset.source.digest()} if isinstance(dataset.source, TableSource) else {}),
-        "headline": f"accuracy {100 * report['accuracy']:.2f}% on {split}",
-    }
+    source = dataset.source
+    intervals = bootstrap_intervals(predicted.numpy(), np.array(truth))
+    report = ClassificationReport(
+        split=split,
+        texts=len(examples),
+        calibration_error=calibration_error(*most_probable(probabilities, torch.tensor(truth))),
+        **vars(scores),
+        accuracy_interval=intervals["accuracy_interval"],
+        macro_f1_interval=intervals["macro_f1_interval"],
+        sha256=source.digest() if isinstance(source, TableSource) else None,
+    )
     if report_in is not None:
         write_report(
             report_in,
-            report,
+            report.record(),
             texts=[dataset.text_of(row) for row in dataset.read(split)],
             labels=torch.tensor(truth),
             predicted=predicted,
@@ -71,14 +145,8 @@ def evaluate(
     return report
 
 
-def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
-    """Returns the accuracy, the figures of each class, macro F1 and the confusions.
-
-    ``macro_f1`` is the mean over the classes that occur in ``truth`` or ``predicted``, as in
-    scikit-learn. ``confusion[i][j]`` counts the texts of class i that were predicted as class j.
-    With more than ``MAX_MATRIX`` classes it is left out, and ``confused`` lists the most frequent
-    mistakes instead.
-    """
+def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]) -> Scores:
+    """Returns how well the names of classes are predicted."""
     from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
     names = list(classes)
@@ -86,43 +154,41 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
     keys = ("precision", "recall", "f1", "texts")
     of_class = zip(*(column.tolist() for column in figures), strict=True)
     occurring = {*truth, *predicted}
-    report = {
-        "accuracy": float(accuracy_score(truth, predicted)),
-        "macro_f1": float(figures[2][[name in occurring for name in names]].mean()),
-        "classes": {
+    matrix = mistakes = None
+    if len(names) <= MAX_MATRIX:
+        matrix = confusion_matrix(truth, predicted, labels=names).tolist()
+    else:
+        pairs = Counter(pair for pair in zip(truth, predicted, strict=True) if pair[0] != pair[1])
+        mistakes = [
+            {"true": true, "predicted": other, "texts": texts}
+            for (true, other), texts in pairs.most_common(MAX_MATRIX)
+        ]
+    return Scores(
+        accuracy=float(accuracy_score(truth, predicted)),
+        macro_f1=float(figures[2][[name in occurring for name in names]].mean()),
+        classes={
             name: dict(zip(keys, values, strict=True))
             for name, values in zip(names, of_class, strict=True)
         },
-    }
-    if len(names) <= MAX_MATRIX:
-        return report | {"confusion": confusion_matrix(truth, predicted, labels=names).tolist()}
-    mistakes = Counter(pair for pair in zip(truth, predicted, strict=True) if pair[0] != pair[1])
-    return report | {
-        "confused": [
-            {"true": true, "predicted": other, "texts": texts}
-            for (true, other), texts in mistakes.most_common(MAX_MATRIX)
-        ]
-    }
+        confusion=matrix,
+        confused=mistakes,
+    )
 
 
-def run(
-    model: str | Path | None,
+def open_split(
+    model: Folders,
     data: str | Path,
+    split: str | None,
     *,
-    split: str | None = None,
-    device: str = "auto",
-    report_in: Path | None = None,
+    device: str,
     assignments: Sequence[str] = (),
-    **options: Any,
-) -> dict[str, Any]:
-    """Measures a model (None: the pretrained one) on a split of the corpus ``data``.
+) -> tuple[Classifier, LoadSentenceClassificationDataset, str]:
+    """Returns a classifier (None: the pretrained one), a corpus with its codec, and a split.
 
     Args:
         split: train, val, test, or all for every row of a table. The default is test, but all for
             a table that the model was not trained on.
-        report_in: as for :func:`evaluate`.
         assignments: changes of the model's configuration, such as ``data.label=topic``.
-        options: those of :meth:`Classifier.probabilities`.
 
     Raises:
         CorpusError: the corpus is not valid, or its classes differ from the model's.
@@ -138,9 +204,10 @@ def run(
         classes=classifier.classes,
     )
     if split is None:
-        split = default_split(dataset, read_metrics(model_folder("classification", model)))
+        (folder,) = model_folders(classifier.task, model)
+        split = default_split(dataset, read_metrics(folder))
     dataset.source.check_split(split)
-    return evaluate(classifier, dataset, split, report_in=report_in, **options)
+    return classifier, dataset, split
 
 
 def default_split(dataset: LoadSentenceClassificationDataset, metrics: Mapping[str, Any]) -> str:
@@ -151,38 +218,7 @@ def default_split(dataset: LoadSentenceClassificationDataset, metrics: Mapping[s
     return "test" if (metrics.get("test") or {}).get("sha256") == source.digest() else ALL
 
 
-def as_table(report: Mapping[str, Any]) -> str:
-    """Returns the report as text."""
-    from pandas import DataFrame
-
-    figures = DataFrame.from_dict(report["classes"], orient="index")
-    figures[["precision", "recall", "f1"]] *= 100.0
-    if "confusion" in report:
-        names = list(report["classes"])
-        title = "confusion (rows: true, columns: predicted)"
-        confusion = DataFrame(report["confusion"], index=names, columns=names).to_string()
-    else:
-        title = "the most frequent mistakes"
-        mistakes = report["confused"]
-        confusion = DataFrame(mistakes).to_string(index=False) if mistakes else "none"
-    return "\n".join(
-        (
-            f"split     {report['split']} ({report['texts']:,} texts)",
-            f"accuracy  {100 * report['accuracy']:.2f}%{_interval(report, 'accuracy')}",
-            f"macro F1  {100 * report['macro_f1']:.2f}%{_interval(report, 'macro_f1')}",
-            f"calibration error ({BINS} bins)  {100 * report['calibration_error']:.2f}%",
-            "",
-            figures.to_string(float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}),
-            "",
-            title,
-            confusion,
-        )
-    )
-
-
-def _interval(report: Mapping[str, Any], name: str) -> str:
-    """Returns the 95% interval of a figure, for the table."""
-    if f"{name}_interval" not in report:
-        return ""
-    low, high = report[f"{name}_interval"]
-    return f"  (95% interval {100 * low:.2f}% to {100 * high:.2f}%)"
+def _with_interval(figure: float, interval: Sequence[float]) -> str:
+    """Returns a share with its 95% interval, for the table."""
+    low, high = interval
+    return f"{100 * figure:.2f}%  (95% interval {100 * low:.2f}% to {100 * high:.2f}%)"

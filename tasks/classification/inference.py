@@ -51,7 +51,6 @@ class PackedClassificationModel:
             first, last = (cast(nn.Linear, model.classifier[i]) for i in (0, -1))
             self._hidden = make(first.weight, first.bias)
             self._scores = make(last.weight, last.bias)
-            self._query = copy.deepcopy(model.attention_query)
             self._ngrams = copy.deepcopy(model.ngrams)
 
     def __call__(self, src: Tensor) -> Tensor:
@@ -83,5 +82,5 @@ class PackedClassificationModel:
         is_pad = padding_mask(src, self._pad_id)
         x = self._positions(embedding(src, self._table))
         states = self._encoder(x, is_pad if is_pad.any() else None)
-        pooled = pool(states, is_pad, self._concat_type, self._query)
+        pooled = pool(states, is_pad, self._concat_type)
         return self._scores(self._hidden(pooled, relu=True)), pooled

@@ -78,8 +78,6 @@ class ClassificationModel(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, config.dropout, config.max_len, positions=config.positions
         )
-        has_query = config.concat_type == "attention"
-        self.attention_query = nn.Parameter(torch.zeros(config.d_model)) if has_query else None
         self.ngrams: HashedNgrams | None = None
         if config.ngrams or config.char_ngrams:
             if config.char_ngrams and len(tokens) != vocab_size:
@@ -126,7 +124,7 @@ class ClassificationModel(nn.Module):
 
     def pool(self, states: Tensor, is_pad: Tensor) -> Tensor:
         """Returns one vector per text ``[B, D]``, given the result of :meth:`states`."""
-        return pool(states, is_pad, self.config.concat_type, self.attention_query)
+        return pool(states, is_pad, self.config.concat_type)
 
     def _parts(self, pooled: Tensor, src: Tensor) -> list[Tensor]:
         scores = self.classifier(pooled)
@@ -143,15 +141,13 @@ def mean_scores(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.stack(tuple(parts)).mean(dim=0)
 
 
-def pool(states: Tensor, is_pad: Tensor, concat_type: str, query: Tensor | None = None) -> Tensor:
+def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
     """Returns one vector per text, pooled from the states of its real positions.
 
     Args:
         states: ``[S, B, D]``.
         is_pad: ``[B, S]``, True at padding, which stands at the end.
-        concat_type: "sum", "avg", "last" for the state of the last real position, or "attention"
-            for a mean with the weights softmax(states * query / sqrt(D)) (Yang et al. 2016, 2.2).
-        query: ``[D]``, for "attention".
+        concat_type: "sum", "avg", or "last" for the state of the last real position.
 
     Returns:
         ``[B, D]``; zeros for a text without any real position.
@@ -164,12 +160,6 @@ def pool(states: Tensor, is_pad: Tensor, concat_type: str, query: Tensor | None 
     tokens = states.masked_fill(~is_token, 0.0)
     if concat_type == "sum":
         return tokens.sum(dim=0)
-    if concat_type == "attention":
-        if query is None:
-            raise ValueError("pooling by attention needs a query")
-        scores = (tokens @ query / query.numel() ** 0.5).masked_fill(is_pad.t(), float("-inf"))
-        weights = scores.softmax(dim=0).masked_fill(is_pad.t(), 0.0)  # NaN without any position
-        return (weights.unsqueeze(2) * tokens).sum(dim=0)
     count = is_token.sum(dim=0)
     if concat_type == "avg":
         return tokens.sum(dim=0) / count.clamp(min=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -24,12 +23,12 @@ from tasks.classification.imbalance import decide
 from tasks.classification.inference import PackedClassificationModel
 from tasks.classification.model import ClassificationModel
 from tasks.familiarity import Familiarity, familiarity_record
-from tasks.runs.checkpoint_folder import model_folder, read_config
+from tasks.predictor import Predictor
+from tasks.runs.checkpoint_folder import Folders, model_folder, read_config
+from tasks.seq2seq.request import OnBatch, ignore_batch
 from tasks.texts import as_texts
 
 DEFAULT_BATCH_TOKENS = 8000
-
-OnBatch = Callable[[int], None]
 
 
 def build_model(
@@ -60,8 +59,11 @@ class Classification:
         return {**record, "probabilities": self.probabilities}
 
 
-class Classifier:
+class Classifier(Predictor[Classification]):
     """A trained model, ready to classify: ``Classifier.load().classify("Stocks fell.")``."""
+
+    task = "classification"
+    sides = ("source",)
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Classifier:
         device: torch.device,
     ) -> None:
         self.model = model
+        self.models = [model]
         self.codec = codec
         self.classes = list(classes)
         self.config = config
@@ -82,7 +85,7 @@ class Classifier:
     @classmethod
     def load(
         cls,
-        folder: str | Path | None = None,
+        folder: Folders = None,
         *,
         device: str = "auto",
         int8: bool = False,
@@ -103,9 +106,11 @@ class Classifier:
         if early_exit is not None:
             is_right = 0.0 < early_exit <= 1.0
             check(is_right, "early_exit", early_exit, "above 0 and at most 1")
-        path = model_folder("classification", folder)
+        if isinstance(folder, Sequence) and not isinstance(folder, str):
+            raise TypeError("a classifier is one model, not an ensemble")
+        path = model_folder(cls.task, folder)
         chosen = choose_device(device)
-        config = read_config(path, "classification", ClassificationConfig)
+        config = read_config(path, cls.task, ClassificationConfig)
         codec = TextCodec.load(path, tokenizer=config.data.tokenizer)
         try:
             classes = read_classes(path)
@@ -146,29 +151,32 @@ class Classifier:
         return [result.label for result in self.classify_scored(texts)]
 
     @overload
-    def classify_scored(  # type: ignore[overload-overlap]  # a string is one text here
-        self, texts: str, *, batch_tokens: int = ..., on_batch: OnBatch = ...
-    ) -> Classification: ...
+    def classify_scored(self, texts: str, **options: Any) -> Classification: ...
 
     @overload
-    def classify_scored(
-        self, texts: Iterable[str], *, batch_tokens: int = ..., on_batch: OnBatch = ...
-    ) -> list[Classification]: ...
+    def classify_scored(self, texts: Iterable[str], **options: Any) -> list[Classification]: ...
 
     def classify_scored(
+        self, texts: str | Iterable[str], **options: Any
+    ) -> Classification | list[Classification]:
+        """As :meth:`classify`, with probabilities; ``options`` are those of :meth:`predict`."""
+        results = self.predict(texts, **options)
+        return results[0] if isinstance(texts, str) else results
+
+    def predict(
         self,
         texts: str | Iterable[str],
         *,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: OnBatch = lambda segments: None,
-    ) -> Classification | list[Classification]:
-        """As :meth:`classify`, with probabilities.
+        on_batch: OnBatch = ignore_batch,
+    ) -> list[Classification]:
+        """Returns the classification of each text; a string is one text.
 
         Args:
             batch_tokens: the maximum size of a batch in tokens.
             on_batch: called after each batch with its number of segments.
         """
-        cleaned = [normalize(text, self.config.data) for text in as_texts(texts)]
+        cleaned = [self.as_read(text) for text in as_texts(texts)]
         found = encode_all(self.codec, cleaned)
         (probabilities,), states = self.probabilities_and_states(
             [ids if text else [] for text, ids in zip(cleaned, found, strict=True)],
@@ -188,7 +196,16 @@ class Classifier:
             label = self.classes[number]
             result = Classification(label, by_class[label], by_class, familiarity)
             results.append(result if text else Classification("", 0.0, {}))
-        return results[0] if isinstance(texts, str) else results
+        return results
+
+    def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
+        return self.codec, self.model.embedding.weight
+
+    def properties(self) -> dict[str, Any]:
+        return {"classes": list(self.classes)}
+
+    def as_read(self, text: str) -> str:
+        return normalize(text, self.config.data)
 
     def check_thresholds(self) -> None:
         """Raises a ConfigError for a threshold of a class that the model does not have."""
@@ -204,7 +221,7 @@ class Classifier:
         *,
         temperature: float | None = None,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: OnBatch = lambda segments: None,
+        on_batch: OnBatch = ignore_batch,
     ) -> Tensor:
         """Returns ``[len(texts), C]`` for texts as ids; zeros for a text without ids.
 
@@ -225,7 +242,7 @@ class Classifier:
         *,
         temperatures: Sequence[float | None] = (None,),
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: OnBatch = lambda segments: None,
+        on_batch: OnBatch = ignore_batch,
     ) -> tuple[tuple[Tensor, ...], Tensor]:
         """As :meth:`probabilities`, at one or more temperatures, in one pass.
 

@@ -120,8 +120,6 @@ def pretrain(
     heads = PretrainingHeads(model.config.d_model, counts).to(device)
     layers = (model.embedding, model.positional_encoding, model.encoder, heads)
     trained = [weight for layer in layers for weight in layer.parameters()]
-    if model.attention_query is not None:
-        trained.append(model.attention_query)
     plans = [
         bucket_by_length(
             [(int(length),) for length in texts.lengths],

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.storage.files import write_json, write_text
-from tasks.classification.calibration import binned, expected_calibration_error
 from tasks.classification.charts import REPORT_FILE
 from tasks.classification.report_page import report_page
+from tasks.reliability import binned, calibration_error, most_probable
 
 PAGE_FILE = "report.html"
 
@@ -54,7 +54,7 @@ def write_report(
             "before": reliability(uncalibrated, labels),
             "after": reliability(probabilities, labels),
         },
-        "calibration_error_before": expected_calibration_error(uncalibrated, labels),
+        "calibration_error_before": calibration_error(*most_probable(uncalibrated, labels)),
         "mistakes": confident_mistakes(texts, labels, predicted, probabilities, classes),
         "words": telling_words(texts, [classes[i] for i in predicted.tolist()]),
     }
@@ -97,11 +97,11 @@ def bootstrap_intervals(
 def reliability(probabilities: Tensor, labels: Tensor) -> list[dict[str, float]]:
     """Returns mean confidence, accuracy and number of texts of each bin that has texts.
 
-    The bins are those of :func:`.calibration.binned`.
+    The bins are those of :func:`tasks.reliability.binned`.
     """
     return [
         {"confidence": confidence / texts, "accuracy": right / texts, "texts": int(texts)}
-        for confidence, right, texts in binned(probabilities, labels).tolist()
+        for confidence, right, texts in binned(*most_probable(probabilities, labels)).tolist()
         if texts
     ]
 

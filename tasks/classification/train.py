@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,100 +13,107 @@ from torch import Tensor
 from core.progress import log
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
+from data.examples import IdLists
 from data.vocabulary import PAD_ID, UNK_ID
-from tasks.classification.calibration import fit_temperature
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import (
-    Example,
-    LoadSentenceClassificationDataset,
-)
+from tasks.classification.dataset import Example, LoadSentenceClassificationDataset
 from tasks.classification.embeddings import ppmi_embeddings
-from tasks.classification.evaluate import evaluate
+from tasks.classification.evaluate import ClassificationReport, evaluate
 from tasks.classification.imbalance import class_weights
 from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier, build_model
 from tasks.classification.pretraining import pretrain
+from tasks.classification.temperature import fit_temperature
 from tasks.familiarity import MAX_TEXTS, Familiarity
-from tasks.runs.run import Prepared
+from tasks.runs import run
+from tasks.runs.training import Place, Training
 
 
-def prepare(
-    config: ClassificationConfig,
-    *,
-    corpus: Path,
-    out: Path,
-    device: torch.device,
-    vocabulary: Path | None,
-) -> Prepared:
-    """Prepares the training of a classifier; see :class:`tasks.runs.run.Prepare`."""
-    tokenizer = config.data.tokenizer
-    dataset = LoadSentenceClassificationDataset(
-        corpus,
-        config.data,
-        seed=config.train.seed,
-        save_to=out,
-        codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
-        classes=read_classes(out) if vocabulary == out else None,
-    )
-    soft_labels = dataset.soft_labels()
-    model = build_model(dataset.codec, dataset.classes, config).to(device)
-    if config.data.ppmi_window and vocabulary is None:
-        start_from_ppmi(model, dataset, config)
-    if config.data.pretraining_epochs and vocabulary is None:
-        epochs = config.data.pretraining_epochs
-        pretrain(model, dataset.training_texts(), config.train, epochs=epochs)
-    has_other_classes = vocabulary is not None and read_classes(vocabulary) != dataset.classes
-    if has_other_classes:
-        write_classes(out, dataset.classes)
-        log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
-    classifier = Classifier(model, dataset.codec, dataset.classes, config, device)
-    has_test = dataset.source.has("test")
-    if has_test:
-        dataset.read("test")  # an error in it is raised now, not after the training
-    val_examples = dataset.encoded("val")
-    classifier.check_thresholds()
-    batch_tokens = config.train.batch_tokens
+def train(config: ClassificationConfig, options: run.RunOptions) -> dict[str, Any]:
+    """Trains a classifier; see :func:`tasks.runs.run.train`."""
+    return run.train(config, options, ClassificationTraining, task=ClassificationTraining.task)
 
-    def calibrate(config: ClassificationConfig) -> ClassificationConfig:
-        (probabilities,), states = classifier.probabilities_and_states(
-            [ids for ids, _ in val_examples], temperatures=(1.0,)
+
+class ClassificationTraining(Training):
+    """The training of a classifier."""
+
+    task = Classifier.task
+    metric = "val_accuracy"
+    model: ClassificationModel
+
+    def __init__(self, config: ClassificationConfig, place: Place) -> None:
+        super().__init__(config, place)
+        vocabulary, tokenizer = place.vocabulary, config.data.tokenizer
+        dataset = self.dataset = LoadSentenceClassificationDataset(
+            place.corpus,
+            config.data,
+            seed=config.train.seed,
+            save_to=place.out,
+            codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
+            classes=read_classes(place.out) if vocabulary == place.out else None,
         )
-        labels = torch.tensor([label for _, label in val_examples])
-        temperature = round(fit_temperature(probabilities, labels), 3)
-        log(f"temperature {temperature}, fitted on the validation data")
-        familiarity_of(classifier, dataset.training_texts(), states).save(out)
-        prediction = replace(config.prediction, temperature=temperature)
-        classifier.config = replace(config, prediction=prediction)
-        return classifier.config
-
-    def test(final: ClassificationConfig) -> dict[str, Any]:
-        report = evaluate(classifier, dataset, "test" if has_test else "val", report_in=out)
-        return report if has_test else {}
-
-    return Prepared(
-        model=model,
-        data=dataset.training_data(
-            batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
-        ),
-        loss=text_loss(
-            model,
+        self.model = build_model(dataset.codec, dataset.classes, config).to(place.device)
+        if config.data.ppmi_window and vocabulary is None:
+            start_from_ppmi(self.model, dataset, config)
+        if config.data.pretraining_epochs and vocabulary is None:
+            epochs = config.data.pretraining_epochs
+            pretrain(self.model, dataset.training_texts(), config.train, epochs=epochs)
+        self.has_other_classes = (
+            vocabulary is not None and read_classes(vocabulary) != dataset.classes
+        )
+        if self.has_other_classes:
+            write_classes(place.out, dataset.classes)
+            log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
+        self.classifier = Classifier(
+            self.model, dataset.codec, dataset.classes, config, place.device
+        )
+        self.has_test = dataset.source.has("test")
+        if self.has_test:
+            dataset.read("test")  # an error in it is raised now, not after the training
+        self.val_examples = dataset.encoded("val")
+        self.classifier.check_thresholds()
+        self.data = dataset.training_data(
+            batch_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+            max_len=config.model.max_len,
+        )
+        self.loss = text_loss(
+            self.model,
             config.train.label_smoothing,
             config.data.token_dropout,
-            weights_of(dataset).to(device) if config.data.class_weight else None,
-            soft_labels=None if soft_labels is None else soft_labels.to(device),
-            soft_label_weight=config.data.soft_label_weight,
-        ),
-        validate=lambda: measure_texts(classifier, val_examples, batch_tokens=batch_tokens),
-        metric="val_accuracy",
-        evaluate=test,
-        calibrate=calibrate,
-        files=[
-            *dataset.files("train", "val", *(["test"] if has_test else ())),
-            *dataset.soft_label_files(),
-        ],
-        new_weights=model.last_layer_weights() if has_other_classes else (),
-    )
+            weights_of(dataset).to(place.device) if config.data.class_weight else None,
+        )
+        self.files = dataset.files("train", "val", *(["test"] if self.has_test else ()))
+
+    def validate(self) -> dict[str, float]:
+        batch_tokens = self.config.train.batch_tokens
+        return measure_texts(self.classifier, self.val_examples, batch_tokens=batch_tokens)
+
+    def calibrate(self, config: ClassificationConfig) -> ClassificationConfig:
+        (probabilities,), states = self.classifier.probabilities_and_states(
+            [ids for ids, _ in self.val_examples], temperatures=(1.0,)
+        )
+        labels = torch.tensor([label for _, label in self.val_examples])
+        temperature = round(fit_temperature(probabilities, labels), 3)
+        log(f"temperature {temperature}, fitted on the validation data")
+        texts = self.dataset.training_texts()
+        familiarity_of(self.classifier, texts, states).save(self.place.out)
+        prediction = replace(config.prediction, temperature=temperature)
+        self.classifier.config = replace(config, prediction=prediction)
+        return self.classifier.config
+
+    def evaluate(self, config: ClassificationConfig) -> ClassificationReport | None:
+        """Returns the report on the test split.
+
+        It is also written as a page; that on the validation split if there is no other.
+        """
+        split = "test" if self.has_test else "val"
+        report = evaluate(self.classifier, self.dataset, split, report_in=self.place.out)
+        return report if self.has_test else None
+
+    def new_weights(self) -> Sequence[str]:
+        return self.model.last_layer_weights() if self.has_other_classes else ()
 
 
 def start_from_ppmi(
@@ -129,13 +135,13 @@ def start_from_ppmi(
     log(f"{int(has_vector.sum()):,} of {len(weight):,} embeddings are from co-occurrence counts")
 
 
-def familiarity_of(classifier: Classifier, train: Any, held_out: Tensor) -> Familiarity:
+def familiarity_of(classifier: Classifier, texts: IdLists, held_out: Tensor) -> Familiarity:
     """Returns the familiarity with texts, given the ids of training texts.
 
     ``held_out`` ``[N, D]`` are the pooled states of other texts.
     """
-    train = train[:: max(1, len(train) // MAX_TEXTS)]
-    return Familiarity.fit(classifier.probabilities_and_states(train)[1], held_out)
+    texts = texts[:: max(1, len(texts) // MAX_TEXTS)]
+    return Familiarity.fit(classifier.probabilities_and_states(texts)[1], held_out)
 
 
 def weights_of(dataset: LoadSentenceClassificationDataset) -> Tensor:
@@ -149,32 +155,21 @@ def text_loss(
     label_smoothing: float,
     token_dropout: float,
     weights: Tensor | None = None,
-    *,
-    soft_labels: Tensor | None = None,
-    soft_label_weight: float = 0.0,
 ) -> LossFunction:
     """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``.
 
-    Args:
-        weights: those of the classes.
-        soft_labels: the probabilities of the classes for all training rows, ``[N, C]``.
-        soft_label_weight: their weight in the target distribution; the label has the rest.
+    ``weights`` are those of the classes.
     """
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
-        src, targets, *rows = batch
-        if soft_labels is not None:
-            probabilities = soft_labels[rows[0]]
-            one_hot = F.one_hot(targets, probabilities.shape[1]).to(probabilities)
-            targets = one_hot.lerp(probabilities, soft_label_weight)
+        src, targets = batch
         if token_dropout > 0.0:
             is_dropped = torch.rand(src.shape, device=src.device) < token_dropout
             src = src.masked_fill(is_dropped & (src != PAD_ID), UNK_ID)
         total = torch.zeros((), device=src.device)
-        for part in model.scores_of_parts(src):
-            scores = part.float()
+        for scores in model.scores_of_parts(src):
             total = total + F.cross_entropy(
-                scores,
+                scores.float(),
                 targets,
                 weight=weights,
                 label_smoothing=label_smoothing,

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from core.errors import UserError
-from tasks import registry
 from tasks.commands.options import LineOptions, given, option_names, take, use_threads
 from tasks.commands.output import STDIO, print_results, progress_bar, results_to
 from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_texts
+from tasks.task import task_named
 
 
 def text_input(texts: Sequence[str], options: LineOptions) -> AbstractContextManager[Lines]:
@@ -80,7 +80,7 @@ def search_and_answer(
         ]
 
     with option_names(), opened(text_input(texts, line_options), line_options) as work:
-        predictor = registry.predictor(task, line_options.model, device=line_options.device)
+        predictor: Any = task_named(task).load(line_options.model, device=line_options.device)
         if is_backward:
             predictor = predictor.opposite()
         request = predictor.request_type.of(

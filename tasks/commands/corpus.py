@@ -7,10 +7,10 @@ from pathlib import Path
 from core.config import nearest
 from core.errors import ConfigError, UserError
 from core.storage.files import exists, is_folder
-from tasks import registry
+from tasks.task import Task
 
 
-def corpus_for(task: str, chosen: Path | None) -> Path:
+def corpus_for(task: Task, chosen: Path | None) -> Path:
     """Returns the folder of a corpus for ``task``.
 
     Args:
@@ -23,13 +23,13 @@ def corpus_for(task: str, chosen: Path | None) -> Path:
     """
     from data.corpora import CORPORA, corpus_folder
 
-    name = registry.DEFAULT_CORPUS[task] if chosen is None else str(chosen)
+    name = task.corpus if chosen is None else str(chosen)
     if chosen is not None and (is_folder(chosen) or name not in CORPORA):
         if not exists(chosen) and (hint := nearest(name, CORPORA)):
             raise ConfigError(f"{name}: there is no such folder or corpus{hint}")
         return chosen
-    if CORPORA[name].task != task:
-        raise ConfigError(f"{name} is a corpus for {CORPORA[name].task}, not for {task}")
+    if CORPORA[name].task != task.name:
+        raise ConfigError(f"{name} is a corpus for {CORPORA[name].task}, not for {task.name}")
     folder = corpus_folder(name)
     if not is_folder(folder):
         raise UserError(

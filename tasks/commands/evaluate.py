@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tasks import registry
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
     PATH,
@@ -25,13 +23,15 @@ from tasks.commands.options import (
     table_assignments,
     table_options,
     take,
+    task_argument,
     use_threads,
 )
 from tasks.commands.output import print_results
+from tasks.task import Task
 
 
 @click.command()
-@click.argument("task", type=click.Choice(registry.TASKS))
+@task_argument
 @models_option
 @data_option
 @table_options
@@ -49,7 +49,7 @@ from tasks.commands.output import print_results
     help="Classification: write report.html and report.json into this folder.",
 )
 def evaluate(
-    task: str, data: Path | None, split: str | None, is_json: bool, **options: Any
+    task: Task, data: Path | None, split: str | None, is_json: bool, **options: Any
 ) -> None:
     """Measure a model on a split of a corpus.
 
@@ -62,19 +62,16 @@ def evaluate(
     if assignments := table_assignments(options):
         table["assignments"] = assignments
     search = given(options)
-    if task != "classification" and table:
-        raise click.UsageError(f"{task} has no tables and no --report.")
-    if task == "classification" and (search or isinstance(model.model, tuple)):
-        raise click.UsageError("classification has one --model, and nothing to search for.")
+    if table and not task.has_tables:
+        raise click.UsageError(f"{task.name} has no tables and no --report.")
+    if not task.has_search and (search or isinstance(model.model, tuple)):
+        raise click.UsageError(f"{task.name} has one --model, and nothing to search for.")
     corpus = corpus_for(task, data)
     use_threads(model.threads)
-    measure = registry.module(task, "evaluate")
-    settings: dict[str, Any] = given({"batch_tokens": model.batch_tokens}) | table
-    if task != "classification":
-        from tasks.seq2seq.request import GenerationRequest
-
-        settings = {"request": GenerationRequest.of(**search, **settings)}
+    settings = given({"batch_tokens": model.batch_tokens}) | table | search
     with option_names():
-        report = measure.run(model.model, corpus, split=split, device=model.device, **settings)
-    show = partial(json.dumps, ensure_ascii=False, indent=2) if is_json else measure.as_table
-    print_results(f"{show(report)}\n")
+        report = task.evaluate(model.model, corpus, split=split, device=model.device, **settings)
+    if is_json:
+        print_results(f"{json.dumps(report.record(), ensure_ascii=False, indent=2)}\n")
+    else:
+        print_results(f"{report.table()}\n")

@@ -13,6 +13,7 @@ from tasks.commands.corpus import corpus_for
 from tasks.commands.options import PATH, machine_options, use_threads
 from tasks.commands.output import print_results, table
 from tasks.runs import checkpoint_folder
+from tasks.task import task_named
 
 COLUMNS = ("task", "parameters", "size", "trained", "headline", "folder")
 
@@ -61,7 +62,7 @@ def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int
     use_threads(threads)
     from tasks.translation.calibration import calibrate_folder
 
-    found = [corpus_for("translation", corpus) for corpus in corpora]
+    found = [corpus_for(task_named("translation"), corpus) for corpus in corpora]
     calibrate_folder(folder, found, device=device)
     print_results(f"{folder}: calibrated\n")
 

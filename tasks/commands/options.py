@@ -16,6 +16,7 @@ from core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
 from core.errors import ConfigError, UserError
 from tasks.commands.output import STDIO
 from tasks.runs.checkpoint_folder import Folders
+from tasks.task import TASKS, task_named
 
 PATH = click.Path(path_type=Path)
 
@@ -95,6 +96,13 @@ def table_assignments(options: dict[str, Any]) -> tuple[str, ...]:
         f"{name}={str(value).lower() if value in (True, False) else value}"
         for name, value in short.items()
     )
+
+
+def task_argument(command: Any) -> Any:
+    """Adds the argument ``task``, which is a :class:`Task`."""
+    return click.argument(
+        "task", type=click.Choice(TASKS), callback=lambda context, option, name: task_named(name)
+    )(command)
 
 
 def use_threads(count: int | None) -> None:

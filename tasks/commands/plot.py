@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from core.errors import ConfigError, TextError
-from tasks import registry
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
     MAX_LINES,
@@ -32,6 +31,7 @@ from tasks.commands.options import (
     use_threads,
 )
 from tasks.commands.output import print_results, table
+from tasks.task import PAIR_TASKS, TASKS, task_named
 
 MAX_WIDTH = 8192
 MAX_STEPS = 100_000_000
@@ -168,7 +168,7 @@ def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int)
 @kind("attention")
 @click.argument("text", callback=check_prefix)
 @click.argument("target", required=False, callback=check_prefix)
-@choice_option("--task", registry.PAIR_TASKS, "The task of the model.")
+@choice_option("--task", PAIR_TASKS, "The task of the model.")
 @choice_option(
     "--kind",
     ("cross", "encoder", "decoder"),
@@ -208,7 +208,7 @@ def attention(
 
 @kind("neighbors")
 @click.argument("word", callback=check_prefix)
-@choice_option("--task", registry.TASKS, "The task of the model.")
+@choice_option("--task", TASKS, "The task of the model.")
 @choice_option("--side", ("source", "target"), "The embedding of the encoder or of the decoder.")
 @number_option("--count", type=click.IntRange(1, 100), default=15, help="The number of neighbors.")
 @model_option
@@ -226,7 +226,7 @@ def neighbors(output: Path, word: str, task: str, side: str, count: int, **machi
     """
     from tasks.plots.neighbors import neighbors as nearest_tokens
 
-    found = nearest_tokens(task, _predictor(task, **machine), word, side=side, count=count)
+    found = nearest_tokens(_predictor(task, **machine), word, side=side, count=count)
     found.draw(output)
     similarities = (f"{similarity:.3f}" for similarity in found.similarities)
     return table([*zip(found.tokens, similarities, strict=True)])
@@ -274,7 +274,7 @@ def length(
         plot length --split val --metric bleu --width 10
     """
     own = take(ModelOptions, options)
-    corpus = corpus_for("translation", data)
+    corpus = corpus_for(task_named("translation"), data)
     use_threads(own.threads)
     from tasks.plots.lengths import draw_lengths
     from tasks.seq2seq.request import GenerationRequest
@@ -321,4 +321,4 @@ def reliability(output: Path, run: Path) -> None:
 
 def _predictor(task: str, model: Path | None, device: str, threads: int | None) -> Any:
     use_threads(threads)
-    return registry.predictor(task, model, device=device)
+    return task_named(task).load(model, device=device)

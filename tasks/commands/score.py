@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from tasks import registry
 from tasks.commands.answering import opened
 from tasks.commands.options import (
     PATH,
@@ -19,10 +18,11 @@ from tasks.commands.options import (
 )
 from tasks.streaming import pair_lines
 from tasks.streaming.lines import json_line
+from tasks.task import PAIR_TASKS, task_named
 
 
 @click.command()
-@click.argument("task", type=click.Choice(registry.PAIR_TASKS))
+@click.argument("task", type=click.Choice(PAIR_TASKS))
 @click.option("--src", "source_file", type=PATH, metavar="FILE", help="The sources, one per line.")
 @click.option("--tgt", "target_file", type=PATH, metavar="FILE", help="Their targets.")
 @click.option("--input", "input_file", type=PATH, help="Pairs in one file, separated by tabs.")
@@ -54,12 +54,12 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
     else:
         pairs_input = pair_lines.open_table(line_options.input_path)
     with opened(pairs_input, line_options) as work:
-        scorer = registry.predictor(task, line_options.model, device=line_options.device).score
+        predictor: Any = task_named(task).load(line_options.model, device=line_options.device)
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
             pairs = [pair_lines.pair_of(text) for text in chunk.texts]
             sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-            scores = scorer(sources, targets, on_batch=work.on_batch, **settings)
+            scores = predictor.score(sources, targets, on_batch=work.on_batch, **settings)
             if line_options.is_json:
                 work.write(map(_as_json, chunk.lines, scores))
             else:

@@ -12,7 +12,7 @@ import click
 
 from core.errors import ConfigError, UserError
 from tasks.commands.options import PATH, combined, machine_options, use_threads
-from tasks.registry import TASKS
+from tasks.task import TASKS
 from tasks.web.config import ServiceConfig, read_keys
 
 # The kernels that a service keeps on a CPU. With the default of a thousand, its memory grows for

@@ -12,7 +12,6 @@ import click
 
 from core.config import override, to_mapping
 from core.distributed.world import World, world_from_environment
-from tasks import registry
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
     PATH,
@@ -22,8 +21,11 @@ from tasks.commands.options import (
     table_assignments,
     table_options,
     take,
+    task_argument,
 )
 from tasks.commands.output import as_toml, print_results
+from tasks.runs.config_file import make_config
+from tasks.task import Task
 
 if TYPE_CHECKING:
     from core.distributed.process_group import ProcessGroup
@@ -57,7 +59,7 @@ class ConfigOptions:
 
 
 @click.command()
-@click.argument("task", type=click.Choice(registry.TASKS))
+@task_argument
 @click.option("--preset", metavar="NAME", help="tiny, small, default, best or paper.")
 @click.option(
     "--config",
@@ -95,7 +97,7 @@ class ConfigOptions:
 )
 @click.option("--show-config", is_flag=True, help="Print the configuration as TOML and exit.")
 def train(
-    task: str, data: Path | None, out: Path | None, show_config: bool, **options: Any
+    task: Task, data: Path | None, out: Path | None, show_config: bool, **options: Any
 ) -> None:
     """Train a model on a corpus and write a checkpoint folder.
 
@@ -112,12 +114,12 @@ def train(
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
     chosen = take(ConfigOptions, options | {"table": table_assignments(options)})
-    out = out or Path("runs") / task
+    out = out or Path("runs") / task.name
     _check(task, chosen, out)
     if chosen.init is not None:
         from tasks.runs.checkpoint_folder import model_folder
 
-        chosen = replace(chosen, init=model_folder(task, chosen.init))
+        chosen = replace(chosen, init=model_folder(task.name, chosen.init))
     world = world_from_environment()
     with _group_of(world, options["device"]) as (group, device):
         config = _config_of(task, chosen, out)
@@ -127,14 +129,13 @@ def train(
             return
         corpus = corpus_for(task, data)
         from core.device import choose_device
-        from tasks.runs import run
+        from core.distributed.process_group import ProcessGroup
         from tasks.runs.checkpoint_folder import headline
         from tasks.runs.process import configure_process
+        from tasks.runs.run import RunOptions
 
         configure_process(threads=options["threads"], resumed=out if chosen.resume else None)
-        metrics = run.train(
-            task,
-            config,
+        run_options = RunOptions(
             data=corpus,
             out=out,
             device=choose_device(device),
@@ -142,19 +143,20 @@ def train(
             accept_changes=chosen.accept_changes,
             init=chosen.init,
             new_vocabulary=chosen.new_vocabulary,
-            group=group,
+            group=group or ProcessGroup(),
         )
+        metrics = task.train(config, run_options)
         if world is None or world.is_main:
             print_results(f"{out}: {headline(metrics)}\n")
 
 
-def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
+def _check(task: Task, chosen: ConfigOptions, out: Path) -> None:
     """Refuses options that contradict each other."""
-    if (chosen.src or chosen.tgt) and task != "translation":
-        raise click.UsageError(f"{task} has no --src and no --tgt.")
-    if chosen.table and task != "classification":
+    if (chosen.src or chosen.tgt) and not task.has_languages:
+        raise click.UsageError(f"{task.name} has no --src and no --tgt.")
+    if chosen.table and not task.has_tables:
         raise click.UsageError(
-            f"{task} has no tables: --text, --label and the like are not for it."
+            f"{task.name} has no tables: --text, --label and the like are not for it."
         )
     if chosen.accept_changes and not chosen.resume:
         raise click.UsageError("--accept-changes needs --resume.")
@@ -168,10 +170,10 @@ def _check(task: str, chosen: ConfigOptions, out: Path) -> None:
         raise click.UsageError(f"--resume goes on with the weights in {out}: leave out --init.")
 
 
-def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
+def _config_of(task: Task, chosen: ConfigOptions, out: Path) -> Any:
     """Returns the configuration of the run."""
     if not chosen.resume:
-        return registry.make_config(
+        return make_config(
             task,
             preset=chosen.preset or "default",
             config_file=chosen.config_file,
@@ -182,7 +184,7 @@ def _config_of(task: str, chosen: ConfigOptions, out: Path) -> Any:
     from tasks.runs.checkpoint_folder import check_begun, read_config
 
     check_begun(out)
-    config = read_config(out, task, registry.config_class(task))
+    config = read_config(out, task.name, task.config_class)
     return override(config, chosen.all_assignments)
 
 

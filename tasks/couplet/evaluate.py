@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import sacrebleu
 
@@ -15,6 +15,38 @@ from tasks.couplet.rules import RULES, check
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from tasks.task import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoupletReport(Report):
+    """Character BLEU, loss (nats a character), and the shares of couplets that keep each rule."""
+
+    couplets: int
+    bleu: float
+    bleu_signature: str
+    loss: float
+    perplexity: float
+    rules: dict[str, float]
+    rules_of_references: dict[str, float]
+
+    @property
+    def headline(self) -> str:
+        form = 100 * min(self.rules["length"], self.rules["punctuation"])
+        return f"form {form:.1f}%, perplexity {self.perplexity:.1f} on {self.split}"
+
+    def table(self) -> str:
+        lines = [
+            f"split           {self.split} ({self.couplets:,} couplets)",
+            f"character BLEU  {self.bleu:.2f}   {self.bleu_signature}",
+            f"perplexity      {self.perplexity:.2f}  (loss {self.loss:.4f} nats a character)",
+            "",
+            "rule         kept    by the references",
+        ]
+        for rule, share in self.rules.items():
+            reference = self.rules_of_references[rule]
+            lines.append(f"{rule:<11}  {100 * share:5.1f}%   {100 * reference:5.1f}%")
+        return "\n".join(lines)
 
 
 def evaluate(
@@ -22,7 +54,7 @@ def evaluate(
     dataset: LoadCoupletDataset,
     split: str,
     request: GenerationRequest = DEFAULT_REQUEST,
-) -> dict[str, Any]:
+) -> CoupletReport:
     """Returns the report on one split, whose first lines are answered as ``request`` says."""
     pairs = dataset.read(split)
     answers = writer.generate([first for first, _ in pairs], request)
@@ -34,22 +66,16 @@ def evaluate(
     )
     metric = sacrebleu.BLEU(tokenize="char")
     bleu = metric.corpus_score([a.second for a in answers], [[second for _, second in pairs]])
-    perplexity = math.exp(measured["loss"])
-    rules = shares([answer.rules for answer in answers])
-    return {
-        "split": split,
-        "couplets": len(pairs),
-        "bleu": bleu.score,
-        "bleu_signature": str(metric.get_signature()),
-        "loss": measured["loss"],
-        "perplexity": perplexity,
-        "rules": rules,
-        "rules_of_references": shares([check(first, second) for first, second in pairs]),
-        "headline": (
-            f"form {100 * min(rules['length'], rules['punctuation']):.1f}%, "
-            f"perplexity {perplexity:.1f} on {split}"
-        ),
-    }
+    return CoupletReport(
+        split=split,
+        couplets=len(pairs),
+        bleu=bleu.score,
+        bleu_signature=str(metric.get_signature()),
+        loss=measured["loss"],
+        perplexity=math.exp(measured["loss"]),
+        rules=shares([answer.rules for answer in answers]),
+        rules_of_references=shares([check(first, second) for first, second in pairs]),
+    )
 
 
 def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
@@ -57,40 +83,19 @@ def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
     return {rule: sum(kept[rule] for kept in checks) / len(checks) for rule in RULES}
 
 
-def run(
-    model: Folders,
-    data: str | Path,
-    *,
-    split: str | None = None,
-    device: str = "auto",
-    request: GenerationRequest = DEFAULT_REQUEST,
-) -> dict[str, Any]:
-    """Measures a model on a split of the corpus ``data`` and returns the report.
+def open_split(
+    model: Folders, data: str | Path, split: str | None, *, device: str
+) -> tuple[CoupletWriter, LoadCoupletDataset, str]:
+    """Returns a writer, a corpus with its codec, and the name of a split.
 
     Args:
         model: what :meth:`CoupletWriter.load` takes.
-        split: test (the default), val or train.
+        split: test (None), val or train.
     """
     writer = CoupletWriter.load(model, device=device)
-    config = writer.config
     dataset = LoadCoupletDataset(
-        Path(data), config.data, seed=config.train.seed, codec=writer.codec
+        Path(data), writer.config.data, seed=writer.config.train.seed, codec=writer.codec
     )
     if split is not None:
         dataset.check_split(split)
-    return evaluate(writer, dataset, split or "test", request)
-
-
-def as_table(report: Mapping[str, Any]) -> str:
-    """Returns the report as a table for people."""
-    lines = [
-        f"split           {report['split']} ({report['couplets']:,} couplets)",
-        f"character BLEU  {report['bleu']:.2f}   {report['bleu_signature']}",
-        f"perplexity      {report['perplexity']:.2f}  (loss {report['loss']:.4f} nats a character)",
-        "",
-        "rule         kept    by the references",
-    ]
-    for rule, share in report["rules"].items():
-        reference = report["rules_of_references"][rule]
-        lines.append(f"{rule:<11}  {100 * share:5.1f}%   {100 * reference:5.1f}%")
-    return "\n".join(lines)
+    return writer, dataset, split or "test"

@@ -34,7 +34,7 @@ from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.runs.checkpoint_folder import read_config
 from tasks.seq2seq.generation import EncodedTexts, SearchResult
 from tasks.seq2seq.n_best import Output
-from tasks.seq2seq.predictor import Predictor
+from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.texts import as_texts
 
@@ -56,7 +56,7 @@ BACKWARD_FOLDER = "backward"
 _MOST_TABLES = 8
 
 
-class CoupletWriter(Predictor[Couplet]):
+class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     """A trained couplet model: ``CoupletWriter.load().answer("晚风摇树树还挺")``.
 
     White space is dropped. A line that is too long for the model is answered in segments, each of
@@ -72,6 +72,7 @@ class CoupletWriter(Predictor[Couplet]):
     """
 
     task = "couplet"
+    trial = "春风"
     request_type = CoupletRequest
 
     def __init__(
@@ -110,9 +111,7 @@ class CoupletWriter(Predictor[Couplet]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a line without any Chinese character, or not valid Unicode.
         """
-        answers = [
-            couplet.second for couplet in self.generate(lines, self.request_type.of(**options))
-        ]
+        answers = [couplet.second for couplet in self.predict(lines, **options)]
         return answers[0] if isinstance(lines, str) else answers
 
     @overload
@@ -126,7 +125,7 @@ class CoupletWriter(Predictor[Couplet]):
 
         Arguments and errors are those of :meth:`answer`.
         """
-        couplets = self.generate(lines, self.request_type.of(**options))
+        couplets = self.predict(lines, **options)
         return couplets[0] if isinstance(lines, str) else couplets
 
     @classmethod
@@ -160,7 +159,7 @@ class CoupletWriter(Predictor[Couplet]):
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[Couplet]:
-        """Returns the answer to each of ``texts``; see :meth:`Predictor.generate`.
+        """Returns the answer to each of ``texts``; see :meth:`PairPredictor.generate`.
 
         Where ``request.candidates`` are asked for, or the configuration ranks candidates by default
         and no other search is asked for, they are drawn at random and ranked
@@ -299,6 +298,14 @@ class CoupletWriter(Predictor[Couplet]):
         ranked = rank(features, seconds, self.config.rerank, count)
         return [replace(different[i], score=score) for i, score in ranked]
 
+    def try_out(self) -> None:
+        super().try_out()
+        if self.has_opposite:
+            self.opposite().try_out()
+
+    def properties(self) -> dict[str, Any]:
+        return super().properties() | {"backward": self.has_opposite}
+
     def refusal(self, text: str) -> str | None:
         if text.strip() and not any(map(is_chinese, text)):
             return f"{shown(text)} has no Chinese character: it cannot begin a couplet"
@@ -337,9 +344,7 @@ class CoupletWriter(Predictor[Couplet]):
             form=form,
         )
 
-    def _results(
-        self, texts: Sequence[str], encoded: EncodedTexts, found: SearchResult
-    ) -> list[Couplet]:
+    def _results(self, texts: Sequence[str], found: SearchResult[EncodedTexts]) -> list[Couplet]:
         return [
             joined([self._couplet(_characters(text), output) for output in of_text])
             for text, of_text in zip(texts, found.outputs, strict=True)

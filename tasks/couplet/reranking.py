@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.config import RerankConfig
-from tasks.seq2seq.scoring import PairScore
+from tasks.seq2seq.pair_scores import PairScore
 
 # Two answers that share more of their characters than this are not both shown.
 _MOST_SHARED = 0.5

@@ -3,92 +3,102 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.files import is_file
 from data.codec import TextCodec
 from tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
 from tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
-from tasks.couplet.evaluate import evaluate
+from tasks.couplet.evaluate import CoupletReport, evaluate
 from tasks.couplet.model import CoupletModel
 from tasks.couplet.predict import CoupletWriter
+from tasks.runs import run
 from tasks.runs.checkpoint_folder import CONFIG_FILE, describe
 from tasks.runs.new_vocabulary import TokenWeights
-from tasks.runs.run import Prepared
+from tasks.runs.training import Place, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 
 MakeModel = Callable[[int, CoupletTransformerConfig], SequenceToSequence]
+"""Makes the model for the size of the vocabulary and the sizes of the Transformer."""
 
 
-def prepare(
-    config: CoupletConfig,
-    *,
-    corpus: Path,
-    out: Path,
-    device: torch.device,
-    vocabulary: Path | None,
-    make_model: MakeModel = CoupletModel,
-) -> Prepared:
-    """Prepares the training of a couplet model; see :class:`tasks.runs.run.Prepare`.
+def train(
+    config: CoupletConfig, options: run.RunOptions, *, make_model: MakeModel = CoupletModel
+) -> dict[str, Any]:
+    """Trains a couplet model; see :func:`tasks.runs.run.train`."""
 
-    Args:
-        make_model: makes the model for the size of the vocabulary and the sizes of the Transformer.
-    """
-    codec = None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER)
-    dataset = LoadCoupletDataset(
-        corpus, config.data, seed=config.train.seed, save_to=out, codec=codec
-    )
-    model = make_model(len(dataset.codec.vocabulary), config.model).to(device)
-    has_test = dataset.has("test")
-    if has_test:
-        dataset.read("test")  # an error in it is raised now, not after the training
-    val_pairs = dataset.encoded("val", max_len=config.model.max_len)
-    batch_tokens = config.train.batch_tokens
+    def training(config: CoupletConfig, place: Place) -> CoupletTraining:
+        return CoupletTraining(config, place, make_model)
 
-    def validate() -> dict[str, float]:
-        measured = measure_pairs([model], val_pairs, batch_tokens=batch_tokens, device=device)
+    return run.train(config, options, training, task=CoupletTraining.task)
+
+
+class CoupletTraining(Training):
+    """The training of a couplet model."""
+
+    task = CoupletWriter.task
+    metric = "val_loss"
+    model: SequenceToSequence
+
+    def __init__(
+        self, config: CoupletConfig, place: Place, make_model: MakeModel = CoupletModel
+    ) -> None:
+        super().__init__(config, place)
+        vocabulary = place.vocabulary
+        self.dataset = LoadCoupletDataset(
+            place.corpus,
+            config.data,
+            seed=config.train.seed,
+            save_to=place.out,
+            codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER),
+        )
+        self.model = make_model(len(self.dataset.codec.vocabulary), config.model).to(place.device)
+        self.has_test = self.dataset.has("test")
+        if self.has_test:
+            self.dataset.read("test")  # an error in it is raised now, not after the training
+        self.val_pairs = self.dataset.encoded("val", max_len=config.model.max_len)
+        self.data = self.dataset.training_data(
+            batch_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+            max_len=config.model.max_len,
+        )
+        self.loss = pair_loss(self.model, config.train.label_smoothing)
+        self.files = self.dataset.files("train", "val", *(["test"] if self.has_test else ()))
+
+    def validate(self) -> dict[str, float]:
+        measured = measure_pairs(
+            [self.model],
+            self.val_pairs,
+            batch_tokens=self.config.train.batch_tokens,
+            device=self.place.device,
+        )
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
             "val_perplexity": math.exp(measured["loss"]),
         }
 
-    def test(final: CoupletConfig) -> dict[str, Any]:
-        if not has_test:
-            return {}
-        writer = CoupletWriter([model], dataset.codec, final, device)
-        return evaluate(writer, dataset, "test")
+    def evaluate(self, config: CoupletConfig) -> CoupletReport | None:
+        if not self.has_test:
+            return None
+        writer = CoupletWriter([self.model], self.dataset.codec, config, self.place.device)
+        return evaluate(writer, self.dataset, "test")
 
-    def token_weights(initial: Path) -> TokenWeights:
-        codecs = TextCodec.load(initial, tokenizer=TOKENIZER), dataset.codec
+    def new_weights(self) -> Sequence[str]:
+        """Returns the names of the weights of the alignment, if the initial model has none."""
+        initial = self.place.vocabulary
+        if initial is None or not is_file(initial / CONFIG_FILE):
+            return ()
+        if describe(initial)["model"].get("aligned", False):
+            return ()
+        names = (name for name, _ in self.model.named_parameters())
+        return [name for name in names if name.startswith("alignment.")]
+
+    def token_weights(self, initial: Path) -> TokenWeights:
+        codecs = TextCodec.load(initial, tokenizer=TOKENIZER), self.dataset.codec
         names = ("src_embedding.embedding.weight", "generator.bias")
-        output = () if config.model.tie_output else ("generator.weight",)
+        output = () if self.config.model.tie_output else ("generator.weight",)
         return dict.fromkeys((*names, *output), codecs)
-
-    return Prepared(
-        model=model,
-        data=dataset.training_data(
-            batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
-        ),
-        loss=pair_loss(model, config.train.label_smoothing),
-        validate=validate,
-        metric="val_loss",
-        evaluate=test,
-        files=dataset.files("train", "val", *(["test"] if has_test else ())),
-        new_weights=_new_weights(model, vocabulary),
-        token_weights=token_weights,
-    )
-
-
-def _new_weights(model: SequenceToSequence, initial: Path | None) -> list[str]:
-    """Returns the names of the weights of the alignment, if the model in ``initial`` has none."""
-    if initial is None or not is_file(initial / CONFIG_FILE):
-        return []
-    if describe(initial)["model"].get("aligned", False):
-        return []
-    return [name for name, _ in model.named_parameters() if name.startswith("alignment.")]

@@ -16,9 +16,7 @@ from core.errors import TextError, shown
 from data.codec import TextCodec
 from data.vocabulary import SPECIALS, UNK_ID
 from tasks.pictures import ORANGE, picture
-
-SIDES = ("source", "target")
-"""The two embeddings of a model with an encoder and a decoder; they may be one table."""
+from tasks.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -59,30 +57,20 @@ class Neighbors:
             axes.set_ylabel(f"second component ({second:.0%} of the variance)")
 
 
-def neighbors(task: str, predictor: Any, word: str, *, side: str, count: int) -> Neighbors:
+def neighbors(predictor: Predictor[Any], word: str, *, side: str, count: int) -> Neighbors:
     """Returns the ``count`` nearest tokens of ``word``; special tokens are left out.
 
     Args:
-        task: the task of ``predictor``, a model that :func:`.registry.predictor` loaded.
         word: a token of the vocabulary, or a word that is one token.
-        side: one of ``SIDES``; a classifier has one embedding, the "source".
+        side: one of the predictor's ``sides``; a classifier has one embedding, the "source".
 
     Raises:
         ConfigError: there is no such side, or ``count`` is out of range.
         TextError: ``word`` is unknown, or several tokens.
     """
-    if task == "classification":
-        from tasks.classification.dataset import normalize
-
-        check_choice("side", side, SIDES[:1])
-        codec, embedding = predictor.codec, predictor.model.embedding
-        word = normalize(word, predictor.config.data)
-    else:
-        check_choice("side", side, SIDES)
-        model, is_source = predictor.models[0], side == "source"
-        codec = predictor.source if is_source else predictor.target
-        embedding = model.src_embedding if is_source else model.tgt_embedding
-    return nearest(codec.vocabulary.itos, embedding.weight, token_id(codec, word), count)
+    check_choice("side", side, predictor.sides)
+    codec, table = predictor.embedding(side)
+    return nearest(codec.vocabulary.itos, table, token_id(codec, predictor.as_read(word)), count)
 
 
 def nearest(tokens: Sequence[str], table: Tensor, index: int, count: int) -> Neighbors:

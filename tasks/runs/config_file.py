@@ -1,17 +1,52 @@
-"""Configuration files: TOML written by users, and the ``config.json`` of a run."""
+"""The configuration of a run: a preset, changed by a file and by assignments."""
 
 from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from core.config import from_mapping, to_mapping
+from core.config import check_choice, from_mapping, override, to_mapping, without_retired
 from core.errors import ConfigError, shorten
 from core.storage.files import reason_of, require_regular_file
+from tasks.task import Task
 
 _MAX_BYTES = 1 << 20
+
+
+def make_config(
+    task: Task,
+    *,
+    preset: str = "default",
+    config_file: Path | None = None,
+    assignments: Iterable[str] = (),
+    init: Path | None = None,
+    new_vocabulary: bool = False,
+) -> Any:
+    """Returns the configuration of a run of ``task``.
+
+    Args:
+        config_file: as for :func:`merge_file`.
+        assignments: each ``section.key=value``.
+        init: a model to start from; its model section and its options of the vocabulary take the
+            place of those of the preset.
+        new_vocabulary: the run builds its own vocabulary: the preset's options of it stay.
+
+    Raises:
+        ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.
+        CheckpointError: there is no model of ``task`` in ``init``.
+    """
+    check_choice("--preset", preset, task.presets)
+    config = task.presets[preset]()
+    if init is not None:
+        from tasks.runs.initial import with_model_of
+
+        config = with_model_of(init, task.name, config, new_vocabulary=new_vocabulary)
+    if config_file is not None:
+        config = merge_file(config, config_file, task=task.name)
+    return override(config, assignments)
 
 
 def merge_file(config: Any, path: Path, *, task: str) -> Any:
@@ -24,11 +59,13 @@ def merge_file(config: Any, path: Path, *, task: str) -> Any:
         ConfigError: the file cannot be read, is for another task, or has an unknown name or a value
             that cannot be used.
     """
-    merged = to_mapping(config)
-    for name, section in _read(path, task).items():
-        is_section = isinstance(section, dict) and isinstance(merged.get(name), dict)
-        merged[name] = merged[name] | section if is_section else section
+    merged, sections = to_mapping(config), _read(path, task)
     try:
+        if path.suffix == ".json":
+            sections = without_retired(type(config), sections)
+        for name, section in sections.items():
+            is_section = isinstance(section, dict) and isinstance(merged.get(name), dict)
+            merged[name] = merged[name] | section if is_section else section
         return from_mapping(type(config), merged)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error

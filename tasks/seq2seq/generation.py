@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -64,14 +64,19 @@ class EncodedTexts:
     has_memory_means: bool = False
 
 
-class SearchResult(NamedTuple):
-    """What a search has found.
+E = TypeVar("E", bound=EncodedTexts)
+
+
+@dataclass(frozen=True)
+class SearchResult(Generic[E]):
+    """What a search has found for ``texts``.
 
     ``outputs``: the outputs of each text, the best first or in the order of sampling.
     ``memory_means``: ``[segments, D]``, the mean of the encoder's output over each segment of all
     texts, where it was asked for.
     """
 
+    texts: E
     outputs: list[list[Output]]
     memory_means: Tensor | None
 
@@ -95,23 +100,13 @@ class _Segment:
     max_length: int
 
 
-class SearchArguments(NamedTuple):
-    """The arguments of :func:`generate_texts`."""
-
-    model: StepModel
-    texts: EncodedTexts
-    config: GenerationConfig
-    request: GenerationRequest
-    device: torch.device
-
-
 def generate_texts(
     model: StepModel,
-    texts: EncodedTexts,
+    texts: E,
     config: GenerationConfig,
     request: GenerationRequest,
     device: torch.device,
-) -> SearchResult:
+) -> SearchResult[E]:
     """Returns the outputs of every text, in the order of the texts.
 
     Each text has ``config.n_best`` outputs, or fewer if no more were found, and a text without
@@ -138,7 +133,7 @@ def generate_texts(
     rest = iter(hypotheses)
     outputs = [combine(list(islice(rest, len(text))), config.n_best) for text in texts.segments]
     means = [result.memory_mean for result in found if result.memory_mean is not None]
-    return SearchResult(outputs, torch.stack(means) if means else None)
+    return SearchResult(texts, outputs, torch.stack(means) if means else None)
 
 
 @dataclass(frozen=True)
@@ -282,9 +277,9 @@ def _search_all(
     results = [SegmentResult([], None)] * len(segments)
     with at_most(_FEW_THREADS) if rows <= _FEW_ROWS else nullcontext():
         found = map_on_cores(search, batches, workers=None if is_parallel else 1)
-        for batch, of_batch in zip(batches, found, strict=True):
-            for segment, of_segment in zip(batch, of_batch, strict=True):
-                results[segment.index] = of_segment
+        for batch, batch_results in zip(batches, found, strict=True):
+            for segment, result in zip(batch, batch_results, strict=True):
+                results[segment.index] = result
             request.on_batch(len(batch))
     return results
 

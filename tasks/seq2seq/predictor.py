@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import torch
+from torch import Tensor
 
 from core.config import check
 from core.decoding.config import GenerationConfig
@@ -20,9 +21,11 @@ from core.inference.incremental_model import IncrementalModel
 from core.model.sequence_to_sequence import SequenceToSequence
 from data.codec import TextCodec
 from data.vocabulary import Vocabulary
+from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folders
 from tasks.seq2seq.attention_maps import Attention, attention
-from tasks.seq2seq.generation import EncodedTexts, SearchArguments, SearchResult, generate_texts
+from tasks.seq2seq.generation import E, SearchResult, generate_texts
+from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.seq2seq.request import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_REQUEST,
@@ -30,13 +33,12 @@ from tasks.seq2seq.request import (
     OnBatch,
     ignore_batch,
 )
-from tasks.seq2seq.scoring import PairScore, score_texts
 from tasks.texts import as_texts
 
 R = TypeVar("R")
 
 
-class Predictor(ABC, Generic[R]):
+class PairPredictor(Predictor[R], Generic[R, E]):
     """One trained model, or an ensemble of several, with the codecs of its texts.
 
     The first search with float weights makes a snapshot of them (:class:`IncrementalModel`), and so
@@ -49,7 +51,7 @@ class Predictor(ABC, Generic[R]):
         generation: how to search where a request does not say otherwise.
     """
 
-    task: ClassVar[str]
+    models: list[SequenceToSequence]
     request_type: ClassVar[type[GenerationRequest]] = GenerationRequest
 
     def __init__(
@@ -107,10 +109,6 @@ class Predictor(ABC, Generic[R]):
                 self._step_models[int8] = packed[0] if len(packed) == 1 else Ensemble(packed)
             return self._step_models[int8]
 
-    def refusal(self, text: str) -> str | None:
-        """Returns the reason why the task cannot take ``text``; None if it can."""
-        return None
-
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[R]:
@@ -123,23 +121,31 @@ class Predictor(ABC, Generic[R]):
                 constraint that leaves no possible output.
         """
         texts = as_texts(texts)
-        arguments = self._search_arguments(texts, request)
-        return self._results(texts, arguments.texts, generate_texts(*arguments))
+        return self._results(texts, self.search(texts, request))
 
-    def search(
-        self, texts: Sequence[str], request: GenerationRequest
-    ) -> tuple[EncodedTexts, SearchResult]:
-        """Returns ``texts`` as ids, and what was found for them; errors as in :meth:`generate`."""
-        arguments = self._search_arguments(texts, request)
-        return arguments.texts, generate_texts(*arguments)
+    def predict(self, texts: str | Iterable[str], **options: Any) -> list[R]:
+        """As :meth:`generate`; ``options`` are those of the request.
 
-    def _search_arguments(
-        self, texts: Sequence[str], request: GenerationRequest
-    ) -> SearchArguments:
+        Raises:
+            ConfigError: an unknown option, too.
+        """
+        return self.generate(texts, self.request_type.of(**options))
+
+    def search(self, texts: Sequence[str], request: GenerationRequest) -> SearchResult[E]:
+        """Returns what is found for ``texts``; errors as in :meth:`generate`."""
         config = request.resolve(self.generation)
         encoded = self._encode(texts, request)
         step_model = self.step_model(int8=config.int8)
-        return SearchArguments(step_model, encoded, config, request, self.device)
+        return generate_texts(step_model, encoded, config, request, self.device)
+
+    def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
+        model = self.models[0]
+        if side == "source":
+            return self.source, model.src_embedding.weight
+        return self.target, model.tgt_embedding.weight
+
+    def properties(self) -> dict[str, Any]:
+        return {"ensemble": len(self.models), "defaults": asdict(self.generation)}
 
     def attention(self, text: str, target: str | None = None, **options: Any) -> list[Attention]:
         """Returns the attention between ``text`` and its best output, one record per segment.
@@ -164,11 +170,11 @@ class Predictor(ABC, Generic[R]):
             source_ids, target_ids = self._pair(text, target)
             return [attention(self.models[0], source_ids, target_ids, vocabularies, self.device)]
         request = replace(GenerationRequest.of(**options), pass_through=False, placeholders=False)
-        encoded, found = self.search(as_texts([text]), request)
-        ((best, *_),) = found.outputs
+        found = self.search(as_texts([text]), request)
+        segments, best = found.texts.segments[0], found.outputs[0][0]
         return [
             attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)
-            for ids, hypothesis in zip(encoded.segments[0], best.hypotheses, strict=True)
+            for ids, hypothesis in zip(segments, best.hypotheses, strict=True)
         ]
 
     @overload
@@ -250,11 +256,11 @@ class Predictor(ABC, Generic[R]):
         """Returns what the models of an ensemble must have in common, by its name in messages."""
 
     @abstractmethod
-    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
+    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> E:
         """Returns ``texts`` as a search takes them."""
 
     @abstractmethod
-    def _results(self, texts: Sequence[str], encoded: EncodedTexts, found: SearchResult) -> list[R]:
+    def _results(self, texts: Sequence[str], found: SearchResult[E]) -> list[R]:
         """Returns the result for each text, from its outputs, the best first."""
 
 

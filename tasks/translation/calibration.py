@@ -70,15 +70,13 @@ def calibrate(translator: Translator, data: CalibrationData, folder: Path) -> No
     held_out_pairs = spaced(data.held_out, MAX_PAIRS)
     sources, references = ([pair[side] for pair in held_out_pairs] for side in (0, 1))
     fit_language(data, folder)
-    encoded, found = translator.search(
-        sources, GenerationRequest(pass_through=False, placeholders=False)
-    )
+    found = translator.search(sources, GenerationRequest(pass_through=False, placeholders=False))
     # A text of several segments has one reference for all of them.
-    single = [number for number, segments in enumerate(encoded.segments) if len(segments) == 1]
+    single = [number for number, segments in enumerate(found.texts.segments) if len(segments) == 1]
     if not single:
         raise UserError("no validation text is a single sentence: there is nothing to calibrate on")
     best = [found.outputs[number][0].hypotheses[0] for number in single]
-    ids = [encoded.segments[number][0] for number in single]
+    ids = [found.texts.segments[number][0] for number in single]
     is_good = are_good(
         [translator.target.decode(hypothesis.tokens) for hypothesis in best],
         [references[number] for number in single],

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import sacrebleu
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from core.decoding.search import Hypothesis
@@ -24,7 +23,6 @@ from tasks.runs.checkpoint_folder import CONFIDENCE_FILE, calibration_file
 
 GOOD_CHRF = 60.0
 """The chrF from which a translation counts as good."""
-BINS = 10
 
 _FEATURES = 3
 _DIGITS = 4
@@ -108,28 +106,6 @@ def are_good(translations: Sequence[str], references: Sequence[str]) -> list[boo
         chrf.sentence_score(translation, [reference]).score >= GOOD_CHRF
         for translation, reference in zip(translations, references, strict=True)
     ]
-
-
-def reliability(confidences: Sequence[float], is_good: Sequence[bool]) -> NDArray[np.float64]:
-    """Groups translations by their confidence, into :data:`BINS` intervals of equal width.
-
-    Returns:
-        ``[BINS, 3]``: of each interval the number of translations, the mean confidence, and the
-        share of good ones. The last two are NaN where there is no translation.
-    """
-    p, y = np.asarray(confidences, dtype=float), np.asarray(is_good, dtype=float)
-    of_bin = np.minimum((p * BINS).astype(int), BINS - 1)
-    counts, sums, good = (
-        np.bincount(of_bin, weights=w, minlength=BINS) for w in (np.ones_like(p), p, y)
-    )
-    with np.errstate(invalid="ignore"):
-        return np.stack([counts, sums / counts, good / counts], axis=1)
-
-
-def expected_calibration_error(confidences: Sequence[float], is_good: Sequence[bool]) -> float:
-    """Returns the mean difference of confidence and share of good ones (Guo et al. 2017, eq. 3)."""
-    counts, mean, good = reliability(confidences, is_good).T
-    return float(np.nansum(counts * np.abs(mean - good)) / max(1.0, counts.sum()))
 
 
 def _sigmoid(logit: float) -> float:

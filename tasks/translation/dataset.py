@@ -18,7 +18,7 @@ from tasks.runs import hold_out
 from tasks.runs.hold_out import HoldOut
 from tasks.seq2seq.batches import PairData, short_pairs
 from tasks.translation.config import ExtraCorpus, TranslationData
-from tasks.translation.mixture import Mixture, Part
+from tasks.translation.mixture import Mixture, TrainingPairs
 
 T = TypeVar("T")
 
@@ -157,12 +157,12 @@ class LoadEnglishGermanDataset:
         folder = Path(extra.path)
         return folder / f"train.{self.config.src}", folder / f"train.{self.config.tgt}"
 
-    def _parts(self, max_tokens: int, *, with_texts: bool) -> Iterator[Part]:
+    def _parts(self, max_tokens: int, *, with_texts: bool) -> Iterator[TrainingPairs]:
         """Yields the training pairs of the corpus, and those of each extra folder."""
         pairs = self._pairs("train")
         kept = short_pairs(pairs, max_tokens, self.folder / "train")
         texts = list(zip(*self.read("train"), strict=True)) if with_texts else ()
-        yield Part(pairs.select(kept), texts=[texts[i] for i in kept] if texts else ())
+        yield TrainingPairs(pairs.select(kept), texts=[texts[i] for i in kept] if texts else ())
         for extra in self.config.extra:
             files = self._extra_files(extra)
             pairs = encode_parallel(*files, (self.source, self.target))
@@ -171,7 +171,7 @@ class LoadEnglishGermanDataset:
             kept = short_pairs(pairs, max_tokens, Path(extra.path) / "train")
             texts = list(iter_parallel(*files)) if with_texts else ()
             chosen = [texts[i] for i in kept] if texts else ()
-            yield Part(pairs.select(kept), weight=extra.weight, tag=tag, texts=chosen)
+            yield TrainingPairs(pairs.select(kept), weight=extra.weight, tag=tag, texts=chosen)
 
     def _training_texts(self) -> tuple[list[str], list[str]]:
         """Returns all sources and all targets, those of the extra folders included."""

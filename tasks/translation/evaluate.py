@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sacrebleu
 
@@ -12,10 +13,39 @@ from core.errors import CorpusError
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
+from tasks.task import Report
 from tasks.translation.dataset import LoadEnglishGermanDataset
 
 if TYPE_CHECKING:
     from tasks.translation.predict import Translator
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationReport(Report):
+    """Corpus BLEU with its signatures; accuracy and loss (nats a token) are teacher-forced."""
+
+    sentences: int
+    bleu: float
+    bleu_signature: str
+    bleu_lowercase: float
+    bleu_lowercase_signature: str
+    token_accuracy: float
+    loss: float
+
+    @property
+    def headline(self) -> str:
+        return f"BLEU {self.bleu:.2f} on {self.split}"
+
+    def table(self) -> str:
+        return "\n".join(
+            (
+                f"split            {self.split} ({self.sentences:,} sentences)",
+                f"BLEU             {self.bleu:.2f}   {self.bleu_signature}",
+                f"BLEU, lower case {self.bleu_lowercase:.2f}   {self.bleu_lowercase_signature}",
+                f"token accuracy   {100 * self.token_accuracy:.2f}%",
+                f"loss             {self.loss:.4f} nats a token",
+            )
+        )
 
 
 def bleu(
@@ -33,7 +63,7 @@ def evaluate(
     dataset: LoadEnglishGermanDataset,
     split: str,
     request: GenerationRequest = DEFAULT_REQUEST,
-) -> dict[str, Any]:
+) -> TranslationReport:
     """Returns the report on one split, whose sources are translated as ``request`` says."""
     sources, references = dataset.read(split)
     translations = [translation.text for translation in translator.generate(sources, request)]
@@ -45,34 +75,16 @@ def evaluate(
     )
     cased, cased_signature = bleu(translations, references)
     lowercase, lowercase_signature = bleu(translations, references, lowercase=True)
-    return {
-        "split": split,
-        "sentences": len(sources),
-        "bleu": cased,
-        "bleu_signature": cased_signature,
-        "bleu_lowercase": lowercase,
-        "bleu_lowercase_signature": lowercase_signature,
-        "token_accuracy": measured["accuracy"],
-        "loss": measured["loss"],
-        "headline": f"BLEU {cased:.2f} on {split}",
-    }
-
-
-def run(
-    model: Folders,
-    data: str | Path,
-    *,
-    split: str | None = None,
-    device: str = "auto",
-    request: GenerationRequest = DEFAULT_REQUEST,
-) -> dict[str, Any]:
-    """Measures a model on a split of the corpus ``data`` and returns the report.
-
-    Args:
-        model: what :meth:`Translator.load` takes.
-        split: by default the first whose name begins with ``test``.
-    """
-    return evaluate(*open_split(model, data, split, device=device), request)
+    return TranslationReport(
+        split=split,
+        sentences=len(sources),
+        bleu=cased,
+        bleu_signature=cased_signature,
+        bleu_lowercase=lowercase,
+        bleu_lowercase_signature=lowercase_signature,
+        token_accuracy=measured["accuracy"],
+        loss=measured["loss"],
+    )
 
 
 def open_split(
@@ -81,6 +93,7 @@ def open_split(
     """Returns a translator, a corpus with its codecs, and the name of a split.
 
     Args:
+        model: what :meth:`Translator.load` takes.
         split: None for the first whose name begins with ``test``.
 
     Raises:
@@ -103,17 +116,3 @@ def open_split(
     if split is None:
         raise CorpusError(data, f"no test split; name one of: {', '.join(dataset.splits())}")
     return translator, dataset, split
-
-
-def as_table(report: Mapping[str, Any]) -> str:
-    """Returns the report as a table for people."""
-    lowercase, signature = report["bleu_lowercase"], report["bleu_lowercase_signature"]
-    return "\n".join(
-        (
-            f"split            {report['split']} ({report['sentences']:,} sentences)",
-            f"BLEU             {report['bleu']:.2f}   {report['bleu_signature']}",
-            f"BLEU, lower case {lowercase:.2f}   {signature}",
-            f"token accuracy   {100 * report['token_accuracy']:.2f}%",
-            f"loss             {report['loss']:.4f} nats a token",
-        )
-    )

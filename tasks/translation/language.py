@@ -72,9 +72,9 @@ class LanguageDetector:
         Sentences of fewer than :data:`MIN_WORDS` words have no say; one must be longer.
         """
         words = [_WORD.findall(sentence.lower()) for sentence in sentences(text)]
-        long_enough = [of_one for of_one in words if len(of_one) >= MIN_WORDS]
+        long_enough = [sentence for sentence in words if len(sentence) >= MIN_WORDS]
         return bool(long_enough) and all(
-            self._mean_log_odds(of_one) > _THRESHOLD for of_one in long_enough
+            self._mean_log_odds(sentence) > _THRESHOLD for sentence in long_enough
         )
 
     def evidence(self, text: str) -> tuple[float, float]:

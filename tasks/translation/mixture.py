@@ -17,7 +17,7 @@ from tasks.translation.augmentation import augmented
 
 
 @dataclass(frozen=True)
-class Part:
+class TrainingPairs:
     """The training pairs of one folder, none of which is too long.
 
     Attributes:
@@ -53,7 +53,7 @@ class Mixture:
         augment: the share of pairs that :mod:`tasks.translation.augmentation` changes.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[TrainingPairs]
     _: KW_ONLY
     codecs: tuple[TextCodec, TextCodec]
     dropout: tuple[float, float]
@@ -70,17 +70,19 @@ class Mixture:
             rng = random.Random(f"{seed}/augment")
             return Examples.of_pairs(
                 pair
-                for part, of_part in zip(self.parts, rows, strict=True)
-                for pair in self._encode(part, of_part, rng)
+                for part, drawn in zip(self.parts, rows, strict=True)
+                for pair in self._encode(part, drawn, rng)
             )
         return Examples.joined(
             [
-                part.pairs if part.weight == 1.0 else part.pairs.select(np.array(of_part, np.int64))
-                for part, of_part in zip(self.parts, rows, strict=True)
+                part.pairs if part.weight == 1.0 else part.pairs.select(np.array(drawn, np.int64))
+                for part, drawn in zip(self.parts, rows, strict=True)
             ]
         )
 
-    def _encode(self, part: Part, rows: Sequence[int], rng: random.Random) -> Iterator[Pair]:
+    def _encode(
+        self, part: TrainingPairs, rows: Sequence[int], rng: random.Random
+    ) -> Iterator[Pair]:
         (source, target), (on_source, on_target) = self.codecs, self.dropout
         for row in rows:
             texts = part.texts[row]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import NamedTuple
 
 from data.codec import TextCodec
 from data.tokenizers import SentencePieceBPE
@@ -54,15 +55,20 @@ def known_letters(codec: TextCodec) -> frozenset[str] | None:
     )
 
 
-def parts(line: str, letters: Collection[str] | None) -> list[tuple[str, list[str]]]:
-    """Splits a line into what is kept, and the sentences after it, which have letters.
+class LinePart(NamedTuple):
+    """What is kept of a line, and the sentences after it, which have letters."""
 
-    All together they are the line, apart from white space at the end of the sentences.
+    kept: str
+    sentences: list[str]
+
+
+def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
+    """Splits a line; its parts are the line, but for white space at the end of the sentences.
 
     Args:
         letters: the characters that the model knows; None: all.
     """
-    found: list[tuple[str, list[str]]] = [("", [])]
+    found = [LinePart("", [])]
     kept = space = ""  # what is not in ``found`` yet, and the white space before it
     for sentence in [*sentences(line), ""]:
         start = end = len(sentence)
@@ -71,10 +77,10 @@ def parts(line: str, letters: Collection[str] | None) -> list[tuple[str, list[st
             end -= len(_emoji_after(sentence[start:]))
         kept += sentence[:start]
         if kept.strip() and (start < end or not sentence):
-            found.append((space + kept, []))
+            found.append(LinePart(space + kept, []))
         if start < end:
             text = sentence[start:end].rstrip()
-            found[-1][1].append(text)
+            found[-1].sentences.append(text)
             kept, space = sentence[end:], sentence[start + len(text) : end]
     return found
 

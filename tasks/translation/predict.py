@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
 import torch
-from torch import Tensor
 
 from core.config import check
-from core.decoding.search import Hypothesis
 from core.errors import ConfigError
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
@@ -21,30 +18,21 @@ from data.codec import TextCodec
 from data.vocabulary import UNK_ID, Vocabulary
 from tasks.familiarity import Familiarity, familiarity_record
 from tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
-from tasks.seq2seq.generation import EncodedTexts, SearchResult, generate_texts
+from tasks.seq2seq.generation import SearchResult
 from tasks.seq2seq.n_best import Output, Ranked
-from tasks.seq2seq.predictor import Predictor
+from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import (
     DEFAULT_REQUEST,
     GenerationRequest,
     ignore_batch,
 )
 from tasks.texts import as_texts, check_unicode
-from tasks.translation.capitals import usual_case
 from tasks.translation.confidence import Confidence
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import load_codecs
+from tasks.translation.documents import Document, DocumentCodec, EncodedDocuments
 from tasks.translation.language import LanguageDetector
 from tasks.translation.model import TranslationModel
-from tasks.translation.placeholders import (
-    has_placeholders,
-    known_letters,
-    parts,
-    restored,
-    with_placeholders,
-)
-from tasks.translation.segments import line_segments, lines, segments_of
-from tasks.translation.typography import readable
 
 # The decimal places of the familiarity.
 _DIGITS = 4
@@ -80,20 +68,7 @@ class Translation(Ranked):
         return record | familiarity_record(self.familiarity)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedDocuments(EncodedTexts):
-    """Texts as ids, and how the translations of their segments become a text again.
-
-    * ``parts``: for each text what is kept, and the number of segments between it and the next
-      kept part.
-    * ``literals``: for each segment of a text what its placeholders stand for.
-    """
-
-    parts: Sequence[Sequence[tuple[str, int]]]
-    literals: Sequence[Sequence[tuple[str, ...]]]
-
-
-class Translator(Predictor[Translation]):
+class Translator(PairPredictor[Translation, EncodedDocuments]):
     """A trained translation model: ``Translator.load().translate("Ein Hund rennt.")``.
 
     A text is translated line by line and sentence by sentence. Its line breaks, indentation and the
@@ -108,7 +83,6 @@ class Translator(Predictor[Translation]):
         models: the model, or the models of an ensemble, in evaluation mode.
 
     Attributes:
-        letters: the characters that the model reads; None: all.
         confidence, familiarity, language: what the model has learned in its calibration
             (:mod:`tasks.translation.calibration`); None for a model without it.
     """
@@ -125,7 +99,7 @@ class Translator(Predictor[Translation]):
     ) -> None:
         super().__init__(models, source, target, config.generation, device)
         self.config = config
-        self.letters = known_letters(source)
+        self._documents = DocumentCodec(source, target)
         self.confidence: Confidence | None = None
         self.familiarity: Familiarity | None = None
         self.language: LanguageDetector | None = None
@@ -138,12 +112,16 @@ class Translator(Predictor[Translation]):
         Where a model has not copied a placeholder, the text is translated again without them.
         """
         texts = as_texts(texts)
-        arguments = self._search_arguments(texts, request)
-        encoded, found = arguments.texts, generate_texts(*arguments)
-        assert isinstance(encoded, EncodedDocuments)
-        results = self._results(texts, encoded, found)
-        rows = zip(encoded.literals, found.outputs, strict=True)
-        lost = [number for number, row in enumerate(rows) if not self._are_copied(*row)]
+        found = self.search(texts, request)
+        results = self._results(texts, found)
+        rows = zip(found.texts.documents, found.outputs, strict=True)
+        lost = [
+            number
+            for number, (document, outputs) in enumerate(rows)
+            if not all(
+                self._documents.are_copied(document, output.hypotheses) for output in outputs
+            )
+        ]
         if lost:
             numbers = request.numbers or range(len(texts))
             plain = replace(
@@ -176,8 +154,7 @@ class Translator(Predictor[Translation]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a text that is not valid Unicode.
         """
-        translations = self.generate(texts, GenerationRequest.of(**options))
-        outputs = [translation.text for translation in translations]
+        outputs = [translation.text for translation in self.predict(texts, **options)]
         return outputs[0] if isinstance(texts, str) else outputs
 
     @overload
@@ -193,7 +170,7 @@ class Translator(Predictor[Translation]):
 
         Arguments and errors are those of :meth:`translate`.
         """
-        translations = self.generate(texts, GenerationRequest.of(**options))
+        translations = self.predict(texts, **options)
         return translations[0] if isinstance(texts, str) else translations
 
     @property
@@ -223,6 +200,10 @@ class Translator(Predictor[Translation]):
         translator = cls([model], source, target, config, device)
         translator.load_calibration(path)
         return translator
+
+    def properties(self) -> dict[str, Any]:
+        data = self.config.data
+        return super().properties() | {"source": data.src, "target": data.tgt}
 
     def load_calibration(self, folder: Path) -> None:
         """Takes what is calibrated from a checkpoint folder with the same weights.
@@ -254,23 +235,25 @@ class Translator(Predictor[Translation]):
             "target vocabulary": self.target.vocabulary,
         }
 
-    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
+    def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedDocuments:
         if request.candidates is not None:
             raise ConfigError("candidates is an option for couplets alone")
         is_kept = self._is_kept(request)
-        documents = [[*self._encoded_parts(text, is_kept, request)] for text in texts]
-        segments = [
-            [ids for _, of_part in document for ids, _ in of_part] for document in documents
-        ]
-        literals = [
-            [of_one for _, of_part in document for _, of_one in of_part] for document in documents
+        is_free = request.prefix is None and request.constraint is None
+        documents = [
+            self._documents.encode(
+                text,
+                size=self.max_source_tokens,
+                is_kept=is_kept,
+                with_literals=is_free and request.placeholders is not False,
+            )
+            for text in texts
         ]
         return EncodedDocuments(
-            segments=segments,
+            segments=[[segment.ids for segment in document.segments] for document in documents],
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
             has_memory_means=self.familiarity is not None,
-            parts=[[(kept, len(of_part)) for kept, of_part in one] for one in documents],
-            literals=literals,
+            documents=documents,
         )
 
     def _is_kept(self, request: GenerationRequest) -> Callable[[str], bool]:
@@ -288,64 +271,20 @@ class Translator(Predictor[Translation]):
             return lambda line: False
         return self.language.is_target
 
-    def _encoded_parts(
-        self, text: str, is_kept: Callable[[str], bool], request: GenerationRequest
-    ) -> Iterator[tuple[str, list[tuple[list[int], tuple[str, ...]]]]]:
-        """Yields what is kept of ``text``, each with the segments after it and their literals."""
-        is_free = request.prefix is None and request.constraint is None
-        has_placeholders = is_free and request.placeholders is not False
-        for start, line in lines(text):
-            if is_kept(line):
-                yield start + line, []
-                continue
-            read = usual_case(readable(line, self.letters), self.source)
-            if not has_placeholders:
-                ids_of_line = line_segments(read, self.source.encode, self.max_source_tokens)
-                yield start, [(ids, ()) for ids in ids_of_line]
-                continue
-            for kept, of_part in parts(read, self.letters):
-                yield start + kept, [pair for one in of_part for pair in self._encoded(one)]
-                start = ""
-
-    def _encoded(self, sentence: str) -> list[tuple[list[int], tuple[str, ...]]]:
-        """Returns the ids and literals of each segment; a split sentence has no placeholders."""
-        encode, size = self.source.encode, self.max_source_tokens
-        text, literals = with_placeholders(sentence, self.letters)
-        if literals and len(ids := encode(text)) <= size:
-            return [(ids, literals)]
-        return [(ids, ()) for ids in segments_of(sentence, encode, size)]
-
-    def _are_copied(self, literals: Sequence[tuple[str, ...]], outputs: Sequence[Output]) -> bool:
-        """Returns whether every output of a text has the placeholders of all segments."""
-        return all(
-            has_placeholders(self.target.decode(hypothesis.tokens), len(of_one))
-            for output in outputs
-            for of_one, hypothesis in zip(literals, output.hypotheses, strict=True)
-            if of_one
-        )
-
     def _results(
-        self, texts: Sequence[str], encoded: EncodedTexts, found: SearchResult
+        self, texts: Sequence[str], found: SearchResult[EncodedDocuments]
     ) -> list[Translation]:
-        assert isinstance(encoded, EncodedDocuments)
-        familiarities = self._familiarities(encoded, found.memory_means)
-        results = []
-        pairs = zip(encoded.segments, found.outputs, strict=True)
-        for number, (segments, of_text) in enumerate(pairs):
-            text_of = partial(self._text_of, encoded.parts[number], encoded.literals[number])
-            results.append(self._result(segments, text_of, of_text, familiarities[number]))
-        return results
+        familiarities = self._familiarities(found)
+        rows = zip(found.texts.documents, found.outputs, familiarities, strict=True)
+        return [self._result(*row) for row in rows]
 
     def _result(
-        self,
-        segments: Sequence[Sequence[int]],
-        text_of: Callable[[Sequence[Sequence[int]], Output], str],
-        outputs: Sequence[Output],
-        familiarity: float | None,
+        self, document: Document, outputs: Sequence[Output], familiarity: float | None
     ) -> Translation:
+        segments = [segment.ids for segment in document.segments]
         best, *others = (
             Translation(
-                text_of(segments, output),
+                self._documents.decode(document, output.hypotheses),
                 output.score,
                 len(segments),
                 confidence=self._confidence(segments, output),
@@ -360,41 +299,19 @@ class Translator(Predictor[Translation]):
             return None
         return self.confidence.of(segments, output.hypotheses)
 
-    def _familiarities(self, encoded: EncodedTexts, means: Tensor | None) -> list[float | None]:
+    def _familiarities(self, found: SearchResult[EncodedDocuments]) -> list[float | None]:
         """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""
-        if self.familiarity is None or means is None:
-            return [None] * len(encoded.segments)
-        lengths = torch.tensor([len(ids) + 1.0 for text in encoded.segments for ids in text])
-        weighted = iter((self.familiarity.of(means, lengths) * lengths).tolist())
+        texts = found.texts.segments
+        if self.familiarity is None or found.memory_means is None:
+            return [None] * len(texts)
+        lengths = torch.tensor([len(ids) + 1.0 for text in texts for ids in text])
+        weighted = iter((self.familiarity.of(found.memory_means, lengths) * lengths).tolist())
         return [
             round(sum(islice(weighted, len(text))) / sum(len(ids) + 1 for ids in text), _DIGITS)
             if text
             else None
-            for text in encoded.segments
+            for text in texts
         ]
-
-    def _text_of(
-        self,
-        parts: Sequence[tuple[str, int]],
-        literals: Sequence[tuple[str, ...]],
-        segments: Sequence[Sequence[int]],
-        output: Output,
-    ) -> str:
-        """Returns one text, with what is kept of the source."""
-        translated = zip(segments, literals, output.hypotheses, strict=True)
-        return "".join(kept + self._part_of(islice(translated, count)) for kept, count in parts)
-
-    def _part_of(
-        self, translated: Iterable[tuple[Sequence[int], tuple[str, ...], Hypothesis]]
-    ) -> str:
-        """Returns some segments. No separator comes where a long word of the source was cut."""
-        text = ""
-        for ids, literals, hypothesis in translated:
-            segment = restored(self.target.decode(hypothesis.tokens), literals)
-            if text and segment and not self.source.is_inside_word(ids):
-                text += self.target.tokenizer.separator
-            text += segment
-        return text
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:

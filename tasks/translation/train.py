@@ -5,104 +5,110 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from core.model.sequence_to_sequence import SequenceToSequence
+from tasks.runs import run
 from tasks.runs.new_vocabulary import TokenWeights
-from tasks.runs.run import Prepared
+from tasks.runs.training import Place, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 from tasks.seq2seq.request import GREEDY
-from tasks.translation.calibration import (
-    MAX_LANGUAGE_PAIRS,
-    CalibrationData,
-    calibrate,
-)
+from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, CalibrationData, calibrate
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
-from tasks.translation.evaluate import bleu, evaluate
+from tasks.translation.evaluate import TranslationReport, bleu, evaluate
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tasks.translation.search_choice import SearchChoice, choose_search
 
 
-def prepare(
-    config: TranslationConfig,
-    *,
-    corpus: Path,
-    out: Path,
-    device: torch.device,
-    vocabulary: Path | None,
-) -> Prepared:
-    """Prepares the training of a translator; see :class:`tasks.runs.run.Prepare`."""
-    codecs = (None, None) if vocabulary is None else load_codecs(vocabulary, config.data)
-    dataset = LoadEnglishGermanDataset(
-        corpus, config.data, seed=config.train.seed, save_to=out, source=codecs[0], target=codecs[1]
-    )
-    model = TranslationModel(
-        len(dataset.source.vocabulary),
-        len(dataset.target.vocabulary),
-        config.model,
-        share_embeddings=config.data.share_vocabulary,
-    ).to(device)
+def train(config: TranslationConfig, options: run.RunOptions) -> dict[str, Any]:
+    """Trains a translator; see :func:`tasks.runs.run.train`."""
+    return run.train(config, options, TranslationTraining, task=TranslationTraining.task)
 
-    test_split = dataset.test_split()
-    if test_split is not None:
-        dataset.read(test_split)  # an error in it is raised now, not after the training
-    val_sources, val_targets = dataset.read("val")
-    val_pairs = dataset.encoded("val", max_len=config.model.max_len)
-    batch_tokens = config.train.batch_tokens
 
-    def translator(config: TranslationConfig = config) -> Translator:
-        """Returns a translator with the current weights, of which it takes a snapshot."""
-        return Translator([model], dataset.source, dataset.target, config, device)
+class TranslationTraining(Training):
+    """The training of a translator."""
 
-    def validate() -> dict[str, float]:
-        measured = measure_pairs([model], val_pairs, batch_tokens=batch_tokens, device=device)
-        translations = [found.text for found in translator().generate(val_sources, GREEDY)]
+    task = Translator.task
+    metric = "val_bleu"
+    model: SequenceToSequence
+
+    def __init__(self, config: TranslationConfig, place: Place) -> None:
+        super().__init__(config, place)
+        source, target = (
+            (None, None) if place.vocabulary is None else load_codecs(place.vocabulary, config.data)
+        )
+        self.dataset = LoadEnglishGermanDataset(
+            place.corpus,
+            config.data,
+            seed=config.train.seed,
+            save_to=place.out,
+            source=source,
+            target=target,
+        )
+        self.model = TranslationModel(
+            len(self.dataset.source.vocabulary),
+            len(self.dataset.target.vocabulary),
+            config.model,
+            share_embeddings=config.data.share_vocabulary,
+        ).to(place.device)
+        self.test_split = self.dataset.test_split()
+        if self.test_split is not None:
+            self.dataset.read(self.test_split)  # an error in it is raised now, not at the end
+        self.val_texts = self.dataset.read("val")
+        self.val_pairs = self.dataset.encoded("val", max_len=config.model.max_len)
+        self.data = self.dataset.training_data(
+            batch_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+            max_len=config.model.max_len,
+        )
+        self.loss = pair_loss(self.model, config.train.label_smoothing)
+        self.files = self.dataset.files("train", "val", *filter(None, [self.test_split]))
+        self.chooses_search = config.train.choose_search
+
+    def validate(self) -> dict[str, float]:
+        sources, targets = self.val_texts
+        measured = measure_pairs(
+            [self.model],
+            self.val_pairs,
+            batch_tokens=self.config.train.batch_tokens,
+            device=self.place.device,
+        )
+        translations = [found.text for found in self._translator().generate(sources, GREEDY)]
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
-            "val_bleu": bleu(translations, val_targets)[0],
+            "val_bleu": bleu(translations, targets)[0],
         }
 
-    def choose() -> SearchChoice:
-        return choose_search(translator(), val_sources, val_targets)
+    def choose_search(self) -> SearchChoice:
+        return choose_search(self._translator(), *self.val_texts)
 
-    def calibrate_final(final: TranslationConfig) -> TranslationConfig:
+    def calibrate(self, config: TranslationConfig) -> TranslationConfig:
         pairs = CalibrationData(
-            train=dataset.natural_pairs(MAX_LANGUAGE_PAIRS),
-            held_out=[*zip(val_sources, val_targets, strict=True)],
+            train=self.dataset.natural_pairs(MAX_LANGUAGE_PAIRS),
+            held_out=[*zip(*self.val_texts, strict=True)],
         )
-        calibrate(translator(final), pairs, out)
-        return final
+        calibrate(self._translator(config), pairs, self.place.out)
+        return config
 
-    def test(final: TranslationConfig) -> dict[str, Any]:
-        if test_split is None:
-            return {}
-        calibrated = translator(final)
-        calibrated.load_calibration(out)
-        return evaluate(calibrated, dataset, test_split)
+    def evaluate(self, config: TranslationConfig) -> TranslationReport | None:
+        if self.test_split is None:
+            return None
+        translator = self._translator(config)
+        translator.load_calibration(self.place.out)
+        return evaluate(translator, self.dataset, self.test_split)
 
-    def token_weights(initial: Path) -> TokenWeights:
-        source, target = load_codecs(initial, config.data)
-        target_pair = (target, dataset.target)
+    def token_weights(self, initial: Path) -> TokenWeights:
+        source, target = load_codecs(initial, self.config.data)
+        of_target = target, self.dataset.target
         return {
-            "src_embedding.embedding.weight": (source, dataset.source),
-            "tgt_embedding.embedding.weight": target_pair,
-            "generator.weight": target_pair,
-            "generator.bias": target_pair,
+            "src_embedding.embedding.weight": (source, self.dataset.source),
+            "tgt_embedding.embedding.weight": of_target,
+            "generator.weight": of_target,
+            "generator.bias": of_target,
         }
 
-    return Prepared(
-        model=model,
-        data=dataset.training_data(
-            batch_tokens=batch_tokens, seed=config.train.seed, max_len=config.model.max_len
-        ),
-        loss=pair_loss(model, config.train.label_smoothing),
-        validate=validate,
-        metric="val_bleu",
-        evaluate=test,
-        files=dataset.files("train", "val", *([test_split] if test_split else ())),
-        calibrate=calibrate_final,
-        choose_search=choose if config.train.choose_search else None,
-        token_weights=token_weights,
-    )
+    def _translator(self, config: TranslationConfig | None = None) -> Translator:
+        """Returns a translator with the current weights, of which it takes a snapshot."""
+        codecs = self.dataset.source, self.dataset.target
+        return Translator([self.model], *codecs, config or self.config, self.place.device)

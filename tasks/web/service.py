@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,15 @@ from starlette.types import Receive
 
 from core.decoding.config import GenerationConfig
 from core.errors import UserError
-from tasks import registry
 from tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
 from tasks.seq2seq.request import GenerationRequest
+from tasks.task import task_named
 from tasks.web.batching import BatchQueue, Job, Work
 from tasks.web.config import ServiceConfig
 from tasks.web.errors import OPTION_NAMES, RequestError, request_error
 from tasks.web.languages import detect_language
 from tasks.web.metrics import Metrics
 from tasks.web.work import Search
-
-# Texts with which a model is tried before it is offered.
-_TRIALS = {"translation": "a", "classification": "a", "couplet": "春风"}
 
 # The decimal places of numbers in answers. More digits would differ from batch to batch.
 _DIGITS = 5
@@ -66,13 +62,8 @@ class Service:
         """
         predictors, about = {}, {}
         for task, folder in folders.items():
-            predictors[task] = registry.predictor(task, folder, device=device)
-            if task == "classification":
-                predictors[task].classify_scored([_TRIALS[task]])
-            else:
-                predictors[task].generate([_TRIALS[task]])
-            if task == "couplet" and predictors[task].has_opposite:
-                predictors[task].opposite().generate([_TRIALS[task]])
+            predictors[task] = task_named(task).load(folder, device=device)
+            predictors[task].try_out()
             metrics = read_metrics(model_folder(task, folder))
             about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}
         return cls(predictors, config, about=about)
@@ -180,18 +171,9 @@ class Service:
                 raise RequestError(400, f"{field} must be at most {most} here", field=field)
 
     def _model(self, task: str) -> dict[str, Any]:
-        predictor = self.predictors[task]
-        model: dict[str, Any] = {"task": task, **self.about.get(task, {})}
-        if task == "translation":
-            model["source"], model["target"] = self.languages()
-        if task == "couplet":
-            model["backward"] = predictor.has_opposite
-        if task == "classification":
-            model["classes"] = list(predictor.classes)
-        else:
-            model["ensemble"] = len(predictor.models)
-            options = asdict(predictor.generation)
-            model["defaults"] = {OPTION_NAMES.get(name, name): v for name, v in options.items()}
+        model = {"task": task, **self.about.get(task, {}), **self.predictors[task].properties()}
+        if defaults := model.get("defaults"):
+            model["defaults"] = {OPTION_NAMES.get(name, name): v for name, v in defaults.items()}
         return model
 
 

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tasks.registry import predictor
 from tasks.runs.checkpoint_folder import PRETRAINED
+from tasks.task import task_named
 from tests.commands.command_line import error_of, lines_of
 
 PAIRS = {
@@ -48,8 +49,8 @@ def test_a_line_has_the_log_probability_the_tokens_and_the_mean(
     source, target, table = files
     command = ("score", task, "--model", tiny_models(task), "--device", "cpu")
     found = lines_of(*command, "--src", source, "--tgt", target)
-    scorer = predictor(task, tiny_models(task), device="cpu").score
-    expected = scorer([s for s, _ in PAIRS[task]], [t for _, t in PAIRS[task]])
+    predictor: Any = task_named(task).load(tiny_models(task), device="cpu")
+    expected = predictor.score([s for s, _ in PAIRS[task]], [t for _, t in PAIRS[task]])
     assert found == [f"{one.log_prob:.4f}\t{len(one.tokens)}\t{one.mean:.4f}" for one in expected]
     assert len(set(found)) == 4
     assert lines_of(*command, "--input", table) == found
@@ -87,9 +88,9 @@ def test_several_models_score_as_an_ensemble(
 
 
 def test_a_right_translation_is_more_probable_than_a_wrong_one(tiny_models: Models) -> None:
-    score = predictor("translation", tiny_models("translation"), device="cpu").score
+    predictor: Any = task_named("translation").load(tiny_models("translation"), device="cpu")
     source = PAIRS["translation"][0][0]
-    right, wrong = score([source] * 2, ["A dog sees a ball.", "A woman paints the sea."])
+    right, wrong = predictor.score([source] * 2, ["A dog sees a ball.", "A woman paints the sea."])
     assert right.mean > wrong.mean + 1.0
 
 

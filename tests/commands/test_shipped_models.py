@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tasks import registry
 from tasks.couplet.predict import BACKWARD_FOLDER
 from tasks.runs.checkpoint_folder import (
     PRETRAINED,
@@ -14,6 +13,7 @@ from tasks.runs.checkpoint_folder import (
     read_metrics,
     shipped_models,
 )
+from tasks.task import TASKS, task_named
 from tests.commands.command_line import lines_of, run
 
 MOST_BYTES = 16_000_000
@@ -48,7 +48,7 @@ def test_each_has_a_card_that_agrees_with_its_metrics(folder: Path) -> None:
 
 def test_all_are_listed() -> None:
     listed = [json.loads(line) for line in lines_of("models", "--json")]
-    assert {about["task"] for about in listed} == set(registry.TASKS)
+    assert {about["task"] for about in listed} == set(TASKS)
     assert all(about["headline"] != "not measured" for about in listed)
 
 
@@ -57,7 +57,7 @@ def test_the_published_figures_are_reproducible_and_good(task: str, shared_data:
 
     Those of couplets are figures of a beam search; ranked candidates would take minutes.
     """
-    corpus = shared_data / registry.DEFAULT_CORPUS[task]
+    corpus = shared_data / task_named(task).corpus
     search = ("--beam", 5) if task == "couplet" else ()
     done = run("evaluate", task, "--data", corpus, "--device", "cpu", "--json", *search)
     assert done.exit_code == 0, done.stderr

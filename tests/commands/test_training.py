@@ -6,14 +6,15 @@ import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core.config import to_mapping
 from data.corpora import DATA_FOLDER_VARIABLE
-from tasks import registry
 from tasks.runs import checkpoint_folder as folders
+from tasks.task import task_named
 from tests.commands.command_line import error_of, lines_of, run
 from tests.tiny_corpora import write_couplet
 
@@ -26,7 +27,7 @@ def test_training_leaves_a_checkpoint_folder(
 ) -> None:
     """The default corpus is that of the catalog, and the default folder is runs/TASK."""
     monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(in_tmp))
-    (in_tmp / registry.DEFAULT_CORPUS[task]).symlink_to(tiny_corpora[task])
+    (in_tmp / task_named(task).corpus).symlink_to(tiny_corpora[task])
     vocabulary = () if task == "couplet" else ("--set", "data.vocab_size=400")
     settings = ("--preset", "tiny", "--seed", 5, "--set", "train.epochs=1", *vocabulary)
     result = run("train", task, *settings)
@@ -76,9 +77,7 @@ def test_the_configuration_of_a_run_can_be_used_again(
 
 def test_show_config_names_every_option_and_writes_nothing(task: str, in_tmp: Path) -> None:
     shown = tomllib.loads("\n".join(lines_of("train", task, "--show-config", "--seed", 7)))
-    config = registry.make_config(
-        task, preset="default", config_file=None, assignments=["train.seed=7"]
-    )
+    config = task_named(task).presets["default"]()
     assert shown.keys() == to_mapping(config).keys()
     assert all(shown[name].keys() == section.keys() for name, section in to_mapping(config).items())
     assert shown["train"]["seed"] == 7
@@ -165,7 +164,7 @@ def test_another_tasks_checkpoints_are_refused_by_name(tiny_models: Models, in_t
 
 
 def test_the_message_about_a_missing_corpus_tells_how_to_get_it(task: str, in_tmp: Path) -> None:
-    name = registry.DEFAULT_CORPUS[task]
+    name = task_named(task).corpus
     for command in ("train", "evaluate"):
         message = error_of(1, command, task)
         assert f"data fetch {name}" in message
@@ -229,18 +228,18 @@ def test_evaluate_passes_the_options_of_a_search_on(
     tiny_models: Models, tiny_corpora: Corpora
 ) -> None:
     asked: dict[str, Any] = {}
-    measure = registry.module("translation", "evaluate")
+    table = SimpleNamespace(table=lambda: "the table")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            measure, "run", lambda *model_and_data, **options: asked.update(options) or {}
+            task_named("translation"),
+            "evaluate",
+            lambda *model_and_data, **options: asked.update(options) or table,
         )
-        patch.setattr(measure, "as_table", lambda report: "the table")
         command = ("evaluate", "translation", "--data", tiny_corpora["translation"])
         options = ("--beam", 3, "--length-penalty", 0.5, "--split", "val", "--device", "cpu")
         assert lines_of(*command, *options) == ["the table"]
-    request = asked.pop("request")
-    assert request.search_options() == {"beam_size": 3, "length_penalty": 0.5}
-    assert asked == {"split": "val", "device": "cpu"}
+    search = {"beam_size": 3, "length_penalty": 0.5}
+    assert asked == {"split": "val", "device": "cpu", **search}
 
 
 def test_models_lists_the_shipped_models(
@@ -261,10 +260,9 @@ def test_models_lists_the_shipped_models(
     assert second["folder"] == str(tmp_path / "translation")
     assert weights < second["size"] < 100 * weights
     names, _, row = lines_of("models")
-    assert names.split() == ["task", "name", "parameters", "size", "trained", "headline", "folder"]
+    assert names.split() == ["task", "parameters", "size", "trained", "headline", "folder"]
     for fact in (
         "translation",
-        "(default)",
         f"{metrics['parameters']:,}",
         " MB",
         second["headline"],

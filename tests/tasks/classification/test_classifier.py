@@ -25,6 +25,7 @@ from tasks.classification.predict import Classifier
 from tasks.classification.train import measure_texts, text_loss
 from tasks.runs.checkpoint_folder import seal
 from tests.tasks.tiny_networks import CPU, spread
+from tests.tasks.tiny_trainings import measured
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]
@@ -156,50 +157,62 @@ TRUTH = list("aaaabbbccd")
 GIVEN = list("aaabbbaccc")
 
 
+def report_of(scores: evaluate.Scores) -> evaluate.ClassificationReport:
+    interval = [0.0, 1.0]
+    return evaluate.ClassificationReport(
+        split="test",
+        texts=2,
+        calibration_error=0.125,
+        accuracy_interval=interval,
+        macro_f1_interval=interval,
+        **vars(scores),
+    )
+
+
 def test_scores_equal_those_worked_out_by_hand() -> None:
     """a: 3 of 4 found, 4 given. b: 2 of 3, 3 given. c: 2 of 2, 3 given. d: 0 of 1, none given."""
     report = evaluate.score(GIVEN, TRUTH, list("abcde"))
-    assert report["accuracy"] == 0.7
-    assert report["confusion"] == [
+    assert report.accuracy == 0.7
+    assert report.confusion == [
         [3, 1, 0, 0, 0],
         [1, 2, 0, 0, 0],
         [0, 0, 2, 0, 0],
         [0, 0, 1, 0, 0],
         [0, 0, 0, 0, 0],
     ]
-    figures = {n: (f["precision"], f["recall"], f["f1"]) for n, f in report["classes"].items()}
+    figures = {n: (f["precision"], f["recall"], f["f1"]) for n, f in report.classes.items()}
     assert figures["a"] == pytest.approx((3 / 4, 3 / 4, 3 / 4))
     assert figures["b"] == pytest.approx((2 / 3, 2 / 3, 2 / 3))
     assert figures["c"] == pytest.approx((2 / 3, 1.0, 4 / 5))
     assert figures["d"] == figures["e"] == (0.0, 0.0, 0.0)
     # As in scikit-learn, e, which occurs nowhere, does not count.
-    assert report["macro_f1"] == pytest.approx((3 / 4 + 2 / 3 + 4 / 5) / 4)
-    assert report["macro_f1"] == f1_score(TRUTH, GIVEN, average="macro")
-    assert [f["texts"] for f in report["classes"].values()] == [4, 3, 2, 1, 0]
+    assert report.macro_f1 == pytest.approx((3 / 4 + 2 / 3 + 4 / 5) / 4)
+    assert report.macro_f1 == f1_score(TRUTH, GIVEN, average="macro")
+    assert [f["texts"] for f in report.classes.values()] == [4, 3, 2, 1, 0]
 
 
 def test_scores_equal_sklearns_report() -> None:
     report = evaluate.score(GIVEN, TRUTH, list("abcd"))
     theirs = classification_report(TRUTH, GIVEN, output_dict=True, zero_division=0.0)
     for name in "abcd":
-        ours = report["classes"][name]
+        ours = report.classes[name]
         assert (ours["precision"], ours["recall"], ours["f1"], ours["texts"]) == (
             theirs[name]["precision"],
             theirs[name]["recall"],
             theirs[name]["f1-score"],
             theirs[name]["support"],
         )
-    assert report["macro_f1"] == theirs["macro avg"]["f1-score"]
-    assert report["confusion"] == confusion_matrix(TRUTH, GIVEN).tolist()
+    assert report.macro_f1 == theirs["macro avg"]["f1-score"]
+    assert report.confusion == confusion_matrix(TRUTH, GIVEN).tolist()
 
 
 def test_the_report_is_json_and_a_table(tmp_path: Path) -> None:
-    report = evaluate.score(["财经", "World"], ["财经", "财经"], CLASSES)
-    report |= {"split": "test", "texts": 2, "calibration_error": 0.125}
-    assert json.loads(json.dumps(report)) == report
-    lines = evaluate.as_table(report).splitlines()
+    report = report_of(evaluate.score(["财经", "World"], ["财经", "财经"], CLASSES))
+    record = report.record()
+    assert json.loads(json.dumps(record)) == record
+    lines = report.table().splitlines()
     assert lines[0] == "split     test (2 texts)"
-    assert lines[1] == "accuracy  50.00%"
+    assert lines[1] == "accuracy  50.00%  (95% interval 0.00% to 100.00%)"
     (row,) = [line for line in lines if line.startswith("财经") and "%" in line]
     assert row.split() == ["财经", "100.00%", "50.00%", "66.67%", "2"]
     assert lines[-3].split() == ["财经", "1", "0", "1", "0", "0"]
@@ -210,19 +223,16 @@ def test_the_report_on_thousands_of_classes_is_short() -> None:
     names = [f"class {i}" for i in range(8000)]
     truth = names * 2
     predicted = ["class 1", "class 1", *names[2:], "class 1", *names[:-1]]
-    report = evaluate.score(predicted, truth, names)
-    assert "confusion" not in report
-    assert report["confused"][0] == {"true": "class 0", "predicted": "class 1", "texts": 2}
-    assert len(report["confused"]) == evaluate.MAX_MATRIX
-    assert report["accuracy"] == sum(map(str.__eq__, truth, predicted)) / 16_000
-    assert len(json.dumps(report)) < 2_000_000
-    table = evaluate.as_table(
-        report | {"split": "test", "texts": len(truth), "calibration_error": 0.0}
-    )
-    assert "the most frequent mistakes" in table
-    right = evaluate.score(names, names, names)
-    right |= {"split": "test", "texts": len(names), "calibration_error": 0.0}
-    assert evaluate.as_table(right).endswith("mistakes\nnone")
+    report = report_of(evaluate.score(predicted, truth, names))
+    mistakes = report.confused or []
+    assert report.confusion is None
+    assert mistakes[0] == {"true": "class 0", "predicted": "class 1", "texts": 2}
+    assert len(mistakes) == evaluate.MAX_MATRIX
+    assert report.accuracy == sum(map(str.__eq__, truth, predicted)) / 16_000
+    assert len(json.dumps(report.record())) < 2_000_000
+    assert "the most frequent mistakes" in report.table()
+    right = report_of(evaluate.score(names, names, names))
+    assert right.table().endswith("mistakes\nnone")
 
 
 def test_classes_without_rows_are_reported(
@@ -233,7 +243,7 @@ def test_classes_without_rows_are_reported(
     rows = (tmp_path / "test.csv").read_text().splitlines(keepends=True)
     first = rows[0].split(",")[0]
     (tmp_path / "test.csv").write_text("".join(r for r in rows if not r.startswith(first)))
-    evaluate.run(tiny_models("classification"), tmp_path, device="cpu")
+    measured("classification", tiny_models("classification"), tmp_path)
     assert "test: no row has 1 of 3 classes: " in capsys.readouterr().err
 
 
@@ -290,7 +300,7 @@ def test_the_report_is_about_what_the_classifier_says(
     tiny_models: Models, tiny_corpora: Corpora
 ) -> None:
     model, corpus = tiny_models("classification"), tiny_corpora["classification"]
-    report = evaluate.run(model, corpus, device="cpu")
+    report = measured("classification", model, corpus)
     classifier = Classifier.load(model, device="cpu")
     dataset = LoadSentenceClassificationDataset(
         corpus, classifier.config.data, seed=1, codec=classifier.codec
@@ -302,11 +312,11 @@ def test_the_report_is_about_what_the_classifier_says(
     assert report["accuracy"] == right > 0.5
     assert report["headline"] == f"accuracy {100 * right:.2f}% on test"
     assert report["texts"] == 30
-    measured = json.loads((model / "metrics.json").read_text())["test"]
+    of_run = json.loads((model / "metrics.json").read_text())["test"]
     # A run measures the model itself. Here its weights are packed, and sums have another order.
     error = pytest.approx(report["calibration_error"], abs=1e-6)
-    assert measured == report | {"calibration_error": error}
-    split = evaluate.run(model, corpus, split="val", device="cpu", batch_tokens=20)
+    assert of_run == report | {"calibration_error": error}
+    split = measured("classification", model, corpus, split="val", batch_tokens=20)
     assert split["texts"] == 12
 
 
@@ -316,7 +326,7 @@ def test_other_classes_are_refused(
     shutil.copytree(tiny_corpora["classification"], tmp_path, dirs_exist_ok=True)
     (tmp_path / "classes.txt").write_text("Business\nSports\nWorld\n")
     with pytest.raises(CorpusError, match=r"classes\.txt: the classes are Business"):
-        evaluate.run(tiny_models("classification"), tmp_path, device="cpu")
+        measured("classification", tiny_models("classification"), tmp_path)
 
 
 def test_what_is_missing_or_wrong_in_a_folder_is_named(tiny_models: Models, tmp_path: Path) -> None:

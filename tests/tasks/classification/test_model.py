@@ -1,6 +1,5 @@
 """The classifier's network: pooling over real positions, and padding that does not matter."""
 
-import math
 from itertools import combinations
 
 import pytest
@@ -19,7 +18,7 @@ from tasks.classification.model import ClassificationModel, pool
 from tests.tasks.tiny_networks import spread
 
 
-def pool_by_hand(states: Tensor, lengths: list[int], concat_type: str, query: Tensor) -> Tensor:
+def pool_by_hand(states: Tensor, lengths: list[int], concat_type: str) -> Tensor:
     columns = []
     for number, length in enumerate(lengths):
         total = torch.zeros(states.shape[2])
@@ -29,12 +28,6 @@ def pool_by_hand(states: Tensor, lengths: list[int], concat_type: str, query: Te
             total = total / length
         if concat_type == "last":
             total = states[length - 1, number] if length else torch.zeros(states.shape[2])
-        if concat_type == "attention" and length:
-            own = states[:length, number]
-            weights = [
-                math.exp(float(own[i] @ query) / math.sqrt(len(query))) for i in range(length)
-            ]
-            total = sum(w * x for w, x in zip(weights, own, strict=True)) / sum(weights)
         columns.append(total)
     return torch.stack(columns)
 
@@ -47,25 +40,22 @@ def test_pooling_equals_a_loop_over_the_real_positions(
     places = max(1, *lengths) + more
     states = torch.randn(places, len(lengths), 3)
     is_pad = torch.arange(places).unsqueeze(0) >= torch.tensor(lengths).unsqueeze(1)
-    query = torch.randn(3)
-    expected = pool_by_hand(states, lengths, concat_type, query)
-    torch.testing.assert_close(pool(states, is_pad, concat_type, query), expected)
+    expected = pool_by_hand(states, lengths, concat_type)
+    torch.testing.assert_close(pool(states, is_pad, concat_type), expected)
     # Whatever stands at the padding, infinities included, counts nothing.
     states = states.masked_fill(is_pad.t().unsqueeze(2), float("inf"))
-    torch.testing.assert_close(pool(states, is_pad, concat_type, query), expected)
+    torch.testing.assert_close(pool(states, is_pad, concat_type), expected)
 
 
 def test_the_poolings_differ() -> None:
     states, is_pad = torch.randn(5, 2, 3), torch.zeros(2, 5, dtype=torch.bool)
-    pooled = [pool(states, is_pad, name, torch.randn(3)) for name in CONCAT_TYPES]
+    pooled = [pool(states, is_pad, name) for name in CONCAT_TYPES]
     for one, other in combinations(pooled, 2):
         assert not torch.allclose(one, other)
 
 
 def test_an_unknown_pooling_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="concat_type must be one of sum, avg, last, attention, not 'max'"
-    ):
+    with pytest.raises(ValueError, match="concat_type must be one of sum, avg, last, not 'max'"):
         pool(torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.bool), "max")
 
 

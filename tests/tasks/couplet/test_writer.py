@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import TextError
-from tasks.couplet import evaluate
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES
 from tasks.couplet.tones import is_chinese
-from tasks.seq2seq.request import GenerationRequest
+from tasks.task import task_named
+from tests.tasks.tiny_trainings import measured
 from tests.tasks.tiny_writers import (
     LEVELS,
     MARKS,
@@ -148,7 +148,7 @@ def test_the_report_is_about_what_the_writer_says(
     tiny_models: Callable[[str], Path], tiny_corpora: dict[str, Path]
 ) -> None:
     model, corpus = tiny_models("couplet"), tiny_corpora["couplet"]
-    report: dict[str, Any] = evaluate.run(model, corpus, device="cpu")
+    report: dict[str, Any] = measured("couplet", model, corpus)
     firsts, seconds = (
         (corpus / "test" / name).read_text().replace(" ", "").splitlines()
         for name in ("in.txt", "out.txt")
@@ -168,12 +168,10 @@ def test_the_report_is_about_what_the_writer_says(
     assert report["rules_of_references"]["ending"] < 1.0
     assert report["headline"].startswith("form 100.0%, perplexity ")
     assert json.loads((model / "metrics.json").read_text())["test"] == report
-    table = evaluate.as_table(report)
+    table = task_named("couplet").evaluate(model, corpus).table()
     assert "16 couplets" in table
     assert all(any(line.startswith(rule) for line in table.splitlines()) for rule in RULES)
-    wide = evaluate.run(
-        model, corpus, split="val", device="cpu", request=GenerationRequest(beam_size=3)
-    )
+    wide = measured("couplet", model, corpus, split="val", beam_size=3)
     assert wide["split"] == "val"
     assert wide["rules"]["length"] == 1.0
 
@@ -184,7 +182,7 @@ def test_a_test_line_too_long_for_the_model_is_answered_and_counted(
     for name, line in (("in.txt", "天" * 70), ("out.txt", "地" * 70)):
         (tmp_path / "test").mkdir(exist_ok=True)
         (tmp_path / "test" / name).write_text(f"风雨\n{line}\n", encoding="utf-8")
-    report = evaluate.run(tiny_models("couplet"), tmp_path, device="cpu")
+    report = measured("couplet", tiny_models("couplet"), tmp_path)
     assert report["couplets"] == 2
     assert report["rules"]["length"] == 1.0
     assert "test: 1 of 2 pairs" in capsys.readouterr().err

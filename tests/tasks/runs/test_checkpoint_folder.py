@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from core.errors import CheckpointError
-from tasks import registry
 from tasks.classification.config import ClassificationConfig
 from tasks.runs import checkpoint_folder as folders
+from tasks.task import task_named
 from tasks.translation.config import TranslationConfig
 
 
@@ -23,7 +23,7 @@ def edited(folder: Path, **changes: Any) -> Path:
 
 
 def test_a_configuration_comes_back(task: str, tmp_path: Path) -> None:
-    for name, preset in registry.module(task, "config").PRESETS.items():
+    for name, preset in task_named(task).presets.items():
         config = preset()
         folders.write_config(tmp_path / name, task, config)
         assert folders.read_config(tmp_path / name, task, type(config)) == config

@@ -9,9 +9,8 @@ import torch
 
 from core.distributed.process_group import ProcessGroup, joined_group
 from core.distributed.world import world_from_environment
-from tasks import registry
-from tasks.runs import run
 from tests.forked import forked_group
+from tests.tasks import tiny_trainings
 
 CPU = torch.device("cpu")
 SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")
@@ -34,10 +33,8 @@ FILES = ("config.json", "vocabulary.txt")
 
 
 def train(task: str, corpus: Path, out: Path, group: ProcessGroup | None = None) -> dict[str, Any]:
-    config = registry.make_config(
-        task, preset="tiny", config_file=None, assignments=(*SETTINGS, *OWN_SETTINGS[task])
-    )
-    return run.train(task, config, data=corpus, out=out, device=CPU, group=group)
+    settings = (*SETTINGS, *OWN_SETTINGS[task])
+    return tiny_trainings.train(task, corpus, out, *settings, group=group or ProcessGroup())
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,34 +13,17 @@ import cli
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.storage.checkpoint import load_tensors
 from data.codec import TextCodec
-from tasks import registry
 from tasks.runs import run as runs
 from tasks.runs.checkpoint_folder import text_files
 from tests.commands.command_line import error_of, run
 from tests.forked import forked_group
-from tests.tasks.tiny_networks import CPU
+from tests.tasks.tiny_trainings import tiny_config, train, train_with
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]
 
 STILL = ("train.learning_rate=1e-9", "train.epochs=1")
 """Nearly no training: the weights are still those of the initial model."""
-
-
-def train(
-    task: str,
-    data: Path,
-    out: Path,
-    *assignments: str,
-    init: Path | None = None,
-    resume: bool = False,
-) -> dict[str, Any]:
-    config = registry.make_config(
-        task, preset="tiny", config_file=None, assignments=assignments, init=init
-    )
-    return runs.train(
-        task, config, data=data, out=out, device=CPU, init=None if resume else init, resume=resume
-    )
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -99,10 +81,7 @@ def test_a_fine_tuned_run_is_resumed_without_its_initial_model(
     straight = train(task, tiny_corpora[task], tmp_path / "straight", *constant, init=init)
     train(task, tiny_corpora[task], parts, *constant, "train.epochs=1", init=init)
     moved = init.rename(tmp_path / "moved")
-    config = registry.make_config(
-        task, preset="tiny", config_file=None, assignments=constant, init=moved
-    )
-    resumed = runs.train(task, config, data=tiny_corpora[task], out=parts, device=CPU, resume=True)
+    resumed = train(task, tiny_corpora[task], parts, *constant, init=moved, resume=True)
     assert resumed["init"] == str(init)
     assert (resumed["steps"], resumed["test"]) == (straight["steps"], straight["test"])
     for name, weight in weights(parts).items():
@@ -126,11 +105,8 @@ def test_a_run_that_was_stopped_before_its_first_save_starts_from_the_model_agai
         patch.setattr(runs, "fit", stopped)
         with pytest.raises(Interrupted):
             train("couplet", data, out, *STILL, init=init)
-    config = registry.make_config(
-        "couplet", preset="tiny", config_file=None, assignments=STILL, init=init
-    )
     moved = init.rename(tmp_path / "moved")
-    resumed = runs.train("couplet", config, data=data, out=out, device=CPU, resume=True)
+    resumed = train("couplet", data, out, *STILL, init=moved, resume=True)
     assert resumed["init"] == str(init)
     assert_close(out, moved)
 
@@ -223,12 +199,11 @@ def test_another_task_or_no_model_is_refused(
     assert f"{other}: a model for classification, not for couplet" in message
     assert "nowhere: there is no such folder" in error_of(1, *command, "nowhere")
     assert "leave out --init" in error_of(2, *command, other, "--resume")
-    config = registry.make_config("couplet", preset="tiny", config_file=None, assignments=())
-    arguments: dict[str, Any] = {"data": tiny_corpora["couplet"], "out": "run", "device": CPU}
+    arguments = ("couplet", tiny_config("couplet"), tiny_corpora["couplet"], Path("run"))
     with pytest.raises(CheckpointError, match="a model for classification"):
-        runs.train("couplet", config, init=other, **arguments)
+        train_with(*arguments, init=other)
     with pytest.raises(ConfigError, match="leave out init"):
-        runs.train("couplet", config, init=other, resume=True, **arguments)
+        train_with(*arguments, init=other, resume=True)
     assert list(in_tmp.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import CheckpointError
-from tasks import registry
+from tasks.classification.config import ClassificationConfig
 from tasks.runs import checkpoint_folder as folders
 from tests.commands.command_line import error_of, lines_of, run
 from tests.unprivileged import as_nobody
@@ -28,7 +28,7 @@ DECISIVE = (
 
 
 def read(folder: Path) -> object:
-    return folders.read_config(folder, "classification", registry.config_class("classification"))
+    return folders.read_config(folder, "classification", ClassificationConfig)
 
 
 @pytest.fixture(scope="module")

@@ -22,15 +22,13 @@ from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.corpora import DATA_FOLDER_VARIABLE
 from data.tokenizers import Characters, seed_dropout
 from data.vocabulary import BOS_ID, EOS_ID, UNK_ID
-from tasks import registry
 from tasks.classification.config import ClassificationData
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.couplet.config import CoupletData
 from tasks.couplet.dataset import LoadCoupletDataset
-from tasks.runs import run
 from tasks.translation.config import TranslationData
 from tasks.translation.dataset import LoadEnglishGermanDataset
-from tests.tasks.tiny_networks import CPU
+from tests.tasks.tiny_trainings import train
 
 SEED, BATCH_TOKENS, MAX_LEN = 3, 120, 20
 PIECES = {"vocab_size": 100}
@@ -260,10 +258,9 @@ def test_a_run_from_disk_is_the_run(
     task: str, tiny_corpora: dict[str, Path], kept: Path, tmp_path: Path
 ) -> None:
     settings = () if task == "couplet" else ("data.vocab_size=400",)
-    config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
     found = []
     for name in ("first", "again"):
-        metrics = run.train(task, config, data=tiny_corpora[task], out=tmp_path / name, device=CPU)
+        metrics = train(task, tiny_corpora[task], tmp_path / name, *settings)
         found.append((load_tensors(tmp_path / name / "model.safetensors"), metrics["test"]))
     (first, measured), (again, measured_again) = found
     assert list(kept.iterdir())

@@ -11,9 +11,7 @@ import pytest
 import torch
 
 from core.errors import ChangedConditions, CorpusError
-from tasks import registry
-from tasks.runs import run
-from tests.tasks.tiny_networks import CPU
+from tests.tasks import tiny_trainings
 
 FirstRuns = Callable[[str], Path]
 
@@ -46,17 +44,9 @@ def train(
     accept_changes: bool = False,
 ) -> dict[str, Any]:
     settings = (*SETTINGS[task], f"train.epochs={epochs}", *more)
-    config = registry.make_config(task, preset="tiny", config_file=None, assignments=settings)
-    result: dict[str, Any] = run.train(
-        task,
-        config,
-        data=data,
-        out=out,
-        device=CPU,
-        resume=resume,
-        accept_changes=accept_changes,
+    return tiny_trainings.train(
+        task, data, out, *settings, resume=resume, accept_changes=accept_changes
     )
-    return result
 
 
 @pytest.fixture(scope="module")

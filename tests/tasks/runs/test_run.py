@@ -25,6 +25,8 @@ from tasks.couplet.config import tiny as tiny_couplet
 from tasks.runs import checkpoint_folder as folders
 from tasks.runs import provenance, run_folder
 from tasks.runs import run as runs
+from tasks.runs.training import Training
+from tasks.task import Report
 from tasks.translation.config import TranslationConfig, tiny
 from tests.tasks.tiny_networks import CPU
 
@@ -55,21 +57,33 @@ class Points:
         return (torch.tensor([item]),)
 
 
-def prepare(calls: list[str] | None = None) -> runs.Prepared:
-    model, calls = Line(), [] if calls is None else calls
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Slope(Report):
+    slope: float
+    headline = "a line"
 
-    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
-        return ((model.slope - 3.0) * batch[0]).square().sum(), 1
+    def table(self) -> str:
+        return self.headline
 
-    def validate() -> dict[str, float]:
-        calls.append("validate")
-        return {"val_loss": abs(model.slope.item() - 3.0)}
 
-    def evaluate(config: Any) -> dict[str, Any]:
-        calls.append("evaluate")
-        return {"slope": model.slope.item(), "headline": "a line"}
+class LineTraining(Training):
+    task, metric = "translation", "val_loss"
 
-    return runs.Prepared(model, Points(), loss, validate, "val_loss", evaluate)
+    def __init__(self, calls: list[str] | None = None) -> None:
+        self.model: Line = Line()
+        self.data = Points()
+        self.calls = [] if calls is None else calls
+
+    def loss(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+        return ((self.model.slope - 3.0) * batch[0]).square().sum(), 1
+
+    def validate(self) -> dict[str, float]:
+        self.calls.append("validate")
+        return {"val_loss": abs(self.model.slope.item() - 3.0)}
+
+    def evaluate(self, config: Any) -> Slope:
+        self.calls.append("evaluate")
+        return Slope(split="test", slope=self.model.slope.item())
 
 
 def train(
@@ -78,17 +92,10 @@ def train(
     *,
     resume: bool = False,
     task: str = "translation",
-    prepare: Callable[[], runs.Prepared] = prepare,
+    prepare: Callable[[], Training] = LineTraining,
 ) -> dict[str, Any]:
-    return runs.train(
-        task,
-        config,
-        prepare=lambda config, **_: prepare(),
-        data=DATA,
-        out=out,
-        device=CPU,
-        resume=resume,
-    )
+    options = runs.RunOptions(data=DATA, out=out, device=CPU, resume=resume)
+    return runs.train(config, options, lambda config, place: prepare(), task=task)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -112,7 +119,7 @@ def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "torch": torch.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "validation": {"val_loss": abs(slope - 3.0)},
-        "test": {"slope": slope, "headline": "a line"},
+        "test": {"split": "test", "slope": slope, "headline": "a line"},
         "best_epoch": 2,
         "averaged_epochs": [],
         "epochs": 2,
@@ -130,7 +137,7 @@ def test_a_run_leaves_its_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_test_split_is_used_once_at_the_end(tmp_path: Path) -> None:
     calls: list[str] = []
-    train(tmp_path, prepare=lambda: prepare(calls))
+    train(tmp_path, prepare=lambda: LineTraining(calls))
     assert calls.count("evaluate") == 1
     assert calls[-1] == "evaluate"
 
@@ -151,7 +158,7 @@ def test_a_folder_with_a_run_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_fails_before_it_begins_leaves_the_folder_free(tmp_path: Path) -> None:
-    def fail() -> runs.Prepared:
+    def fail() -> Training:
         raise UserError("no such corpus")
 
     with pytest.raises(UserError, match="no such corpus"):
@@ -166,7 +173,7 @@ def test_what_fails_before_it_begins_leaves_no_folder(tmp_path: Path) -> None:
     (old / "notes.txt").write_text("mine")
     for out in (new, old):
 
-        def fail(out: Path = out) -> runs.Prepared:
+        def fail(out: Path = out) -> Training:
             (out / "vocabulary.txt").touch()
             raise UserError("no such corpus")
 
@@ -195,7 +202,7 @@ def test_what_is_asked_for_and_is_not_here_is_refused_at_once(
     monkeypatch.setattr(module, name, value)
     calls: list[str] = []
     with pytest.raises(UserError, match=rf"train\.{option}.* install"):
-        train(tmp_path / "run", changed(**{option: True}), prepare=lambda: prepare(calls))
+        train(tmp_path / "run", changed(**{option: True}), prepare=lambda: LineTraining(calls))
     assert calls == []
     assert not (tmp_path / "run").exists()
 
@@ -227,7 +234,7 @@ def test_a_folder_that_another_run_writes_in_is_left_alone(tmp_path: Path, resum
     with only_writer(tmp_path, lock=tmp_path / "training" / runs.LOCK_FILE):
         before = contents(tmp_path)
         with pytest.raises(UserError, match=rf"another run is writing.*process {os.getpid()} on"):
-            train(tmp_path, resume=resume, prepare=lambda: prepare(calls))
+            train(tmp_path, resume=resume, prepare=lambda: LineTraining(calls))
         assert contents(tmp_path) == before
     assert calls == []
     train(tmp_path, resume=resume)
@@ -278,17 +285,15 @@ def test_a_folder_that_disappears_is_noticed(
     out = tmp_path / "run"
     found: list[dict[Path, bytes]] = []
 
-    def prepare_disturbed() -> runs.Prepared:
-        calls: list[str] = []
-        prepared = prepare(calls)
+    def prepare_disturbed() -> Training:
+        class Disturbed(LineTraining):
+            def validate(self) -> dict[str, float]:
+                if self.calls.count("validate") == epoch - 1:
+                    disturb(out)
+                    found.append(contents(tmp_path))
+                return super().validate()
 
-        def validate() -> dict[str, float]:
-            if calls.count("validate") == epoch - 1:
-                disturb(out)
-                found.append(contents(tmp_path))
-            return prepared.validate()
-
-        return dataclasses.replace(prepared, validate=validate)
+        return Disturbed()
 
     with pytest.raises(UserError, match="run: this folder has been removed, renamed or replaced"):
         train(out, changed(log_every=1, epochs=3), prepare=prepare_disturbed)
@@ -372,11 +377,12 @@ def test_a_run_stopped_before_its_first_step_begins_again(tmp_path: Path) -> Non
 
 
 def test_an_interrupted_run_has_no_numbers_yet(tmp_path: Path) -> None:
-    def fails() -> dict[str, float]:
-        raise UserError("the disk is full")
+    class Failing(LineTraining):
+        def validate(self) -> dict[str, float]:
+            raise UserError("the disk is full")
 
     with pytest.raises(UserError, match="the disk is full"):
-        train(tmp_path, prepare=lambda: dataclasses.replace(prepare(), validate=fails))
+        train(tmp_path, prepare=Failing)
     metrics = folders.read_metrics(tmp_path)
     assert metrics["command"]
     assert folders.headline(metrics) == "not measured"

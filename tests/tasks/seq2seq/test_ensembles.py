@@ -17,15 +17,15 @@ from core.inference.incremental_model import IncrementalModel
 from core.storage.checkpoint import save_weights
 from data.tokenizers import Whitespace
 from data.vocabulary import Vocabulary
-from tasks.couplet import evaluate as couplet_evaluate
 from tasks.couplet.predict import CoupletWriter
 from tasks.runs import checkpoint_folder as folders
 from tasks.seq2seq.objective import mean_logits, measure_pairs
-from tasks.translation import evaluate
+from tasks.task import PAIR_TASKS
 from tasks.translation.config import TranslationConfig
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import CPU, network, spread
+from tests.tasks.tiny_trainings import measured
 
 Models = Callable[[str], Path]
 
@@ -115,10 +115,10 @@ def test_a_translator_twice_translates_as_it_does_alone(tiny_models: Models) -> 
 def test_an_ensemble_is_measured_as_a_whole(
     tiny_models: Models, tiny_corpora: dict[str, Path]
 ) -> None:
-    for task, measure in (("translation", evaluate), ("couplet", couplet_evaluate)):
+    for task in PAIR_TASKS:
         folder, corpus = tiny_models(task), tiny_corpora[task]
-        one = measure.run(folder, corpus, split="val", device="cpu")
-        two = measure.run([folder, folder], corpus, split="val", device="cpu")
+        one = measured(task, folder, corpus, split="val")
+        two = measured(task, [folder, folder], corpus, split="val")
         assert one["bleu"] == two["bleu"]
         assert one["loss"] == pytest.approx(two["loss"], rel=1e-5)
 

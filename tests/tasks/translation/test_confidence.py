@@ -10,13 +10,12 @@ import torch
 from core.decoding.search import Hypothesis
 from core.errors import CheckpointError
 from core.storage.checkpoint import save_tensors
+from tasks.reliability import binned, calibration_error
 from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
 from tasks.translation.confidence import (
     Confidence,
     are_good,
-    expected_calibration_error,
     features_of,
-    reliability,
 )
 
 
@@ -48,9 +47,9 @@ def test_it_finds_the_probability_that_the_data_was_drawn_with() -> None:
     assert confidence.weights.tolist() == pytest.approx([3.0, 0.0, 0.0, 4.0], abs=0.2)
     segments, hypotheses, is_good = drawn(5000, seed=2)
     pairs = zip(segments, hypotheses, strict=True)
-    found = [confidence.of([ids], [hypothesis]) for ids, hypothesis in pairs]
-    assert expected_calibration_error(found, is_good) < 0.03
-    assert expected_calibration_error([1 - p for p in found], is_good) > 0.3
+    found = torch.tensor([confidence.of([ids], [hypothesis]) for ids, hypothesis in pairs])
+    assert calibration_error(found, torch.tensor(is_good)) < 0.03
+    assert calibration_error(1 - found, torch.tensor(is_good)) > 0.3
 
 
 def test_a_text_has_the_mean_of_its_segments_weighted_by_tokens() -> None:
@@ -75,15 +74,13 @@ def test_a_translation_is_good_from_a_chrf_of_sixty() -> None:
 
 
 def test_the_reliability_is_worked_out_by_hand() -> None:
-    bins = reliability([0.05, 0.82, 0.88, 1.0], [False, True, False, True])
-    assert bins[0].tolist() == pytest.approx([1, 0.05, 0.0])
-    assert bins[8].tolist() == pytest.approx([2, 0.85, 0.5])
-    assert bins[9].tolist() == pytest.approx([1, 1.0, 1.0])
-    assert bins[:, 0].sum() == 4
-    expected = (0.05 + 2 * 0.35 + 0.0) / 4
-    assert expected_calibration_error(
-        [0.05, 0.82, 0.88, 1.0], [False, True, False, True]
-    ) == pytest.approx(expected)
+    found = torch.tensor([0.05, 0.82, 0.88, 1.0]), torch.tensor([False, True, False, True])
+    bins = binned(*found, bins=10)
+    assert bins[0].tolist() == pytest.approx([0.05, 0, 1])
+    assert bins[8].tolist() == pytest.approx([1.7, 1, 2])
+    assert bins[9].tolist() == pytest.approx([1.0, 1, 1])
+    assert bins[:, 2].sum() == 4
+    assert calibration_error(*found, bins=10) == pytest.approx((0.05 + 2 * 0.35 + 0.0) / 4)
 
 
 def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:

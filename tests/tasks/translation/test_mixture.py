@@ -14,7 +14,6 @@ from core.config import from_mapping, override, to_mapping
 from core.errors import ChangedConditions, ConfigError, CorpusError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
 from data.tokenizers import tag_token
-from tasks.runs import run
 from tasks.runs.checkpoint_folder import read_config
 from tasks.translation.config import (
     ExtraCorpus,
@@ -25,7 +24,7 @@ from tasks.translation.config import (
 from tasks.translation.dataset import LoadEnglishGermanDataset
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of
-from tests.tasks.tiny_networks import CPU
+from tests.tasks.tiny_trainings import train_with
 
 Models = Callable[[str], Path]
 Pairs = list[tuple[str, str]]
@@ -243,15 +242,15 @@ def test_a_run_with_an_extra_folder_resumes_as_if_never_stopped(
     text = f'[{{path="{extra}", weight=0.4, tag="bt"}}]'
     short = override(tiny(), [f"data.extra={text}", "train.epochs=1", "train.schedule=constant"])
     long = override(short, ["train.epochs=2"])
-    arguments: dict[str, Any] = {"data": tiny_corpora["translation"], "device": CPU}
-    run.train("translation", long, out=tmp_path / "whole", **arguments)
-    run.train("translation", short, out=tmp_path / "run", **arguments)
+    corpus, out = tiny_corpora["translation"], tmp_path / "run"
+    train_with("translation", long, corpus, tmp_path / "whole")
+    train_with("translation", short, corpus, out)
     sentences = (extra / "train.de").read_text()
     (extra / "train.de").write_text(sentences.replace("Hund", "Hand"))
     with pytest.raises(ChangedConditions, match=r"extra/train\.de"):
-        run.train("translation", long, out=tmp_path / "run", resume=True, **arguments)
+        train_with("translation", long, corpus, out, resume=True)
     (extra / "train.de").write_text(sentences)
-    run.train("translation", long, out=tmp_path / "run", resume=True, **arguments)
+    train_with("translation", long, corpus, out, resume=True)
     first, second = (load_tensors(tmp_path / name / WEIGHTS_FILE) for name in ("whole", "run"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

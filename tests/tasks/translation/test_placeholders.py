@@ -12,7 +12,7 @@ from core.decoding.search import Hypothesis
 from tasks.seq2seq import generation
 from tasks.translation.placeholders import (
     PLACEHOLDERS,
-    parts,
+    line_parts,
     restored,
     with_placeholders,
 )
@@ -95,12 +95,12 @@ def test_placeholders_run_out() -> None:
     ],
 )
 def test_what_no_model_reads(line: str, expected: list[tuple[str, list[str]]]) -> None:
-    assert parts(line, LETTERS) == expected
+    assert line_parts(line, LETTERS) == expected
 
 
 @given(st.text("aB. !?😀\u200d3我。\t", max_size=30))
 def test_parts_are_the_whole_line(line: str) -> None:
-    found = parts(line, LETTERS)
+    found = line_parts(line, LETTERS)
     joined = "".join(kept + "".join(of_part) for kept, of_part in found)
     assert joined.replace(" ", "").replace("\t", "") == "".join(line.split())
 
@@ -157,7 +157,7 @@ def test_a_prefix_leaves_every_character_to_the_model(
 def test_hostile_lines_take_linear_time(unit: str) -> None:
     start = time.process_time()
     line = readable(unit * 100_000, LETTERS)
-    for _, of_part in parts(line, LETTERS):
+    for _, of_part in line_parts(line, LETTERS):
         for sentence in of_part:
             with_placeholders(sentence, LETTERS)
     assert time.process_time() - start < 5.0

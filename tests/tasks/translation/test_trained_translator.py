@@ -15,14 +15,14 @@ from core.errors import CheckpointError, UserError
 from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
 from tasks.runs import checkpoint_folder as folders
-from tasks.runs import run
-from tasks.seq2seq.request import GREEDY, GenerationRequest
+from tasks.task import task_named
 from tasks.translation import evaluate
 from tasks.translation.config import TranslationConfig, TranslationData, tiny
 from tasks.translation.dataset import build_codecs
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
-from tests.tasks.tiny_networks import CPU, sizes
+from tests.tasks.tiny_networks import sizes
+from tests.tasks.tiny_trainings import measured, train_with
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,7 +50,7 @@ def test_the_report_is_about_what_the_translator_says(
 ) -> None:
     model = tiny_models("translation")
     corpus = tiny_corpora["translation"]
-    report = evaluate.run(model, corpus, split="val", device="cpu")
+    report = measured("translation", model, corpus, split="val")
     sources = (corpus / "val.de").read_text().splitlines()
     references = (corpus / "val.en").read_text().splitlines()
     translations = Translator.load(model, device="cpu").translate(sources)
@@ -72,16 +72,10 @@ def test_the_report_is_about_what_the_translator_says(
     assert report["headline"] == f"BLEU {bleu.score:.2f} on val"
     assert 0 < report["token_accuracy"] <= 1
     assert report["loss"] > 0
-    table = evaluate.as_table(report)
+    table = task_named("translation").evaluate(model, corpus, split="val").table()
     for shown in (f"{bleu.score:.2f}", report["bleu_signature"], "16 sentences"):
         assert shown in table
-    greedy = evaluate.run(
-        model,
-        corpus,
-        split="val",
-        device="cpu",
-        request=GenerationRequest(beam_size=1, batch_tokens=50),
-    )
+    greedy = measured("translation", model, corpus, split="val", beam_size=1, batch_tokens=50)
     assert greedy["loss"] == pytest.approx(report["loss"])
     assert json.loads((model / "metrics.json").read_text())["test"]["split"] == "test_tiny"
 
@@ -92,7 +86,7 @@ def test_a_corpus_without_a_test_split_asks_for_one(
     for name in ("train.de", "train.en"):
         shutil.copy(tiny_corpora["translation"] / name, tmp_path)
     with pytest.raises(UserError, match="no test split; name one of: train, val"):
-        evaluate.run(tiny_models("translation"), tmp_path, device="cpu")
+        measured("translation", tiny_models("translation"), tmp_path)
 
 
 def test_a_corpus_with_sentences_too_long_for_the_model_is_measured(
@@ -107,12 +101,10 @@ def test_a_corpus_with_sentences_too_long_for_the_model_is_measured(
         endless = " ".join(text.splitlines() * 5)
         (tmp_path / f"test.{language}").write_text(f"{text}{endless}\n")
     model = tiny_models("translation")
-    report = evaluate.run(model, tmp_path, device="cpu", request=GREEDY)
+    report = measured("translation", model, tmp_path, beam_size=1)
     assert report["sentences"] == 17
     assert "test: 1 of 17 pairs" in capsys.readouterr().err
-    rest = evaluate.run(
-        model, tiny_corpora["translation"], split="val", device="cpu", request=GREEDY
-    )
+    rest = measured("translation", model, tiny_corpora["translation"], split="val", beam_size=1)
     assert report["loss"] == pytest.approx(rest["loss"])
 
 
@@ -190,12 +182,12 @@ def test_a_run_without_a_test_split_is_trained_all_the_same(
         # Whatever the search, epochs are compared by greedy translations.
         generation=GenerationConfig(beam_size=2, n_best=2, diversity=0.5),
     )
-    metrics = run.train("translation", config, data=tmp_path, out=tmp_path / "run", device=CPU)
+    metrics = train_with("translation", config, tmp_path, tmp_path / "run")
     assert metrics["test"] == {}
     assert metrics["validation"].keys() == {"val_loss", "val_accuracy", "val_bleu"}
     vocabulary = (tmp_path / "run" / "vocabulary.txt").read_bytes()
     weights = load_tensors(tmp_path / "run" / "model.safetensors")
-    run.train("translation", config, data=tmp_path, out=tmp_path / "run", device=CPU, resume=True)
+    train_with("translation", config, tmp_path, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "vocabulary.txt").read_bytes() == vocabulary
     again = load_tensors(tmp_path / "run" / "model.safetensors")
     assert all((weights[name] == again[name]).all() for name in weights)
@@ -206,5 +198,5 @@ def test_a_corpus_to_measure_on_needs_no_training_split(
 ) -> None:
     for name in ("test_tiny.de", "test_tiny.en"):
         shutil.copy(tiny_corpora["translation"] / name, tmp_path)
-    report = evaluate.run(tiny_models("translation"), tmp_path, device="cpu", request=GREEDY)
+    report = measured("translation", tiny_models("translation"), tmp_path, beam_size=1)
     assert (report["split"], report["sentences"]) == ("test_tiny", 16)

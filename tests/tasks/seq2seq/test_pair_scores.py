@@ -16,7 +16,7 @@ from data.codec import TextCodec
 from data.tokenizers import get_tokenizer
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 from tasks.couplet.predict import CoupletWriter
-from tasks.seq2seq.scoring import PairScore, score_texts
+from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.translation.predict import Translator
 from tests.tasks.searching import search
 from tests.tasks.tiny_networks import CPU, network

@@ -1,4 +1,4 @@
-"""Calibrated probabilities: of the texts that get 80%, 80% should be classified correctly."""
+"""The temperature that makes the probabilities of a classifier those of its being right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from torch import Tensor
 
 from tasks.classification.config import MAX_TEMPERATURE, MIN_TEMPERATURE
 
-BINS = 15
 _STEPS = 50  # each divides the interval by two
 
 
@@ -41,34 +40,3 @@ def fit_temperature(probabilities: Tensor, labels: Tensor) -> float:
         else:
             high = middle
     return 2.0 / (low + high)
-
-
-def binned(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Groups texts by their highest probability, the confidence, into ``BINS`` equal intervals.
-
-    Each interval includes its upper end.
-
-    Args:
-        probabilities: ``[N, C]``.
-        labels: ``[N]``, the true classes.
-
-    Returns:
-        ``[BINS, 3]``: of each interval, the sum of the confidences, the number of texts that are
-        right, and the number of texts.
-    """
-    confidence, predicted = probabilities.double().max(dim=1)
-    is_right = (predicted == labels).double()
-    of_bin = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
-    columns = torch.stack([confidence, is_right, torch.ones_like(confidence)], dim=1)
-    return torch.zeros(BINS, 3, dtype=torch.double).index_add_(0, of_bin, columns)
-
-
-def expected_calibration_error(probabilities: Tensor, labels: Tensor) -> float:
-    """Returns the mean difference of confidence and accuracy (Guo et al. 2017, equation 3).
-
-    Args:
-        probabilities: ``[N, C]``.
-        labels: ``[N]``, the true classes.
-    """
-    confidence, right, _ = binned(probabilities, labels).unbind(dim=1)
-    return ((right - confidence).abs().sum() / max(1, len(labels))).item()

@@ -1,32 +1,23 @@
 """The tasks by name, and the configuration of a run from preset, file and command line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from core.config import to_mapping
 from core.errors import ConfigError
-from tasks import registry
 from tasks.classification.model import ClassificationModel
 from tasks.couplet.model import CoupletModel
 from tasks.runs.checkpoint_folder import model_folder, read_config
+from tasks.task import task_named
 from tasks.translation.model import TranslationModel
+from tests.tasks.tiny_trainings import tiny_config
 
 
-def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None):  # type: ignore[no-untyped-def]
-    return registry.make_config(task, preset=preset, config_file=file, assignments=assignments)
-
-
-def test_every_task_has_every_module(task: str) -> None:
-    for name, member in (
-        ("config", "PRESETS"),
-        ("train", "prepare"),
-        ("evaluate", "run"),
-        ("evaluate", "as_table"),
-    ):
-        assert hasattr(registry.module(task, name), member)
-    assert task in registry.DEFAULT_CORPUS
+def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None) -> Any:
+    return tiny_config(task, *assignments, preset=preset, config_file=file)
 
 
 @pytest.mark.parametrize("preset", ["tiny", "small", "default", "best", "paper"])
@@ -55,7 +46,7 @@ def test_the_papers_preset_is_the_papers_base_model(task: str) -> None:
 
 def test_the_best_preset_is_that_of_the_shipped_model(task: str) -> None:
     """All but what depends on the machine, and on the files of the run."""
-    shipped = to_mapping(read_config(model_folder(task, None), task, registry.config_class(task)))
+    shipped = to_mapping(read_config(model_folder(task, None), task, task_named(task).config_class))
     preset = to_mapping(make(task, preset="best"))
     assert preset["model"] == shipped["model"]
     for section, other in (
@@ -135,7 +126,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'translation'"):
-        registry.module("translate", "config")
+        task_named("translate")
     with pytest.raises(
         ConfigError, match=r"one of tiny, small, default, best, paper, not 'papr'.*'paper'"
     ):

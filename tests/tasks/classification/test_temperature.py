@@ -11,13 +11,18 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from core.errors import ConfigError
-from tasks.classification import evaluate
-from tasks.classification.calibration import (
-    expected_calibration_error,
+from tasks.classification.config import MIN_TEMPERATURE, PredictionConfig
+from tasks.classification.temperature import (
     fit_temperature,
     scaled,
 )
-from tasks.classification.config import MIN_TEMPERATURE, PredictionConfig
+from tasks.reliability import calibration_error, most_probable
+from tasks.task import task_named
+from tests.tasks.tiny_trainings import measured
+
+
+def ece(probabilities: Tensor, labels: Tensor) -> float:
+    return calibration_error(*most_probable(probabilities, labels))
 
 
 def texts_of_temperature(temperature: float) -> tuple[Tensor, Tensor]:
@@ -33,10 +38,10 @@ def test_the_temperature_is_found_and_calibrates(temperature: float) -> None:
     probabilities, labels = texts_of_temperature(temperature)
     found = fit_temperature(probabilities, labels)
     assert found == pytest.approx(temperature, rel=0.05)
-    error = expected_calibration_error(scaled(probabilities.log(), found), labels)
+    error = ece(scaled(probabilities.log(), found), labels)
     assert error < 0.01
     if temperature != 1.0:
-        assert expected_calibration_error(probabilities, labels) > 10 * error
+        assert ece(probabilities, labels) > 10 * error
 
 
 def test_the_temperature_minimizes_the_loss() -> None:
@@ -68,10 +73,10 @@ def test_the_calibration_error_equals_a_loop_over_the_bins() -> None:
             accuracy = (predicted == labels)[is_inside].double().mean()
             gap = (accuracy - confidence[is_inside].mean()).abs()
             expected += (gap * is_inside.double().mean()).item()
-    assert expected_calibration_error(probabilities, labels) == pytest.approx(expected)
+    assert ece(probabilities, labels) == pytest.approx(expected)
     certain = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    assert expected_calibration_error(certain, torch.tensor([0, 1])) == 0.0
-    assert expected_calibration_error(certain, torch.tensor([1, 0])) == 1.0
+    assert ece(certain, torch.tensor([0, 1])) == 0.0
+    assert ece(certain, torch.tensor([1, 0])) == 1.0
 
 
 def test_a_run_saves_the_temperature_and_prediction_uses_it(
@@ -87,9 +92,10 @@ def test_a_run_saves_the_temperature_and_prediction_uses_it(
     with torch.no_grad():
         expected = (classifier.model(src) / temperature).softmax(dim=1)
     torch.testing.assert_close(classifier.probabilities([[4, 5, 6]]), expected)
-    report = evaluate.run(folder, tiny_corpora["classification"], device="cpu")
-    assert 0.0 <= report["calibration_error"] <= 1.0
-    assert f"{100 * report['calibration_error']:.2f}%" in evaluate.as_table(report)
+    report = task_named("classification").evaluate(folder, tiny_corpora["classification"])
+    error = report.record()["calibration_error"]
+    assert 0.0 <= error <= 1.0
+    assert f"{100 * error:.2f}%" in report.table()
 
 
 def test_a_report_takes_one_pass_over_the_texts(
@@ -97,10 +103,10 @@ def test_a_report_takes_one_pass_over_the_texts(
 ) -> None:
     """The probabilities before and after calibration are from the same scores."""
     folder, counts = tiny_models("classification"), list[int]()
-    report = evaluate.run(
+    report = measured(
+        "classification",
         folder,
         tiny_corpora["classification"],
-        device="cpu",
         report_in=tmp_path,
         on_batch=counts.append,
     )

@@ -1,0 +1,71 @@
+"""What the predictors of all tasks are: a trained model, or several as one, ready for texts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from data.codec import TextCodec
+
+if TYPE_CHECKING:
+    from tasks.runs.checkpoint_folder import Folders
+    from tasks.seq2seq.request import OnBatch
+
+R = TypeVar("R")
+
+
+class Predictor(ABC, Generic[R]):
+    """The base class of :class:`Translator`, :class:`Classifier` and :class:`CoupletWriter`.
+
+    Attributes:
+        task: the name of the task.
+        trial: a text to try a model with.
+        sides: those that have an embedding.
+        models: the model, or the models of an ensemble, in evaluation mode.
+    """
+
+    task: ClassVar[str]
+    trial: ClassVar[str] = "a"
+    sides: ClassVar[tuple[str, ...]] = ("source", "target")
+    models: Sequence[Any]
+    device: torch.device
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Folders = None, *, device: str = "auto") -> Self:
+        """Loads the model in ``folder``, the shipped one by default."""
+
+    @abstractmethod
+    def predict(
+        self, texts: str | Iterable[str], *, batch_tokens: int = ..., on_batch: OnBatch = ...
+    ) -> list[R]:
+        """Returns the result of each of ``texts``, each with a ``record()`` for JSON.
+
+        Args:
+            batch_tokens: the most tokens in a batch.
+            on_batch: called after each batch with its number of segments.
+        """
+
+    @abstractmethod
+    def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
+        """Returns the codec and the embedding ``[V, D]`` of one of ``sides``."""
+
+    @abstractmethod
+    def properties(self) -> dict[str, Any]:
+        """Returns what the clients of a service may know about the model."""
+
+    def as_read(self, text: str) -> str:
+        """Returns ``text`` as the model reads it."""
+        return text
+
+    def refusal(self, text: str) -> str | None:
+        """Returns the reason why the task cannot take ``text``; None if it can."""
+        return None
+
+    def try_out(self) -> None:
+        """Computes one result, which fails if the model's outputs are not numbers."""
+        self.predict([self.trial])

@@ -1,0 +1,113 @@
+"""What a task brings to a run: its model, its data, its loss and its measurements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import nn
+
+from core.decoding.config import GenerationConfig
+from core.errors import ConfigError
+from core.training.fit import TrainingData
+from core.training.microbatches import LossFunction
+from core.training.state import Metrics
+from tasks.runs.new_vocabulary import TokenWeights
+from tasks.task import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a training reads and writes.
+
+    Attributes:
+        corpus: what it reads.
+        out: the folder of the run.
+        vocabulary: the folder to load the vocabulary from: ``out``, or that of the initial model;
+            None: build it.
+    """
+
+    corpus: Path
+    out: Path
+    device: torch.device
+    vocabulary: Path | None
+
+
+class SearchChoice(Protocol):
+    """A search that was chosen on the validation data. It is printed as one line."""
+
+    @property
+    def generation(self) -> GenerationConfig: ...
+
+    @property
+    def value(self) -> float:
+        """The metric of the run, with this search."""
+        ...
+
+
+class Training(ABC):
+    """The base class of every task's training. Its constructor reads the corpus.
+
+    Attributes:
+        task: the name of the task.
+        metric: the name of the figure by which epochs are compared.
+        chooses_search: whether :meth:`choose_search` can be called.
+        files: the files of the corpus that the run reads: a resumed run must find the same
+            contents.
+    """
+
+    task: ClassVar[str]
+    metric: ClassVar[str]
+    model: nn.Module
+    data: TrainingData
+    loss: LossFunction
+    files: Sequence[Path] = ()
+    chooses_search: bool = False
+
+    def __init__(self, config: Any, place: Place) -> None:
+        self.config = config
+        self.place = place
+
+    @abstractmethod
+    def validate(self) -> Metrics:
+        """Returns the metrics of the model on the validation data, ``metric`` among them."""
+
+    @abstractmethod
+    def evaluate(self, config: Any) -> Report | None:
+        """Returns the report on the test split, with the final configuration; None without one.
+
+        It is called once, at the end of the run.
+        """
+
+    def choose_search(self) -> SearchChoice:
+        """Returns the search that suits the current weights."""
+        raise NotImplementedError
+
+    def calibrate(self, config: Any) -> Any:
+        """Returns the final configuration, with what is fitted on the validation data.
+
+        It is called once, when the weights are final, before :meth:`evaluate`.
+        """
+        return config
+
+    def new_weights(self) -> Sequence[str]:
+        """Returns the names of the weights that a run does not take from its initial model.
+
+        They belong to what that model does not know, such as other classes.
+        """
+        return ()
+
+    def token_weights(self, initial: Path) -> TokenWeights:
+        """Returns the weights with one row per token, and the codecs of both vocabularies.
+
+        Args:
+            initial: the folder of an initial model with another vocabulary.
+
+        Raises:
+            ConfigError: a run must have the vocabulary of its initial model.
+        """
+        raise ConfigError(f"a model for {self.task} cannot change its vocabulary")
