@@ -32,24 +32,28 @@ def draw_positions(
     with picture(path) as figure:
         figure.set_size_inches(15, 9)
         (table, products, sinusoidal), (rotary, shaw, t5) = figure.subplots(2, 3)
-        image = table.imshow(
-            sinusoids(d_model, length).numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto"
-        )
-        figure.colorbar(image, ax=table)
+        vectors = sinusoids(d_model, length)
+        style = {"cmap": "RdBu", "vmin": -1, "vmax": 1, "aspect": "auto"}
+        figure.colorbar(table.imshow(vectors.numpy(), **style), ax=table)
         table.set_title("sinusoidal (learned starts from it): the table")
         table.set(xlabel="dimension (even: sine, odd: cosine)", ylabel="position")
 
-        figure.colorbar(products.imshow(sinusoidal_products(d_model, length).numpy()), ax=products)
+        # The square of the length of every vector is D / 2, so these are cosines of angles.
+        cosines = vectors @ vectors.t() / (d_model / 2)
+        figure.colorbar(products.imshow(cosines.numpy()), ax=products)
         products.set_title("sinusoidal: cosine of two positions")
         products.set(xlabel="position", ylabel="position")
 
         for width in (d_model, 4 * d_model):
-            cosines = sinusoidal_products(width, length)[0][both.abs()]
-            sinusoidal.plot(both.numpy(), cosines.numpy(), label=f"d_model = {width}")
+            vectors = sinusoids(width, length)
+            cosines = vectors @ vectors[0] / (width / 2)
+            sinusoidal.plot(both.numpy(), cosines[both.abs()].numpy(), label=f"d_model = {width}")
         sinusoidal.set_title("sinusoidal: cosine by distance")
         sinusoidal.set_ylabel("dot product / (d_model / 2)")
 
-        scores, bound = rotary_scores(head_dim, length), rotary_bound(head_dim, length)
+        ones, bound = torch.ones(length, head_dim), rotary_bound(head_dim, length)
+        rotated = RotaryPositions(head_dim).rotate(ones, torch.arange(length))
+        scores = rotated @ rotated[0] / head_dim
         rotary.plot(scores.numpy(), label="score of q = k = (1, ..., 1)")
         rotary.plot(bound.numpy(), linestyle="--", label="relative bound of the paper")
         rotary.set_title(f"rotary: the score by distance (head_dim = {head_dim})")
@@ -77,22 +81,6 @@ def sinusoids(d_model: int, length: int) -> Tensor:
     table = PositionalEncoding(d_model, max_len=length).table
     assert table is not None
     return table[:, 0]
-
-
-def sinusoidal_products(d_model: int, length: int) -> Tensor:
-    """Returns the dot products of all positions, ``[length, length]``, divided by D / 2.
-
-    The square of the length of every vector is D / 2, so these are cosines of angles.
-    """
-    table = sinusoids(d_model, length)
-    return table @ table.t() / (d_model / 2)
-
-
-def rotary_scores(head_dim: int, length: int) -> Tensor:
-    """Returns q * k / K at the distances 0 to length - 1; all numbers in q and k are 1."""
-    ones = torch.ones(length, head_dim)
-    rotated = RotaryPositions(head_dim).rotate(ones, torch.arange(length))
-    return rotated @ rotated[0] / head_dim
 
 
 def rotary_bound(head_dim: int, length: int) -> Tensor:
