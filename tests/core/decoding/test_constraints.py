@@ -19,9 +19,7 @@ from core.errors import ConfigError
 from core.special_ids import SpecialIds
 from tests.core.decoding.search_tables import (
     ENDS,
-    FAR,
     IDS,
-    LETTERS,
     VOCABULARY_SIZE,
     Histories,
     Table,
@@ -199,15 +197,6 @@ def test_every_output_begins_with_its_prefix() -> None:
     assert texts(found) == ["ba", "a", "ccca"]
 
 
-def test_a_prefix_longer_than_the_limit_is_cut() -> None:
-    rule = ForcedPrefix([[A, B, C]], **V)
-    assert texts(greedy(Usual(), max_lengths=[2], constraint=rule)) == ["ab"]
-
-
-def test_no_prefix_at_all_forbids_nothing() -> None:
-    assert allowed(ForcedPrefix([[], []], **V), "", "") == ["abc.", "abc."]
-
-
 @pytest.mark.parametrize("token", [*SpecialIds(), -1, VOCABULARY_SIZE])
 def test_a_special_token_in_a_prefix_is_refused(token: int) -> None:
     message = rf"prefix 1 has the id {token}; .* from 0 to 6 without .* \[0, 1, 2, 3\]"
@@ -250,33 +239,6 @@ def test_rules_that_leave_nothing_end_the_output() -> None:
     assert sorted(texts(found)[0]) == ["a", "b", "c"]
 
 
-def test_all_rules_in_every_search() -> None:
-    """Begins with "c", has three words or more, no pair of words twice, and no "b"."""
-    rule = all_of(
-        MinimumLength(torch.tensor([3]), **V),
-        NoRepeatNgram(2, **V),
-        ForcedPrefix([[C]], **V),
-        forbidding(B),
-    )
-    keeping = {"caa", "cac", "cca", "caac", "cacc", "ccaa", "ccac", "caacc", "ccaac"}
-    (wide,) = beam(Usual(), beam_size=100, constraint=rule)
-    assert set(texts(wide)) == keeping
-    assert texts(greedy(Usual(), constraint=rule))[0] in keeping
-    sampled = sample_search(
-        reader([Usual()] * 50),
-        Histories(50),
-        max_lengths=torch.full((50,), FAR),
-        constraint=all_of(
-            MinimumLength(torch.full((50,), 3), **V),
-            NoRepeatNgram(2, **V),
-            ForcedPrefix([[C]] * 50, **V),
-            forbidding(B),
-        ),
-    )
-    assert len(set(texts(sampled))) > 3
-    assert set(texts(sampled)) <= keeping
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -287,8 +249,3 @@ def test_all_rules_in_every_search() -> None:
 def test_empty_rules_are_refused_with_what_is_allowed(make: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
-
-
-def test_the_letters_are_all_words() -> None:
-    """The cases by hand above cover every token that is not special."""
-    assert set(LETTERS) == set(range(3, VOCABULARY_SIZE))

@@ -17,7 +17,6 @@ from core.decoding.search import Constraint
 from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
     IDS,
-    LETTERS,
     VOCABULARY_SIZE,
     Histories,
     Table,
@@ -142,21 +141,6 @@ def test_early_stopping_never_changes_the_result(
         assert beam(*tables, **options) == stopped
 
 
-def test_early_stopping_saves_steps() -> None:
-    """After two of twenty steps no unfinished output can overtake: 0.01 against 0.9 and 0.09."""
-    table: Table = {"": {".": 0.9, "a": 0.1}, "a": {".": 0.9, "a": 0.1}, "aa": {"a": 1.0}}
-    state = Histories(1)
-    (found,) = beam_search(
-        reader([table]),
-        state,
-        beam_size=2,
-        max_lengths=torch.tensor([20]),
-        length_penalty=0.0,
-    )
-    assert probabilities(found) == pytest.approx([0.9, 0.09])
-    assert state.steps == 2
-
-
 @law
 @given(
     table_seeds=st.lists(seeds, min_size=1, max_size=4),
@@ -235,13 +219,6 @@ def test_the_length_limit_is_kept(limit: int) -> None:
     assert longest.score == pytest.approx(longest.log_prob / length_normalizer(limit, 1.0))
 
 
-def test_every_sentence_has_its_own_limit() -> None:
-    found = greedy(ENDLESS, TRAP, ENDLESS, ENDLESS, max_lengths=[3, 9, 0, 5])
-    assert texts(found) == ["aaa", "a", "", "aaaaa"]
-    found = [beams[0] for beams in beam(ENDLESS, TRAP, ENDLESS, beam_size=1, max_lengths=[3, 9, 0])]
-    assert texts(found) == ["aaa", "a", ""]
-
-
 def test_no_sentences_no_results() -> None:
     assert greedy(max_lengths=[]) == []
     assert beam(beam_size=3, max_lengths=[]) == []
@@ -304,20 +281,6 @@ def test_probabilities_are_over_the_allowed_tokens() -> None:
     assert (texts([found]), probabilities([found])) == (["b"], pytest.approx([0.72]))
 
 
-def test_a_constraint_sees_the_outputs_so_far() -> None:
-    """No word twice, and "." only after three words."""
-
-    def constraint(prefix: Tensor, sentences: Tensor) -> Tensor:
-        forbidden = torch.zeros(len(sentences), VOCABULARY_SIZE, dtype=torch.bool)
-        forbidden[:, IDS["."]] = len(prefix) < 3
-        return forbidden.scatter(1, prefix.t(), True)
-
-    tables = [random_table(seed, length=3, share_of_zeros=0.0) for seed in range(20)]
-    found = [[one] for one in greedy(*tables, constraint=constraint)]
-    found += beam(*tables, beam_size=3, constraint=constraint)
-    assert all(sorted(text) == ["a", "b", "c"] for ranked in found for text in texts(ranked))
-
-
 # Dead ends: every token is forbidden
 
 
@@ -344,22 +307,8 @@ def test_a_dead_end_is_dropped_if_there_are_other_outputs() -> None:
     assert texts(greedy(DEAD_END)) == ["a"]
 
 
-def test_a_dead_end_after_an_end() -> None:
-    """One output has ended and all others are stuck: the sentence has that one output."""
-    table: Table = {"": {"a": 0.5, "b": 0.3, ".": 0.2}, "a": {}, "b": {}}
-    (found,) = beam(table, beam_size=3)
-    assert texts(found) == [""]
-
-
 def test_several_dead_ends_at_once_are_ranked() -> None:
     table: Table = {"": {"a": 0.3, "b": 0.7}, "a": {}, "b": {}}
     (found,) = beam(table, beam_size=3)
     assert texts(found) == ["b", "a"]
     assert probabilities(found) == pytest.approx([0.7, 0.3])
-
-
-def test_no_special_token_is_ever_chosen() -> None:
-    """Their scores are far above those of the words in these tables (see ``reader``)."""
-    tables = [random_table(seed, length=4) for seed in range(10)]
-    for found in [greedy(*tables), *beam(*tables, beam_size=4)]:
-        assert {number for one in found for number in one.tokens} <= set(LETTERS) - {IDS["."]}

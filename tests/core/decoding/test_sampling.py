@@ -18,7 +18,6 @@ from core.decoding.sampling import (
 from core.decoding.search import Hypothesis
 from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
-    IDS,
     Histories,
     Table,
     greedy,
@@ -181,13 +180,6 @@ def test_top_p_counts_what_top_k_left() -> None:
     assert kept(logits, top_p=0.55) == {1, 3}
 
 
-def test_top_p_counts_at_its_temperature() -> None:
-    """Squared, 0.4 is 16 / 30 of the whole."""
-    logits = log(0.1, 0.4, 0.2, 0.3)
-    assert kept(logits, temperature=0.5, top_p=0.5) == {1}
-    assert kept(logits, temperature=1.0, top_p=0.5) == {1, 3}
-
-
 def test_tokens_that_only_rounding_ranks_are_equally_probable() -> None:
     """Of two equal probabilities that another batch has rounded differently, one was kept here and
     the other there."""
@@ -283,17 +275,6 @@ def test_the_score_is_the_models_not_that_of_the_draw() -> None:
     assert found.score == found.log_prob
 
 
-def test_a_constraint_is_kept() -> None:
-    def not_a(prefix: Tensor, sentences: Tensor) -> Tensor:
-        forbidden = torch.zeros(len(sentences), 7, dtype=torch.bool)
-        forbidden[:, IDS["a"]] = True
-        return forbidden
-
-    tables = [random_table(n, length=3) for n in range(30)]
-    assert any("a" in text for text in texts(sample(*tables)))
-    assert not any("a" in text for text in texts(sample(*tables, constraint=not_a)))
-
-
 def test_no_special_token_is_drawn_and_dead_ends_end() -> None:
     """Special tokens score best in these tables; after "b" everything is forbidden."""
     table: Table = {"": {"b": 1.0}, "b": {}}
@@ -319,8 +300,3 @@ def test_bad_options_are_refused_with_what_is_allowed(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         sample(random_table(1, length=1), **options)
-
-
-def test_numbers_for_another_batch_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"\[B\] = \[1\], not \[2\]"):
-        sample(random_table(1, length=1), numbers=[0, 1])

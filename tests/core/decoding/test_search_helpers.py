@@ -57,11 +57,6 @@ def test_log_probabilities_are_log_softmax(
     assert found.data_ptr() == logits.data_ptr()
 
 
-def test_a_row_of_forbidden_tokens_stays_at_minus_infinity() -> None:
-    found = log_probabilities(torch.tensor([[-INF, -INF], [0.0, -INF]]))
-    assert found.tolist() == [[-INF, -INF], [0.0, -INF]]
-
-
 @pytest.mark.parametrize("wrong", [float("nan"), INF])
 @pytest.mark.parametrize("place", [0, 1])
 def test_logits_that_cannot_be_ranked_are_an_error(wrong: float, place: int) -> None:

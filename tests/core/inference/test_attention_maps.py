@@ -14,7 +14,7 @@ from core.inference.attention_maps import attention_weights
 from core.model import attention
 from core.model.attention import MyMultiheadAttention
 from tests.core.model.parity import assert_near
-from tests.core.small_models import PAD, SRC_WORDS, TGT_WORDS, column, model_of, together
+from tests.core.small_models import SRC_WORDS, TGT_WORDS, column, model_of, together
 
 law = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -125,11 +125,3 @@ def test_a_request_that_fails_leaves_no_hooks_behind() -> None:
     attentions = [m for m in model.modules() if isinstance(m, MyMultiheadAttention)]
     assert len(attentions) == 5
     assert not any(a._forward_hooks or a._forward_pre_hooks for a in attentions)
-
-
-def test_nothing_but_padding_attends_to_nothing() -> None:
-    src, tgt = torch.full((3, 1), PAD), column(2, TGT_WORDS)
-    weights = attention_weights(model_of(1), src, tgt)
-    assert (weights.encoder == 0.0).all()
-    assert (weights.cross == 0.0).all()
-    assert_near(weights.decoder.sum(dim=-1), torch.ones(2, 1, 2, 2), 1e-5)

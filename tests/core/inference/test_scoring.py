@@ -22,7 +22,6 @@ from tests.core.small_models import (
     BOS,
     EOS,
     MAX_LEN,
-    PAD,
     SRC_WORDS,
     TGT_WORDS,
     UNK,
@@ -162,15 +161,6 @@ def test_wrong_sizes_are_refused_with_both_numbers() -> None:
         score([model], torch.full((5, 3), 4), torch.full((4, 2), 4))
     with pytest.raises(ValueError, match=rf"{MAX_LEN + 1} .* {MAX_LEN}"):
         score([model], column(3, SRC_WORDS), column(MAX_LEN + 1, TGT_WORDS))
-
-
-def test_the_score_of_an_empty_output_is_that_of_its_end() -> None:
-    model = chatty(2, True)
-    src = together([column(3, SRC_WORDS), column(5, SRC_WORDS)])
-    scored = score([model], src, torch.tensor([[EOS, 7], [PAD, EOS]]))
-    alone = score([model], src[:3, :1], torch.tensor([[EOS]]))
-    assert_near(scored.sentences[:1], alone.sentences, 1e-4)
-    assert scored.tokens.shape == (2, 2)
 
 
 def test_nan_is_an_error() -> None:

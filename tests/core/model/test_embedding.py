@@ -82,18 +82,6 @@ def test_the_table_is_no_weight() -> None:
     assert list(PositionalEncoding(6).parameters()) == []
 
 
-@pytest.mark.parametrize("width", [1, 8, 48])
-def test_token_vectors_are_scaled_by_the_root_of_the_width(width: int) -> None:
-    embedding = TokenEmbedding(11, width)
-    tokens = torch.randint(11, (5, 3))
-    out = embedding(tokens)
-    assert out.shape == (5, 3, width)
-    for s in range(5):
-        for b in range(3):
-            expected = embedding.weight[tokens[s, b]] * math.sqrt(width)
-            torch.testing.assert_close(out[s, b], expected)
-
-
 def test_fresh_token_vectors_have_entries_of_variance_one() -> None:
     torch.manual_seed(2)
     out = TokenEmbedding(1000, 256)(torch.arange(1000).unsqueeze(1))
