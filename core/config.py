@@ -25,10 +25,68 @@ C = TypeVar("C")
 _MAX_INTEGER = (1 << 63) - 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """What users are told about an option, a field of a dataclass, and the numbers it may have.
+
+    The options of commands, the fields of requests to the service and their documentation are made
+    from this.
+
+    Attributes:
+        help: what it is for.
+        group: of options that an interface has or has not together.
+        least, most: the smallest and the largest number.
+        above: the number that it must be above, instead of ``least``.
+        short: the name that users know it by, where it is not that of the field.
+        metavar: what stands for the value in the help of a command.
+    """
+
+    help: str
+    group: str = ""
+    least: float | None = None
+    most: float | None = None
+    above: float = 0
+    short: str | None = None
+    metavar: str | None = None
+
+    def allows(self, value: Any) -> bool:
+        """Returns whether a number is in the range; there is none for other values."""
+        if self.most is None or value is None:
+            return True
+        is_large = value > self.above if self.least is None else value >= self.least
+        return bool(is_large and value <= self.most)
+
+    @property
+    def range(self) -> str:
+        """The range in words."""
+        if self.least is None:
+            return f"above {self.above:,} and at most {self.most:,}"
+        return f"from {self.least:,} to {self.most:,}"
+
+
+def option(default: Any, help: str, *settings: Any, **others: Any) -> Any:
+    """Returns a field of a dataclass with its :class:`Option`."""
+    metadata = {"option": Option(help, *settings, **others)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def options_of(cls: Any) -> dict[str, Option]:
+    """Returns the options of a dataclass by their names."""
+    found = ((item.name, item.metadata.get("option")) for item in dataclasses.fields(cls))
+    return {name: option for name, option in found if option is not None}
+
+
+def check_options(config: Any, section: str = "") -> None:
+    """Raises a ConfigError unless the options of a dataclass are in their ranges, or None."""
+    for name, option in options_of(config).items():
+        if not option.allows(value := getattr(config, name)):
+            check(False, f"{section}{name}", value, option.range)
+
+
 def check(is_right: bool, name: str, value: object, allowed: str) -> None:
-    """Raises a ConfigError that says what ``name`` may be, unless ``is_right``."""
+    """Raises a ConfigError that says what the option ``name`` may be, unless ``is_right``."""
     if not is_right:
-        raise ConfigError(f"{name} must be {allowed}, not {shown(value)}")
+        raise ConfigError(f"must be {allowed}, not {shown(value)}", option=name)
 
 
 def check_range(name: str, value: float, least: float, most: float) -> None:
@@ -42,7 +100,8 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     choices = list(choices)
     if value not in choices:
         hint = nearest(str(value), choices)
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {shown(value)}{hint}")
+        reason = f"must be one of {', '.join(choices)}, not {shown(value)}{hint}"
+        raise ConfigError(reason, option=name)
 
 
 def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
@@ -124,9 +183,8 @@ def override(config: C, assignments: Iterable[str]) -> C:
         if key not in types_of:
             raise _unknown("option", full_name, types_of, elsewhere=_full_names(type(config), key))
         if dataclasses.is_dataclass(types_of[key]):
-            raise ConfigError(
-                f"{full_name} is a section; set one of {', '.join(section[key])} in it"
-            )
+            names = ", ".join(section[key])
+            raise ConfigError(f"is a section; set one of {names} in it", option=full_name)
         section[key] = _parse(full_name, text.strip(), types_of[key])
     return from_mapping(type(config), mapping)
 
@@ -177,7 +235,7 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
     """
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{name} is a section, not {shown(value)}")
+            raise ConfigError(f"is a section, not {shown(value)}", option=name)
         return from_mapping(wanted, value, where=name)
     options = _options(wanted)
     # TOML has no null, so there the text "none" stands for it.
@@ -200,7 +258,7 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
                 return int(value)
         elif option in (str, bool) and type(value) is option:
             return value
-    raise ConfigError(f"{name} must be {_describe(wanted)}, not {shown(value)}")
+    raise ConfigError(f"must be {_describe(wanted)}, not {shown(value)}", option=name)
 
 
 def _parse(name: str, text: str, wanted: Any) -> Any:
@@ -225,7 +283,7 @@ def _parse(name: str, text: str, wanted: Any) -> Any:
                 continue
         if option is str:
             return text
-    raise ConfigError(f"{name} must be {_describe(wanted)}, not {shown(text)}")
+    raise ConfigError(f"must be {_describe(wanted)}, not {shown(text)}", option=name)
 
 
 def _toml_list(name: str, text: str) -> Any:
@@ -233,8 +291,8 @@ def _toml_list(name: str, text: str) -> Any:
     try:
         return tomllib.loads(f"list = {text}")["list"]
     except (ValueError, RecursionError) as error:
-        example = '[{key = "text", other = 0.5}]'
-        raise ConfigError(f"{name} must be a list such as {example}, not {shown(text)}") from error
+        reason = f'must be a list such as [{{key = "text", other = 0.5}}], not {shown(text)}'
+        raise ConfigError(reason, option=name) from error
 
 
 def _options(wanted: Any) -> list[Any]:

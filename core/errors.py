@@ -14,7 +14,16 @@ class UserError(Exception):
 
 
 class ConfigError(UserError, ValueError):
-    """An option or a configuration value that cannot be used."""
+    """An option or a configuration value that cannot be used.
+
+    ``option`` is the name of the option that is wrong, or None. The message begins with it, and
+    ``reason`` is the rest: an interface that has another name for the option says that instead.
+    """
+
+    def __init__(self, reason: str, *, option: str | None = None) -> None:
+        self.reason = reason
+        self.option = option
+        super().__init__(reason if option is None else f"{option} {reason}")
 
 
 class CorpusError(UserError):

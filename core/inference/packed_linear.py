@@ -113,7 +113,7 @@ def packed_linear_for(weight: Tensor, *, int8: bool, option: str) -> MakeLinear:
     if not int8:
         return PackedLinear
     if weight.device.type != "cpu":
-        raise ConfigError(f"{option} is for a CPU, and the model is on {weight.device}")
+        raise ConfigError(f"is for a CPU, and the model is on {weight.device}", option=option)
     if weight.dtype != torch.float32:
         kind = str(weight.dtype).removeprefix("torch.")
         raise ConfigError(f"{option} is for a model in float32, not {kind}: convert it by .float()")

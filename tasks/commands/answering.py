@@ -86,7 +86,7 @@ def search_and_answer(
         request = predictor.request_type.of(
             **search_options, batch_tokens=line_options.batch_tokens, on_batch=work.on_batch
         )
-        predictor.generate([], request)  # refuses options before the first text is read
+        predictor.check(request)  # before the first text is read
         for chunk in work.chunks():
             # A text on the command line that is refused ends the program, but no line of a file.
             taken = chunk.texts if texts else _without_refused(work, chunk, predictor.refusal)

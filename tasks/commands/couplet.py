@@ -12,14 +12,13 @@ from tasks.commands.answering import search_and_answer
 from tasks.commands.options import (
     PATH,
     models_option,
+    options_from,
     output_options,
     search_options,
     text_options,
 )
 from tasks.commands.output import print_results
-from tasks.couplet.config import TONES
-from tasks.couplet.script import SCRIPTS
-from tasks.couplet.tones import SYSTEMS
+from tasks.couplet.request import CoupletRequest, read_avoided
 
 if TYPE_CHECKING:
     from tasks.couplet.answer import Couplet
@@ -30,32 +29,9 @@ if TYPE_CHECKING:
 @models_option
 @output_options
 @search_options
-@click.option(
-    "--candidates",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Print the N best of many answers: number of the text, score, answer, rules.",
-)
-@click.option(
-    "--keep", metavar="PATTERN", help="Characters of the answer, with ？ for free ones: 春？？？？."
-)
-@click.option(
-    "--tones",
-    type=click.Choice(TONES),
-    help="Which tones oppose those of TEXT: none, the last, or also those at places 2, 4 and 6.",
-)
-@click.option(
-    "--rhyme",
-    type=click.Choice(SYSTEMS),
-    help="Where tones and rhymes are looked up: modern readings or the classical table.",
-)
+@options_from(CoupletRequest, "couplet")
 @click.option(
     "--avoid", "avoid_file", type=PATH, metavar="FILE", help="Words that no answer has, one a line."
-)
-@click.option(
-    "--script",
-    type=click.Choice(SCRIPTS),
-    help="The characters of the answers; auto, the default: those of TEXT.",
 )
 @click.option("--backward", is_flag=True, help="TEXT is a second line; answer with a first line.")
 @click.option("--banner", is_flag=True, help="Print a banner (横批) as well, if one fits.")
@@ -95,8 +71,6 @@ def couplet(**options: Any) -> None:
     backward = options.pop("backward")
     _check_layout(options, layout)
     if (file := options.pop("avoid_file")) is not None:
-        from tasks.couplet.request import read_avoided
-
         options["avoid"] = read_avoided(file)
     has_rules = options["candidates"] is not None
 

@@ -136,14 +136,17 @@ def report(error: BaseException, command: str) -> int:
 
 
 def _usage_message(error: click.UsageError, command: str) -> str:
-    message = " ".join(error.format_message().split()).removesuffix(".")
-    message = message.replace(". Did you mean", "; did you mean")
+    message, hint = error.format_message(), ""
+    if isinstance(error, NoSuchOption):  # click suggests names that are hardly alike
+        names = [name.lstrip("-") for name in error.possibilities or ()]
+        message, hint = error.message, nearest(error.option_name.lstrip("-"), names, prefix="--")
+    message = " ".join(message.split()).removesuffix(".") + hint
     if context := error.ctx:
         command = context.command_path
         if isinstance(error, NoArgsIsHelpError) and isinstance(context.command, click.Group):
             message = f"a command is missing: {', '.join(context.command.list_commands(context))}"
         takes_texts = any(parameter.name == "texts" for parameter in context.command.params)
-        if isinstance(error, NoSuchOption) and takes_texts and not error.possibilities:
+        if isinstance(error, NoSuchOption) and takes_texts and not hint:
             message += "; before a text that begins with a dash, put --"
     return f"{message}; see {command} --help"
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
-from core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
-from core.errors import ConfigError, UserError
+from core.config import Option, options_of
+from core.errors import ConfigError
 from tasks.commands.output import STDIO
+from tasks.couplet.request import CoupletRequest
 from tasks.runs.checkpoint_folder import Folders
+from tasks.seq2seq.request import plain_type
 from tasks.task import TASKS, task_named
 
 PATH = click.Path(path_type=Path)
@@ -23,8 +25,6 @@ PATH = click.Path(path_type=Path)
 # Limits that a machine can take. More threads than this crash OpenMP.
 MAX_THREADS = max(256, os.cpu_count() or 1)
 MAX_BATCH_TOKENS = 1_000_000
-MAX_LENGTH = 100_000
-MAX_RATIO = 1000
 MAX_LINES = 6
 """The most lines in one panel of a picture, so that their colors can be told apart."""
 
@@ -72,20 +72,47 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def option_names() -> Iterator[None]:
-    """Replaces the names of configuration values in errors by those of the command's options."""
-    names = {
-        parameter.name: parameter.opts[0]
-        for parameter in click.get_current_context().command.params
-    }
+    """Says the names of the command's options in errors about values of a configuration."""
     try:
         yield
-    except UserError as error:
-        message = re.sub(
-            r"\bgeneration\.(\w+)", lambda match: names.get(match[1], match[0]), str(error)
-        )
-        if message == str(error):
+    except ConfigError as error:
+        parameters = click.get_current_context().command.params
+        names = {parameter.name: parameter.opts[0] for parameter in parameters}
+        name = names.get((error.option or "").removeprefix("generation."))
+        if name is None:
             raise
-        raise (ConfigError if isinstance(error, ConfigError) else UserError)(message) from error
+        raise ConfigError(error.reason, option=name) from error
+
+
+def options_from(cls: Any, *groups: str, has_defaults: bool = False) -> Callable[[Any], Any]:
+    """Returns the options of a dataclass (:class:`core.config.Option`) that are in ``groups``.
+
+    Those of a request have no default here: what is not given is left to the model.
+    """
+    table = options_of(cls)
+    made = []
+    for item in fields(cls):
+        if item.name in table and table[item.name].group in groups:
+            default = item.default if has_defaults else None
+            made.append(_option(item.name, plain_type(item.type), table[item.name], default))
+    return combined(*made)
+
+
+def _option(name: str, kind: Any, own: Option, default: Any) -> Callable[[Any], Any]:
+    flags = [f"--{each.replace('_', '-')}" for each in (own.short, name) if each]
+    settings: dict[str, Any] = {"help": own.help, "metavar": own.metavar, "default": default}
+    if kind is bool:
+        flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
+    elif kind is str:
+        settings["callback"] = check_prefix
+    elif own.most is None:
+        settings["type"] = click.Choice(get_args(kind))
+    elif kind is int:
+        settings["type"] = click.IntRange(int(own.least or 0), int(own.most))
+    else:
+        least = own.above if own.least is None else own.least
+        settings["type"] = click.FloatRange(least, own.most, min_open=own.least is None)
+    return click.option(*flags, name, **settings)
 
 
 def table_assignments(options: dict[str, Any]) -> tuple[str, ...]:
@@ -281,90 +308,10 @@ json_option = click.option(
     "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."
 )
 
-int8_option = click.option(
-    "--int8/--no-int8",
-    default=None,
-    help="Use int8 weights: faster on a CPU. Outputs may differ, also with the batch.",
-)
-
-# These have the names of core.decoding.config.GenerationConfig.
-search_options = combined(
-    click.option(
-        "--beam",
-        "--beam-size",
-        "beam_size",
-        type=click.IntRange(1, MAX_BEAM_SIZE),
-        help="The width of the beam; 1 is greedy search.",
-    ),
-    click.option(
-        "--length-penalty",
-        type=click.FloatRange(0, 10),
-        help="How strongly long outputs are favored; 0 favors short ones.",
-    ),
-    click.option(
-        "--diverse",
-        "--diversity",
-        "diversity",
-        type=click.FloatRange(0, MAX_RATIO),
-        metavar="STRENGTH",
-        help="Make the outputs in the beam different; 0.2 to 0.8 is usual.",
-    ),
-    click.option(
-        "--sample/--no-sample", default=None, help="Draw outputs at random instead of searching."
-    ),
-    click.option(
-        "--temperature",
-        type=click.FloatRange(0, MAX_RATIO, min_open=True),
-        help="With --sample: below 1, likely tokens become likelier.",
-    ),
-    click.option(
-        "--top-k",
-        type=click.IntRange(0, 2**31 - 1),
-        help="With --sample: draw from the K likeliest tokens; 0 means all.",
-    ),
-    click.option(
-        "--top-p",
-        type=click.FloatRange(0, 1, min_open=True),
-        help="With --sample: draw from the likeliest tokens of total probability P.",
-    ),
-    click.option(
-        "--seed", type=click.IntRange(0, 2**32 - 1), help="With --sample: the random seed; else 0."
-    ),
-    int8_option,
-)
-length_options = combined(
-    click.option(
-        "--max-length", type=click.IntRange(1, MAX_LENGTH), help="The most tokens of an output."
-    ),
-    click.option(
-        "--max-length-ratio",
-        type=click.FloatRange(0, MAX_RATIO),
-        help="An output has at most this many times the tokens of its source,",
-    ),
-    click.option("--max-length-extra", type=click.IntRange(0, MAX_LENGTH), help="plus this many."),
-    click.option(
-        "--min-length-ratio",
-        type=click.FloatRange(0, MAX_RATIO),
-        help="An output has at least this many times the tokens of its source.",
-    ),
-    click.option(
-        "--no-repeat-ngram",
-        type=click.IntRange(0, MAX_LENGTH),
-        metavar="N",
-        help="No sequence of N tokens is repeated in an output; 0 allows all.",
-    ),
-)
-output_options = combined(
-    click.option(
-        "--n-best",
-        type=click.IntRange(1, MAX_N_BEST),
-        metavar="N",
-        help="Print the N best outputs: number of the text, score, output.",
-    ),
-    click.option(
-        "--prefix", metavar="TEXT", callback=check_prefix, help="The beginning of every output."
-    ),
-)
+int8_option = options_from(CoupletRequest, "int8")
+search_options = options_from(CoupletRequest, "search", "int8")
+length_options = options_from(CoupletRequest, "length")
+output_options = options_from(CoupletRequest, "output")
 result_options = combined(
     click.option("--output", "output_file", type=PATH, help="Write the results to a file."),
     json_option,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +10,14 @@ from typing import Any
 import click
 
 from core.errors import ConfigError, UserError
-from tasks.commands.options import PATH, combined, machine_options, use_threads
+from tasks.commands.options import (
+    PATH,
+    combined,
+    machine_options,
+    option_names,
+    options_from,
+    use_threads,
+)
 from tasks.task import TASKS
 from tasks.web.config import ServiceConfig, read_keys
 
@@ -21,26 +27,6 @@ _KERNELS = 128
 _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 
 
-def _limit(name: str, explanation: str) -> Callable[[Any], Any]:
-    """Returns the option for a limit of :class:`ServiceConfig`, with its default."""
-    default = getattr(ServiceConfig, name)
-    flag = f"--{name.replace('_', '-')}"
-    return click.option(flag, type=type(default), default=default, help=explanation)
-
-
-limit_options = combined(
-    _limit("max_body", "The bytes of a request."),
-    _limit("max_text", "The characters of a text."),
-    _limit("max_texts", "The texts in a request."),
-    _limit("max_beam", "The widest beam of a request."),
-    _limit("max_candidates", "The outputs for each text."),
-    _limit("max_seconds", "Computing time of a request."),
-    _limit("max_queue", "Requests that wait for a model."),
-    _limit("rate_limit", "Requests in a minute from one client; 0: no limit."),
-    _limit("max_connections", "Open connections."),
-    _limit("read_seconds", "The time a client has to send a request."),
-    _limit("grace", "After SIGTERM: seconds in which accepted requests are still answered."),
-)
 access_options = combined(
     click.option(
         "--allowed-hosts",
@@ -78,7 +64,7 @@ access_options = combined(
     multiple=True,
     help="Serve this task alone; may be given several times.",
 )
-@limit_options
+@options_from(ServiceConfig, "", has_defaults=True)
 @access_options
 @machine_options
 def serve(
@@ -112,11 +98,8 @@ def serve(
 
     limit_kernel_caches(_KERNELS)
     models = {task: options.pop(task) for task in TASKS}
-    try:
+    with option_names():
         config = ServiceConfig(**options)
-    except ConfigError as error:
-        name, _, rest = str(error).partition(" ")
-        raise ConfigError(f"--{name.replace('_', '-')} {rest}") from error
     if api_keys is not None:
         config = replace(config, api_keys=read_keys(api_keys))
     chosen = {task: models[task] for task in only or TASKS}

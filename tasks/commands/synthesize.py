@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from core.decoding.config import MAX_N_BEST
 from tasks.commands.options import (
     PATH,
     ModelOptions,
@@ -37,7 +36,7 @@ from tasks.commands.output import print_results
 )
 @click.option(
     "--n-best",
-    type=click.IntRange(1, MAX_N_BEST),
+    type=click.IntRange(1),
     metavar="N",
     help="Make N pairs of each line: the best translations, or with --sample N random ones.",
 )

@@ -11,10 +11,12 @@ from tasks.commands.answering import search_and_answer
 from tasks.commands.options import (
     length_options,
     models_option,
+    options_from,
     output_options,
     search_options,
     text_options,
 )
+from tasks.seq2seq.request import GenerationRequest
 
 if TYPE_CHECKING:
     from tasks.translation.predict import Translation
@@ -26,11 +28,7 @@ if TYPE_CHECKING:
 @output_options
 @search_options
 @length_options
-@click.option(
-    "--pass-through/--no-pass-through",
-    default=None,
-    help="Keep text that is in the target language already; the default if the model can tell.",
-)
+@options_from(GenerationRequest, "translation")
 def translate(**options: Any) -> None:
     """Translate each TEXT; the shipped model translates German into English.
 

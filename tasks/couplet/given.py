@@ -38,37 +38,33 @@ def given_ids(
     check(bool(characters), name, text, "a text of at least one character")
     is_pattern = name == "keep"
     given = [None if is_pattern and c in WILDCARDS else c for c in characters]
-    ids = [FREE if c is None else _known_id(c, f"{name} {text!r}", table) for c in given]
+    ids = [FREE if c is None else _known_id(c, name, text, table) for c in given]
     found: list[list[int]] = []
     for line in lines:
         first = [*chain.from_iterable(line)]
         if first and is_pattern and len(first) != len(given):
             raise ConfigError(
-                f"keep must have {len(first)} characters, as {''.join(first)!r} has, not "
-                f"{len(given)}; ？ stands for a free one"
+                f"must have {len(first)} characters, as {''.join(first)!r} has, not "
+                f"{len(given)}; ？ stands for a free one",
+                option="keep",
             )
         start = 0
         for segment in line:
             end = start + len(segment) if is_pattern or start else max(len(given), len(segment))
-            _check_rules(segment, given[start:end], f"{name} {text!r}", table)
+            if rule := broken_rule(segment, given[start:end], table.form.rhyme, table.form.tones):
+                what = (RULES[rule].__doc__ or "").partition("\n")[0].rstrip(".")
+                answered = f"{text!r} is in no answer to {''.join(segment)!r}"
+                reason = f"{answered}: it breaks the rule of {rule}: {what}"
+                raise ConfigError(reason, option=name)
             found.append(ids[start:end])
             start = end
     return found
 
 
-def _known_id(character: str, where: str, table: CharacterTable) -> int:
+def _known_id(character: str, name: str, text: str, table: CharacterTable) -> int:
     known = table.id_of(character)
     index = table.mark_id(character) if is_punctuation(character) else known
     if index is None:
-        raise ConfigError(f"the model does not know {character!r} in the {where}")
+        reason = f"{text!r}: the model does not know {character!r}"
+        raise ConfigError(reason, option=name)
     return index
-
-
-def _check_rules(
-    first: Sequence[str], given: Sequence[str | None], where: str, table: CharacterTable
-) -> None:
-    if rule := broken_rule(first, given, table.form.rhyme, table.form.tones):
-        what = (RULES[rule].__doc__ or "").partition("\n")[0].rstrip(".")
-        raise ConfigError(
-            f"no answer to {''.join(first)!r} has the {where}: it breaks the rule of {rule}: {what}"
-        )

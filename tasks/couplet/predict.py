@@ -12,7 +12,8 @@ from zlib import crc32
 
 import torch
 
-from core.config import check_range
+from core.config import check_range, options_of
+from core.decoding.config import GenerationConfig
 from core.decoding.search import Constraint
 from core.errors import CheckpointError, ConfigError, TextError, shown
 from core.model.sequence_to_sequence import SequenceToSequence
@@ -156,6 +157,18 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
         return {"vocabulary": self.codec.vocabulary}
 
+    def check(self, request: GenerationRequest) -> GenerationConfig:
+        request = CoupletRequest.extended(request)
+        self._candidate_count(request)
+        config = super().check(request)
+        if request.pass_through:
+            raise ConfigError("is an option for translations alone", option="pass_through")
+        for name in sorted(_FORM_OPTIONS & request.search_options().keys()):
+            reason = "must be left out: the form of a couplet decides its length and what repeats"
+            raise ConfigError(reason, option=f"generation.{name}")
+        given_ids(request, [], self._table_for(request))
+        return config
+
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[Couplet]:
@@ -209,9 +222,9 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         """Returns how many ranked candidates are asked for; None asks for an ordinary search."""
         count, searched = request.candidates, sorted(request.search_options())
         if count is not None:
-            if searched:
-                names = ", ".join(f"generation.{name}" for name in searched)
-                raise ConfigError(f"candidates have a search of their own: leave out {names}")
+            for name in searched:
+                reason = f"cannot stand beside {options_of(type(request))[name].short or name}"
+                raise ConfigError(f"{reason}: it has a search of its own", option="candidates")
             check_range("candidates", count, 1, MAX_POOL)
             return count
         if not self.config.rerank.is_default:
@@ -223,7 +236,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         """Returns the answers of an ordinary search."""
         config = request.resolve(self.generation)
         if not config.sample:  # all hypotheses of a beam, which are there anyway
-            request = replace(request, n_best=config.beam_size)
+            request = request.replaced(n_best=config.beam_size)
         return [
             joined(self._judged(line, answer, request, config.n_best))
             for line, answer in zip(lines, super().generate(lines, request), strict=True)
@@ -235,8 +248,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         """Returns the best of many answers that are drawn at random."""
         own = None if request.constraint else [crc32(line.encode()) for line in lines]
         pool = max(self.config.rerank.pool, count)
-        drawing = replace(
-            request,
+        drawing = request.replaced(
             sample=True,
             n_best=pool,
             temperature=self.config.rerank.temperature,
@@ -314,19 +326,11 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return None
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
-        if refused := sorted(_FORM_OPTIONS & request.search_options().keys()):
-            raise ConfigError(
-                f"the form of a couplet decides its length and what repeats: "
-                f"leave out {', '.join(f'generation.{name}' for name in refused)}"
-            )
-        if request.pass_through:
-            raise ConfigError("pass_through is an option for translations alone")
         for text in texts:
             if reason := self.refusal(text):
                 raise TextError(reason)
         request = CoupletRequest.extended(request)
-        avoided = frozenset(map(simplified, request.avoid))
-        table = self._table(request.form(self.config.form), avoided)
+        table = self._table_for(request)
         lines = [split_line(_characters(text), self.max_len - 1) for text in texts]
         segments = [*chain.from_iterable(lines)]
         given = given_ids(request, lines, table)
@@ -344,6 +348,10 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             form=form,
         )
 
+    def _table_for(self, request: CoupletRequest) -> CharacterTable:
+        avoided = frozenset(map(simplified, request.avoid))
+        return self._table(request.form(self.config.form), avoided)
+
     def _results(self, texts: Sequence[str], found: SearchResult[EncodedTexts]) -> list[Couplet]:
         return [
             joined([self._couplet(_characters(text), output) for output in of_text])
@@ -353,9 +361,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def _couplet(self, first: Sequence[str], output: Output) -> Couplet:
         ids = output.tokens
         if len(ids) < len(first):
-            raise ConfigError(
-                f"the constraint leaves no character for the answer to {''.join(first)!r}"
-            )
+            reason = f"leaves no character for the answer to {''.join(first)!r}"
+            raise ConfigError(reason, option="constraint")
         second = [self.codec.vocabulary.itos[index] for index in ids]
         second = [f if is_punctuation(f) else s for f, s in zip(first, second, strict=True)]
         return Couplet("".join(second), output.score)

@@ -1,18 +1,16 @@
 """What a user asks of a couplet writer: the options of a search, and those of the form."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
-from core.config import check, check_choice
+from core.config import check, check_choice, option
 from core.errors import ConfigError, CorpusError
 from data.readers import read_lines
-from tasks.couplet.config import FormConfig
-from tasks.couplet.script import SCRIPTS
-from tasks.couplet.tones import is_punctuation
+from tasks.couplet.config import FormConfig, ToneRules
+from tasks.couplet.script import SCRIPTS, Script
+from tasks.couplet.tones import System, is_punctuation
 from tasks.seq2seq.request import GenerationRequest
 from tasks.texts import as_texts
 
@@ -37,11 +35,26 @@ class CoupletRequest(GenerationRequest):
         TypeError: ``avoid`` is neither a word nor several words.
     """
 
-    tones: str | None = None
-    rhyme: str | None = None
-    keep: str | None = None
+    tones: ToneRules | None = option(
+        None,
+        "Which tones oppose those of the first line: none, the last, or also those at 2, 4 and 6.",
+        "couplet",
+    )
+    rhyme: System | None = option(
+        None,
+        "Where tones and rhymes are looked up: modern readings or the classical table.",
+        "couplet",
+    )
+    keep: str | None = option(
+        None,
+        "Characters of the answer, with ？ for free ones: 春？？？？.",
+        "couplet",
+        metavar="PATTERN",
+    )
     avoid: Sequence[str] = ()
-    script: str = "auto"
+    script: Script = option(
+        "auto", "The characters of the answers; auto: those of the first line.", "couplet"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,11 +63,11 @@ class CoupletRequest(GenerationRequest):
         check_choice("script", self.script, SCRIPTS)
         self.form(FormConfig())
         if self.keep is not None and self.prefix is not None:
-            raise ConfigError("keep and prefix cannot stand together: keep has both")
-        check(len(self.avoid) <= MAX_AVOIDED, "the words to avoid", len(self.avoid), "10,000")
+            raise ConfigError("cannot stand beside prefix: keep has both", option="keep")
+        check(len(self.avoid) <= MAX_AVOIDED, "avoid", len(self.avoid), "at most 10,000 words")
         for word in self.avoid:
             is_short = 1 <= len(word) <= MAX_AVOIDED_LENGTH
-            check(is_short, "a word to avoid", word, f"of 1 to {MAX_AVOIDED_LENGTH} characters")
+            check(is_short, "avoid", word, f"words of 1 to {MAX_AVOIDED_LENGTH} characters")
 
     @classmethod
     def extended(cls, request: GenerationRequest) -> Self:

@@ -127,7 +127,8 @@ def generate_texts(
     hypotheses = [result.hypotheses for result in found]
     for segment, (best, *_) in zip(segments, hypotheses, strict=True):
         if tuple(best.tokens[: len(segment.prefix)]) != segment.prefix:
-            raise ConfigError("the prefix is forbidden by the other rules that outputs must keep")
+            reason = "is forbidden by the other rules that outputs must keep"
+            raise ConfigError(reason, option="prefix")
     is_ranked = config.sample or config.diversity > 0.0
     combine = combinations_by_rank if is_ranked else best_combinations
     rest = iter(hypotheses)
@@ -236,11 +237,13 @@ def _list_segments(
     limit = max_len - 1
     longest, length = min(limit, config.max_length or limit), len(texts.prefix)
     if texts.max_lengths is None and length > longest:
-        raise ConfigError(f"the prefix has {length} tokens, and an output may have {longest}")
+        reason = f"has {length} tokens, and an output may have {longest}"
+        raise ConfigError(reason, option="prefix")
     count = len(texts.segments)
     numbers = range(count) if request.numbers is None else request.numbers
     if len(numbers) != count:
-        raise ConfigError(f"numbers must be one for each text: {len(numbers)} for {count} texts")
+        reason = f"must be one for each text: {len(numbers)} for {count} texts"
+        raise ConfigError(reason, option="numbers")
     segments: list[_Segment] = []
     for number, text in zip(numbers, texts.segments, strict=True):
         for position, ids in enumerate(text):
@@ -298,8 +301,9 @@ def _checked(constraint: Constraint, numbers: Tensor, vocab_size: int) -> Constr
                 return result.to(outputs.device)
             description = f"{list(result.shape)} of {result.dtype}"
         raise ConfigError(
-            "the constraint must return a tensor [rows, words] = "
-            f"[{len(sentences)}, {vocab_size}] of torch.bool, not {description}"
+            "must return a tensor [rows, words] = "
+            f"[{len(sentences)}, {vocab_size}] of torch.bool, not {description}",
+            option="constraint",
         )
 
     return forbidden

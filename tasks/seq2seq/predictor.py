@@ -109,6 +109,15 @@ class PairPredictor(Predictor[R], Generic[R, E]):
                 self._step_models[int8] = packed[0] if len(packed) == 1 else Ensemble(packed)
             return self._step_models[int8]
 
+    def check(self, request: GenerationRequest) -> GenerationConfig:
+        """Returns how ``request`` searches.
+
+        Raises:
+            ConfigError: an option out of range, options that contradict each other, or one that the
+                task does not have; whatever the texts are.
+        """
+        return request.resolve(self.generation)
+
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[R]:
@@ -133,7 +142,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
 
     def search(self, texts: Sequence[str], request: GenerationRequest) -> SearchResult[E]:
         """Returns what is found for ``texts``; errors as in :meth:`generate`."""
-        config = request.resolve(self.generation)
+        config = self.check(request)
         encoded = self._encode(texts, request)
         step_model = self.step_model(int8=config.int8)
         return generate_texts(step_model, encoded, config, request, self.device)

@@ -1,25 +1,22 @@
 """What a user asks of a search: one typed object from the command line to the search itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, get_args, get_type_hints
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-from core.config import check_range, converted, nearest
+from core.config import check_range, converted, nearest, option, options_of
 from core.decoding.config import GenerationConfig
-from core.decoding.search import Constraint
 from core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from core.decoding.search import Constraint
 
 # Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
 DEFAULT_BATCH_TOKENS = 3000
 
 MAX_TEXTS = 1 << 32
 """The number of a text is below this one."""
-
-ALIASES = {"beam": "beam_size", "diverse": "diversity"}
-"""Short names of options, as the command line has them, and the names that they stand for."""
 
 OnBatch = Callable[[int], None]
 """A callback that gets the number of segments (or texts, or pairs) that have just been finished."""
@@ -33,12 +30,23 @@ OnStep = Callable[[], None]
 """A callback before every step of a search. An exception that it raises ends the search."""
 
 
+_SearchOptions: Any = make_dataclass(
+    "_SearchOptions",
+    [
+        (item.name, item.type | None, field(default=None, metadata=item.metadata))  # type: ignore[operator]
+        for item in fields(GenerationConfig)
+    ],
+    frozen=True,
+    kw_only=True,
+)
+
+
 @dataclass(frozen=True, kw_only=True)
-class GenerationRequest:
+class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     """The options of one search. Those that are None are left to the model's own configuration.
 
-    The fields from ``beam_size`` to ``int8`` replace those of the model's
-    :class:`GenerationConfig`, which explains and checks them. The others belong to the request:
+    It has all fields of :class:`GenerationConfig`, which replace those of the model's. The others
+    belong to the request:
 
     * ``prefix``: what the output of every text begins with, as text.
     * ``constraint``: the user's own rule. It maps the tokens so far ``[t, R]``, without ``<bos>``,
@@ -59,27 +67,20 @@ class GenerationRequest:
       raises ends the search and reaches the caller.
     """
 
-    beam_size: int | None = None
-    n_best: int | None = None
-    length_penalty: float | None = None
-    diversity: float | None = None
-    sample: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    max_length: int | None = None
-    max_length_ratio: float | None = None
-    max_length_extra: int | None = None
-    min_length_ratio: float | None = None
-    no_repeat_ngram: int | None = None
-    int8: bool | None = None
-
-    prefix: str | None = None
-    constraint: Constraint | None = field(default=None, repr=False)
+    prefix: str | None = option(None, "The beginning of every output.", "output", metavar="TEXT")
+    constraint: "Constraint | None" = field(default=None, repr=False)
     numbers: Sequence[int] | None = field(default=None, repr=False)
-    candidates: int | None = None
-    pass_through: bool | None = None
+    candidates: int | None = option(
+        None,
+        "The best N of many answers, which differ clearly, each with its rules.",
+        *("couplet", 1, 1000),
+        metavar="N",
+    )
+    pass_through: bool | None = option(
+        None,
+        "Keep text that is in the target language already; the default if the model can tell.",
+        "translation",
+    )
     placeholders: bool | None = None
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
@@ -91,38 +92,44 @@ class GenerationRequest:
         Raises:
             ConfigError: an option of a wrong type, or numbers of texts out of range.
         """
-        for name, wanted in _plain_types(type(self)).items():
-            value = getattr(self, name)
+        for item in fields(self):
+            value = getattr(self, item.name)
             is_nan = isinstance(value, float) and math.isnan(value)  # refused with its range
-            if value is not None and not is_nan:
+            if plain_type(item.type) in (int, float, bool) and value is not None and not is_nan:
                 # The dataclass is frozen.
-                object.__setattr__(self, name, converted(name, value, wanted))
+                value = converted(item.name, value, plain_type(item.type))
+                object.__setattr__(self, item.name, value)
         for place, number in enumerate(() if self.numbers is None else self.numbers):
             name = f"numbers[{place}]"
             check_range(name, converted(name, number, int), 0, MAX_TEXTS - 1)
 
     @classmethod
-    def of(cls, **options: Any) -> GenerationRequest:
+    def of(cls, **options: Any) -> Self:
         """Returns the request that keywords describe; a value of None is as good as no keyword.
 
-        The short names of :data:`ALIASES` are accepted as well.
+        The short names of options (``beam``, ``diverse``) are accepted as well.
 
         Raises:
             ConfigError: an unknown option (the message names the nearest known one), or an option
                 that is given under both of its names.
         """
         names = {item.name for item in fields(cls)}
+        aliases = {own.short: name for name, own in options_of(cls).items() if own.short}
         values: dict[str, Any] = {}
         for name, value in options.items():
-            full_name = ALIASES.get(name, name)
+            full_name = aliases.get(name, name)
             if full_name not in names:
-                hint = nearest(name, [*names, *ALIASES])
+                hint = nearest(name, [*names, *aliases])
                 raise ConfigError(f"unknown option {name!r}{hint}")
             if full_name in values:
                 raise ConfigError(f"{full_name} is given twice: as {full_name} and as an alias")
             if value is not None:
                 values[full_name] = value
         return cls(**values)
+
+    def replaced(self, **options: Any) -> Self:
+        """Returns this request with ``options`` in place of its own."""
+        return replace(self, **options)
 
     def search_options(self) -> dict[str, Any]:
         """Returns the options that replace those of the model's configuration."""
@@ -138,11 +145,10 @@ class GenerationRequest:
         return config.replaced(**self.search_options())
 
 
-def _plain_types(cls: type[GenerationRequest]) -> dict[str, Any]:
-    """Returns the names of the options that are numbers, or true or false, and their types."""
-    types_of = get_type_hints(cls).items()
-    wanted = {name: get_args(hint)[0] if get_args(hint) else hint for name, hint in types_of}
-    return {name: kind for name, kind in wanted.items() if kind in (int, float, bool)}
+def plain_type(hint: Any) -> Any:
+    """Returns the type of an option without its None."""
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    return kinds[0] if type(None) in get_args(hint) and len(kinds) == 1 else hint
 
 
 DEFAULT_REQUEST = GenerationRequest()

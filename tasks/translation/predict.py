@@ -11,6 +11,7 @@ from typing import Any, overload
 import torch
 
 from core.config import check
+from core.decoding.config import GenerationConfig
 from core.errors import ConfigError
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
@@ -103,6 +104,24 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         self.confidence: Confidence | None = None
         self.familiarity: Familiarity | None = None
         self.language: LanguageDetector | None = None
+
+    def check(self, request: GenerationRequest) -> GenerationConfig:
+        config = super().check(request)
+        if request.candidates is not None:
+            raise ConfigError("is an option for couplets alone", option="candidates")
+        if request.pass_through:
+            if request.prefix is not None or request.constraint is not None:
+                reason = "cannot stand beside a prefix or a constraint"
+                raise ConfigError(reason, option="pass_through")
+            if self.language is None:
+                raise ConfigError(
+                    "needs a model that can tell its languages apart: this one has no "
+                    f"{LANGUAGE_FILE}; `models calibrate` makes it",
+                    option="pass_through",
+                )
+        if request.prefix is not None:
+            known_ids(request.prefix, self.target)
+        return config
 
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
@@ -236,8 +255,6 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         }
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedDocuments:
-        if request.candidates is not None:
-            raise ConfigError("candidates is an option for couplets alone")
         is_kept = self._is_kept(request)
         is_free = request.prefix is None and request.constraint is None
         documents = [
@@ -258,16 +275,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
 
     def _is_kept(self, request: GenerationRequest) -> Callable[[str], bool]:
         """Returns the function that tells which lines stay as they are."""
-        is_asked = request.pass_through
         is_free = request.prefix is None and request.constraint is None
-        if is_asked and not is_free:
-            raise ConfigError("a text that stays as it is has no prefix and no constraint")
-        if is_asked and self.language is None:
-            raise ConfigError(
-                f"the model cannot tell its languages apart: it has no {LANGUAGE_FILE}; "
-                "`models calibrate` makes it"
-            )
-        if is_asked is False or not is_free or self.language is None:
+        if request.pass_through is False or not is_free or self.language is None:
             return lambda line: False
         return self.language.is_target
 
@@ -323,10 +332,11 @@ def known_ids(prefix: str, codec: TextCodec) -> list[int]:
     """
     check_unicode(prefix, "the prefix")
     words = codec.tokenizer.tokenize(prefix)
-    check(bool(words), "the prefix", prefix, "a text of at least one word")
+    check(bool(words), "prefix", prefix, "a text of at least one word")
     ids = codec.vocabulary.encode(words)
     for word, index in zip(words, ids, strict=True):
         if index == UNK_ID:
             unknown = codec.tokenizer.detokenize([word])
-            raise ConfigError(f"the model does not know {unknown!r} in the prefix {prefix!r}")
+            reason = f"{prefix!r}: the model does not know {unknown!r}"
+            raise ConfigError(reason, option="prefix")
     return ids

@@ -7,7 +7,7 @@ of BLEU for one model can cost another three.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.decoding.config import GenerationConfig
@@ -56,7 +56,7 @@ def choose_search(
         return request.resolve(translator.generation), bleu(translations, references)[0]
 
     configured = translator.generation
-    greedy = measure(replace(GREEDY, length_penalty=0.0))
+    greedy = measure(GREEDY.replaced(length_penalty=0.0))
     candidates = [greedy]
     if configured.beam_size > 1 and not configured.sample:
         penalties = dict.fromkeys((configured.length_penalty, *LENGTH_PENALTIES))

@@ -1,7 +1,5 @@
 """What the service allows: its limits, and who may use it."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re
@@ -9,42 +7,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from core.config import check, check_range
-from core.decoding.config import MAX_BEAM_SIZE, MAX_N_BEST
+from core.config import check, check_options, option
 from core.errors import ConfigError
 from core.storage.files import read_text
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-
-_RANGES: dict[str, tuple[float, float]] = {
-    "max_body": (100, 100_000_000),
-    "max_text": (1, 10_000_000),
-    "max_texts": (1, 100_000),
-    "max_beam": (1, MAX_BEAM_SIZE),
-    "max_candidates": (1, MAX_N_BEST),
-    "max_seconds": (0.01, 86_400),
-    "max_queue": (1, 100_000),
-    "rate_limit": (0, 1_000_000),
-    "max_connections": (1, 100_000),
-    "read_seconds": (0.1, 3600),
-    "grace": (0, 86_400),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceConfig:
     """The limits of the service, and who may use it.
 
-    * ``max_body``: bytes in a request; ``max_text``: characters in a text; ``max_texts``: texts in
-      a request; ``max_beam``: the widest beam; ``max_candidates``: the most outputs for a text.
-    * ``max_seconds``: the computing time of a request. Time in which several requests are computed
-      together is divided among them by the lengths of their texts.
-    * ``max_queue``: the requests that wait for a model. More are answered with 503.
-    * ``rate_limit``: requests in a minute from one client address; 0 for no limit.
-    * ``max_connections``: when there are more, those that wait longest for their client's request
-      are closed.
-    * ``read_seconds``: the time in which a client must send its headers, and then its body.
-    * ``grace``: the seconds after SIGTERM in which accepted requests are still answered.
     * ``allowed_hosts``: names that the Host header may have, besides the local ones; "*" for all.
     * ``cors_origins``: the origins whose pages may use the service, as ``https://example.org``.
     * ``api_keys``: if there are any, requests need one of them.
@@ -54,25 +27,32 @@ class ServiceConfig:
         ConfigError: a value outside its range.
     """
 
-    max_body: int = 100_000
-    max_text: int = 5_000
-    max_texts: int = 100
-    max_beam: int = 16
-    max_candidates: int = 50
-    max_seconds: float = 30.0
-    max_queue: int = 256
-    rate_limit: int = 600
-    max_connections: int = 256
-    read_seconds: float = 10.0
-    grace: float = 30.0
+    max_body: int = option(100_000, "The bytes of a request.", "", 100, 100_000_000)
+    max_text: int = option(5_000, "The characters of a text.", "", 1, 10_000_000)
+    max_texts: int = option(100, "The texts in a request.", "", 1, 100_000)
+    max_beam: int = option(16, "The widest beam of a request.", "", 1, 256)
+    max_candidates: int = option(50, "The outputs for each text.", "", 1, 1000)
+    # Time in which several requests are computed together is divided among them by their lengths.
+    max_seconds: float = option(30.0, "Computing time of a request.", "", 0.01, 86_400)
+    max_queue: int = option(256, "Requests that wait for a model; more get a 503.", "", 1, 100_000)
+    rate_limit: int = option(
+        600, "Requests in a minute from one client; 0: no limit.", "", 0, 1_000_000
+    )
+    # When there are more, those that wait longest for their client's request are closed.
+    max_connections: int = option(256, "Open connections.", "", 1, 100_000)
+    read_seconds: float = option(
+        10.0, "The time a client has to send its headers, and then the body.", "", 0.1, 3600
+    )
+    grace: float = option(
+        30.0, "After SIGTERM: seconds in which accepted requests are still answered.", "", 0, 86_400
+    )
     allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
-            check_range(name, getattr(self, name), least, most)
+        check_options(self)
         for origin in self.cors_origins:
             is_origin = re.fullmatch(r"https?://[^/\s]+", origin) is not None
             check(is_origin, "cors_origins", origin, "an origin, such as https://example.org")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from starlette.responses import JSONResponse
 
+from core.config import options_of
 from core.errors import MAX_SHOWN, ConfigError, TextError, UserError, shorten
+from tasks.couplet.request import CoupletRequest
 
 MAX_MESSAGE = 10 * MAX_SHOWN
 
-OPTION_NAMES = {"beam_size": "beam", "diversity": "diverse"}
-"""The options of searches that clients, like users of the command line, know by another name."""
+_OPTIONS = options_of(CoupletRequest)
+
+
+def public_name(option: str) -> str:
+    """Returns the name by which clients, like users of the command line, know an option."""
+    name = option.removeprefix("generation.")
+    return (name in _OPTIONS and _OPTIONS[name].short) or name
 
 
 class RequestError(Exception):
@@ -44,20 +50,14 @@ class RequestError(Exception):
 
 def request_error(error: UserError) -> RequestError:
     """Returns what a client is told about an error of the predictors."""
-    message = re.sub(
-        r"\bgeneration\.(\w+)", lambda match: OPTION_NAMES.get(match[1], match[1]), str(error)
-    )
     if isinstance(error, TextError):
-        return RequestError(400, message, field="texts")
-    if isinstance(error, ConfigError):
-        named = re.search(r"\bgeneration\.(\w+)", str(error))
-        if named is not None and not message.startswith("candidates"):
-            return RequestError(400, message, field=OPTION_NAMES.get(named[1], named[1]))
-        # These are no options of a search's configuration.
-        others = (name for name in ("candidates", "keep") if re.search(rf"\b{name}\b", message))
-        field = next(others, "prefix")
-        return RequestError(400, message, field=field)
-    return RequestError(500, message)
+        return RequestError(400, str(error), field="texts")
+    if not isinstance(error, ConfigError):
+        return RequestError(500, str(error))
+    if error.option is None:
+        return RequestError(400, str(error))
+    name = public_name(error.option)
+    return RequestError(400, f"{name} {error.reason}", field=name)
 
 
 def internal_error() -> RequestError:

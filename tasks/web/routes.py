@@ -24,7 +24,7 @@ from tasks.web.schemas import (
     Error,
     Results,
     ScoreBody,
-    SearchBody,
+    Texts,
     TranslateBody,
 )
 from tasks.web.service import Service, plain
@@ -137,10 +137,10 @@ def v1_routes(service: Service) -> APIRouter:
         return Response(service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     async def search(
-        task: str, body: SearchBody, texts: Sequence[str], request: Request
+        task: str, body: Texts, texts: Sequence[str], request: Request
     ) -> list[dict[str, Any]]:
         check_texts(config, body.texts)
-        options = body.options("texts", "sentences", "backward")
+        options = body.options()
         is_backward = isinstance(body, CoupletBody) and body.backward
         work = service.search_work(task, options, is_backward=is_backward)
         lengths = [*map(len, texts)]

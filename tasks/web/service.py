@@ -18,7 +18,7 @@ from tasks.seq2seq.request import GenerationRequest
 from tasks.task import task_named
 from tasks.web.batching import BatchQueue, Job, Work
 from tasks.web.config import ServiceConfig
-from tasks.web.errors import OPTION_NAMES, RequestError, request_error
+from tasks.web.errors import RequestError, public_name, request_error
 from tasks.web.languages import detect_language
 from tasks.web.metrics import Metrics
 from tasks.web.work import Search
@@ -124,9 +124,7 @@ class Service:
             predictor = predictor.opposite()
         try:
             request: GenerationRequest = predictor.request_type.of(**options)
-            config = request.resolve(predictor.generation)
-            self._check_limits(config, request.candidates or 0)
-            predictor.generate([], request)  # refuses options that contradict each other
+            self._check_limits(predictor.check(request), request.candidates or 0)
         except UserError as error:
             raise request_error(error) from error
         return Search(predictor, request)
@@ -173,7 +171,7 @@ class Service:
     def _model(self, task: str) -> dict[str, Any]:
         model = {"task": task, **self.about.get(task, {}), **self.predictors[task].properties()}
         if defaults := model.get("defaults"):
-            model["defaults"] = {OPTION_NAMES.get(name, name): v for name, v in defaults.items()}
+            model["defaults"] = {public_name(name): value for name, value in defaults.items()}
         return model
 
 

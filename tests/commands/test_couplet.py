@@ -100,7 +100,8 @@ def test_a_banner_that_is_missing_is_reported(tiny_models: Models) -> None:
 
 def test_options_of_another_search_have_the_names_of_the_command(tiny_models: Models) -> None:
     command = ("couplet", "--model", tiny_models("couplet"), "--candidates", 2)
-    assert "leave out --beam, --top-k" in error_of(2, *command, "--beam", 2, "--top-k", 3, "春")
+    message = error_of(2, *command, "--beam", 2, "--top-k", 3, "春")
+    assert message == "error: --candidates cannot stand beside beam: it has a search of its own"
 
 
 def test_options_of_the_form_reach_the_search(tiny_models: Models, tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def test_wrong_usage_is_one_line_with_a_hint() -> None:
     """click itself prints three lines, and the reason last."""
     for arguments, message in (
         (("translat",), "error: no such command: 'translat'; did you mean 'translate'?; see "),
-        (("translate", "--bean", 3), "error: No such option '--bean'"),
+        (("translate", "--bean", 3), "error: No such option '--bean'; did you mean '--beam'?"),
+        (("translate", "--encoding", "x"), "error: No such option '--encoding'; before a text"),
         (("classify", "--top"), "error: Option '--top' requires an argument; see "),
         (("train",), "error: Missing argument"),
     ):

@@ -241,16 +241,16 @@ def test_evaluate_takes_the_options_of_a_search(
 # Refused options
 
 CONTRADICTIONS = {
-    "--beam 4 --sample": "--beam must be 1 with --sample, not 4",
-    "--length-penalty 1 --sample": "--length-penalty must be 0.0 with --sample, not 1.0",
-    "--diverse 0.5 --sample": "--diverse must be 0.0 with --sample, not 0.5",
-    "--top-p 0.9": "--top-p must be 1.0 without --sample, not 0.9",
-    "--top-k 5": "--top-k must be 0 without --sample, not 5",
-    "--temperature 2": "--temperature must be 1.0 without --sample, not 2.0",
-    "--seed 3": "--seed must be 0 without --sample, not 3",
-    "--seed 3 --no-sample": "--seed must be 0 without --sample, not 3",
-    "--beam 2 --n-best 3": "--n-best must be at most --beam (2), not 3",
-    "--beam 1 --diverse 0.5": "--diverse must be 0 with --beam 1, not 0.5",
+    "--beam 4 --sample": "--beam must be 1 with sampling, not 4",
+    "--length-penalty 1 --sample": "--length-penalty must be 0.0 with sampling, not 1.0",
+    "--diverse 0.5 --sample": "--diverse must be 0.0 with sampling, not 0.5",
+    "--top-p 0.9": "--top-p must be 1.0 without sampling, not 0.9",
+    "--top-k 5": "--top-k must be 0 without sampling, not 5",
+    "--temperature 2": "--temperature must be 1.0 without sampling, not 2.0",
+    "--seed 3": "--seed must be 0 without sampling, not 3",
+    "--seed 3 --no-sample": "--seed must be 0 without sampling, not 3",
+    "--beam 2 --n-best 3": "--n-best must be at most the width of the beam (2), not 3",
+    "--beam 1 --diverse 0.5": "--diverse must be 0 with a beam of 1, not 0.5",
     "--length-penalty nan": "--length-penalty must be from 0 to 10, not nan",
 }
 
@@ -269,10 +269,11 @@ def test_evaluate_names_contradicting_options_too(
 ) -> None:
     command = ("evaluate", "couplet", "--model", tiny_models("couplet"))
     data = ("--data", tiny_corpora["couplet"])
-    assert "--top-p must be 1.0 without --sample" in error_of(2, *command, *data, "--top-p", 0.5)
+    assert "--top-p must be 1.0 without sampling" in error_of(2, *command, *data, "--top-p", 0.5)
     message = error_of(2, *command, *data, "--max-length", 5)
     assert message == (
-        "error: the form of a couplet decides its length and what repeats: leave out --max-length"
+        "error: --max-length must be left out: "
+        "the form of a couplet decides its length and what repeats"
     )
     assert "nothing to search for" in error_of(2, "evaluate", "classification", *data, "--sample")
     twice = ("--model", tiny_models("classification")) * 2
@@ -282,7 +283,7 @@ def test_evaluate_names_contradicting_options_too(
 def test_contradicting_lengths_are_named(tiny_models: Models) -> None:
     command = ("translate", "--model", tiny_models("translation"), "Hund")
     message = error_of(2, *command, "--min-length-ratio", 2, "--max-length-ratio", 1)
-    assert message.endswith("--min-length-ratio must be at most --max-length-ratio (1.0), not 2.0")
+    assert message.endswith("--min-length-ratio must be at most the largest ratio (1.0), not 2.0")
 
 
 @pytest.mark.parametrize(

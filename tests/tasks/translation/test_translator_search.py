@@ -103,7 +103,7 @@ def test_a_prefix_may_have_characters_outside_the_vocabulary(translator: Transla
 
 def test_a_prefix_that_a_model_cannot_write_is_refused_by_its_word(tmp_path: Path) -> None:
     codec = TextCodec.build(["a cat sees"] * 9, tmp_path, CodecConfig(vocab_size=20))
-    with pytest.raises(ConfigError, match="does not know '猫' in the prefix 'a 猫 sees'"):
+    with pytest.raises(ConfigError, match="prefix 'a 猫 sees': the model does not know '猫'"):
         known_ids("a 猫 sees", codec)
 
 

@@ -18,7 +18,7 @@ from tasks.seq2seq.request import GenerationRequest
 from tasks.translation.segments import sentences
 from tasks.web.app import create_app
 from tasks.web.config import ServiceConfig
-from tasks.web.errors import OPTION_NAMES
+from tasks.web.errors import public_name
 from tasks.web.schemas import CoupletBody, TranslateBody
 from tasks.web.service import Service, plain
 from tests.tasks.two_way_model import write_two_way_model
@@ -59,7 +59,7 @@ def without_input(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_every_option_of_a_search_is_an_option_of_a_request() -> None:
     options = {item.name for item in fields(CoupletRequest)} - NOT_OF_A_CLIENT
-    names = {OPTION_NAMES.get(name, name) for name in options}
+    names = {public_name(name) for name in options}
     known = TranslateBody.model_fields.keys() | CoupletBody.model_fields.keys()
     assert known == names | {"texts", "sentences", "backward"}
 
@@ -235,16 +235,23 @@ def test_a_task_that_is_not_offered() -> None:
         ("translate", {"texts": [], "beam": True}, 400, "beam", "valid integer"),
         ("translate", {"texts": [], "beam": 0}, 400, "beam", "greater"),
         ("translate", {"texts": [], "beam": 17}, 400, "beam", "at most 16"),
-        ("translate", {"texts": [], "n_best": 9}, 400, "n_best", "at most beam"),
+        ("translate", {"texts": [], "n_best": 9}, 400, "n_best", "width of the beam"),
         ("translate", {"texts": [], "sample": True, "n_best": 51}, 400, "n_best", "at most 50"),
-        ("translate", {"texts": [], "seed": 1}, 400, "seed", "without sample"),
+        ("translate", {"texts": [], "seed": 1}, 400, "seed", "without sampling"),
         ("translate", {"texts": [], "int8": True}, 400, "int8", "unknown option"),
         ("translate", {"texts": [], "prefix": "Katze"}, 400, "prefix", "does not know"),
         ("translate", {"texts": [], "prefix": ""}, 400, "prefix", "prefix"),
+        ("translate", {"texts": [], "pass_through": True}, 400, "pass_through", "calibrate"),
         ("translate", {"texts": ["a"] * 101}, 413, "texts", "at most 100"),
         ("translate", {"texts": ["", "a" * 5001]}, 413, "texts[1]", "at most 5,000"),
         ("couplet", {"texts": ["abc"]}, 400, "texts", "no Chinese character"),
-        ("couplet", {"texts": ["风"], "candidates": 2, "beam": 2}, 400, "candidates", "out beam"),
+        (
+            "couplet",
+            {"texts": ["风"], "candidates": 2, "beam": 2},
+            400,
+            "candidates",
+            "beside beam",
+        ),
         ("couplet", {"texts": ["风"], "max_length": 3}, 400, "max_length", "unknown option"),
         ("classify", {"texts": [], "top": 9}, 400, "top", "from 1 to 5"),
         ("classify", {"texts": [], "tops": 1}, 400, "tops", "did you mean 'top'?"),

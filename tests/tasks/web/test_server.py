@@ -178,7 +178,7 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--max-beam=300"], "--max-beam must be at most 256"),
+        (["--max-beam=300"], "'--max-beam': 300 is not in the range 1<=x<=256"),
         (["--cors-origins=example.org"], "--cors-origins must be an origin"),
         (["--only=couplet", "--translation=x"], "--only leaves out"),
     ],
