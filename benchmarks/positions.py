@@ -11,10 +11,8 @@ of the processor, so other programs disturb them less.
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 
 import click
@@ -24,7 +22,8 @@ from core.decoding.greedy_search import greedy_search
 from core.inference.incremental_model import IncrementalModel
 from core.model.config import POSITIONS, TransformerConfig
 from core.training.config import TrainConfig
-from core.training.run import Run
+from core.training.state import TrainingState
+from core.training.step import TrainingStep
 from data.batching import bucket_by_length
 from tasks.seq2seq.batches import as_tensors
 from tasks.seq2seq.objective import pair_loss
@@ -42,12 +41,12 @@ def model_of(positions: str) -> TranslationModel:
     return TranslationModel(WORDS, WORDS, config, share_embeddings=True)
 
 
-def training(positions: str, folder: Path) -> Function:
+def training(positions: str) -> Function:
     """Returns a training step."""
     model = model_of(positions).train()
-    run = Run(model, TrainConfig(precision="fp32"), folder, torch.device("cpu"), "loss")
-    loss = pair_loss(model, 0.1)
-    return lambda batch: run.step([batch], loss, 1e-4)
+    step = TrainingStep(model, TrainConfig(precision="fp32"), torch.device("cpu"))
+    state, loss = TrainingState(), pair_loss(model, 0.1)
+    return lambda batch: step.take(state, [batch], loss, 1e-4)
 
 
 def decoding(positions: str) -> Function:
@@ -94,9 +93,7 @@ def main(batches: int, batch_tokens: int) -> None:
     torch.set_num_threads(1)
     sources = random_batches(batches, batch_tokens)
     single = [tuple(x[:, :1] for x in batch) for batch in sources]
-    with tempfile.TemporaryDirectory() as folder:
-        steps = [training(kind, Path(folder)) for kind in POSITIONS]
-        table = {"training step": ratios(steps, sources)}
+    table = {"training step": ratios([training(kind) for kind in POSITIONS], sources)}
     decoders = [decoding(kind) for kind in POSITIONS]
     table["greedy, a batch"] = ratios(decoders, sources)
     table["greedy, one sentence"] = ratios(decoders, single)

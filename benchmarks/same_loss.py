@@ -10,7 +10,6 @@ target tokens, without smoothing) of both, as a table on stdout, for several see
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,16 +52,15 @@ def main(data: Path, seeds: int, epochs: int, threads: int, batch_tokens: int) -
     print("|---|---|---|---|", flush=True)
     for seed in range(1, seeds + 1):
         torch.manual_seed(seed)
-        with tempfile.TemporaryDirectory() as folder:
-            ours, our_model = our_step(vocab_size, Path(folder))
-            plain, plain_model = plain_step(vocab_size, fused=True)
-            begin_alike(plain_model, our_model)
-            for epoch in range(1, epochs + 1):
-                losses = []
-                for step, model in ((ours, our_model), (plain, plain_model)):
-                    train(step, pairs, batch_tokens, epoch_seed(seed, epoch), epoch)
-                    losses.append(validation_loss(model, of_validation))
-                print(f"| {seed} | {epoch} | {losses[0]:.4f} | {losses[1]:.4f} |", flush=True)
+        ours, our_model = our_step(vocab_size)
+        plain, plain_model = plain_step(vocab_size, fused=True)
+        begin_alike(plain_model, our_model)
+        for epoch in range(1, epochs + 1):
+            losses = []
+            for step, model in ((ours, our_model), (plain, plain_model)):
+                train(step, pairs, batch_tokens, epoch_seed(seed, epoch), epoch)
+                losses.append(validation_loss(model, of_validation))
+            print(f"| {seed} | {epoch} | {losses[0]:.4f} | {losses[1]:.4f} |", flush=True)
 
 
 @torch.no_grad()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import random
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ from torch import Tensor, nn
 from benchmarks.baselines import Contestant
 from core.model.config import TransformerConfig
 from core.training.config import TrainConfig
-from core.training.run import Run
+from core.training.state import TrainingState
+from core.training.step import TrainingStep
 from data.batching import bucket_by_length
 from data.vocabulary import PAD_ID
 from tasks.commands.options import PATH
@@ -123,14 +123,14 @@ class PlainTransformer(nn.Module):
         return self.generator(hidden)
 
 
-def our_step(vocab_size: int, folder: Path) -> tuple[Step, TranslationModel]:
+def our_step(vocab_size: int) -> tuple[Step, TranslationModel]:
     """Returns a training step of this program, as in ``core.training.fit``, and its model."""
     model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
     model.train()
     config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
-    run = Run(model, config, folder, torch.device("cpu"), "loss")
+    step, state = TrainingStep(model, config, torch.device("cpu")), TrainingState()
     loss = pair_loss(model, LABEL_SMOOTHING)
-    return lambda batch, rate: void(run.step([batch], loss, rate)), model
+    return lambda batch, rate: void(step.take(state, [batch], loss, rate)), model
 
 
 def plain_step(vocab_size: int, *, fused: bool) -> tuple[Step, PlainTransformer]:
@@ -212,8 +212,7 @@ def void(_: object) -> None:
 def ours(setting: Setting) -> Rate:
     """Returns the speed of a step of this program, on its length buckets."""
     batches, vocab_size = in_buckets(setting)
-    with tempfile.TemporaryDirectory() as folder:
-        return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
+    return warmed_up(our_step(vocab_size)[0], batches)
 
 
 def plain(setting: Setting) -> Rate:

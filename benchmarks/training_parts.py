@@ -9,7 +9,6 @@ program. Ratios are medians over the batches. The model is that of ``benchmarks.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -33,7 +32,7 @@ from benchmarks.training import (
 )
 from core.model import attention as attention_module
 from core.model import dropout as dropout_module
-from core.training import run as run_module
+from core.training import step as step_module
 from core.training.loss import label_smoothed_cross_entropy
 from tasks.commands.options import PATH
 from tasks.seq2seq import objective as objective_module
@@ -71,13 +70,13 @@ def plain_adam(config: object, parameters: Sequence[nn.Parameter]) -> torch.opti
 PARTS: dict[str, Part] = {
     "nothing": nullcontext,
     "a microbatch for each core (all operations split instead)": lambda: patch.object(
-        run_module, "microbatch_count", lambda batch: 1
+        step_module, "microbatch_count", lambda batch: 1
     ),
     "sixteen random bits for an element (a random number instead)": dropout_of_torch,
-    "loss and gradient in one pass, in chunks": lambda: patch.object(
+    "the loss with its gradients, in chunks (all logits at once instead)": lambda: patch.object(
         objective_module, "linear_cross_entropy", loss_of_all_logits
     ),
-    "fused Adam": lambda: patch.object(run_module, "make_optimizer", plain_adam),
+    "fused Adam": lambda: patch.object(step_module, "make_optimizer", plain_adam),
     "batches of one length": nullcontext,
 }
 
@@ -104,8 +103,7 @@ def variant(setting: Setting, name: str) -> Rate:
         sentences = sum(source.shape[1] for source, _ in batches)
         batches, _ = at_random(setting, sentences // len(batches))
     PARTS[name]().__enter__()  # for as long as the process lives
-    with tempfile.TemporaryDirectory() as folder:
-        return warmed_up(our_step(vocab_size, Path(folder))[0], batches)
+    return warmed_up(our_step(vocab_size)[0], batches)
 
 
 if __name__ == "__main__":

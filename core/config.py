@@ -21,6 +21,9 @@ from core.errors import MAX_SHOWN, ConfigError, shown
 
 C = TypeVar("C")
 
+Measurement = typing.Annotated[float, "may be infinite or NaN"]
+"""The type of a field for a measured number, in a dataclass that :func:`from_mapping` makes."""
+
 # Integers beyond this do not fit into those of the libraries that options are given to.
 _MAX_INTEGER = (1 << 63) - 1
 
@@ -116,7 +119,7 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
     Raises:
         ConfigError: an unknown name, a value of a wrong type, or a value that ``cls`` refuses.
     """
-    types_of = typing.get_type_hints(cls)
+    types_of = typing.get_type_hints(cls, include_extras=True)
     values = {}
     for name, value in mapping.items():
         full_name = f"{where}.{name}" if where else name
@@ -242,13 +245,18 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
     if type(None) in options and value in (None, "none"):
         return None
     for option in options:
-        if typing.get_origin(option) is tuple:
+        origin, inner = typing.get_origin(option), typing.get_args(option)
+        if origin in (tuple, list):
             if isinstance(value, list | tuple):
-                inner = typing.get_args(option)[0]
-                return tuple(converted(f"{name}[{i}]", x, inner) for i, x in enumerate(value))
-        elif option in (int, float) and isinstance(value, bool):
+                return origin(converted(f"{name}[{i}]", x, inner[0]) for i, x in enumerate(value))
+        elif origin is dict:
+            if isinstance(value, Mapping):
+                return {key: converted(f"{name}.{key}", x, inner[1]) for key, x in value.items()}
+        elif option == Measurement and type(value) is float:
+            return value
+        elif option in (int, float, Measurement) and isinstance(value, bool):
             continue
-        elif option is float and isinstance(value, Real):
+        elif option in (float, Measurement) and isinstance(value, Real):
             # Infinity and NaN are not JSON, and no option needs them.
             with suppress(OverflowError):  # an integer that is larger than any float
                 if math.isfinite(number := float(value)):

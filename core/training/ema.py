@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 
-class MovingAverage:
-    """The average of the weights of the last steps, with more weight on later steps.
+def make_ema(model: nn.Module, decay: float) -> AveragedModel:
+    """Returns the average of the weights of ``model``; call ``update_parameters`` after each step.
 
         average <- d * average + (1 - d) * weight,    d = min(decay, (1 + t) / (10 + t))
 
-    after step t, as in TensorFlow's ``ExponentialMovingAverage``. In the first steps d is small, so
-    that the average soon forgets the initial weights.
-
-    Args:
-        parameters: the weights; their present values are the average of step 0.
+    after step t + 1; the average of the first step is its weights. In the first steps d is small,
+    as in TensorFlow's ``ExponentialMovingAverage``, so that the average soon forgets them.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
-        self._parameters: list[Tensor] = list(parameters)
-        self._decay = decay
-        self.tensors: list[Tensor] = [p.detach().clone() for p in self._parameters]
-        """The average of each parameter, in the same order."""
+    def update(averages: Sequence[Tensor], weights: Sequence[Tensor], steps: Tensor | int) -> None:
+        warm_up = (1 + int(steps)) / (10 + int(steps))
+        get_ema_multi_avg_fn(min(decay, warm_up))(averages, weights, steps)
 
-    @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Adds the weights after step ``step``, counted from 1."""
-        decay = min(self._decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.tensors, self._parameters, 1.0 - decay)
+    return AveragedModel(model, multi_avg_fn=update)
 
-    @contextmanager
-    def in_place_of_weights(self) -> Iterator[None]:
-        """Puts the averages into the parameters while the context lasts."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
 
-    @torch.no_grad()
-    def _swap(self) -> None:
-        weights = [p.clone() for p in self._parameters]
-        torch._foreach_copy_(self._parameters, self.tensors)
-        torch._foreach_copy_(self.tensors, weights)
+@contextmanager
+def averages_in_place(model: nn.Module, ema: AveragedModel) -> Iterator[None]:
+    """Exchanges the weights of ``model`` and their averages while the context lasts."""
+
+    def exchange() -> None:
+        for weight, average in zip(model.parameters(), ema.module.parameters(), strict=True):
+            weight.data, average.data = average.data, weight.data
+
+    exchange()
+    try:
+        yield
+    finally:
+        exchange()

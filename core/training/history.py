@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.storage.files import append, is_file, read_text, write_text
 from core.training.config import TrainConfig
-from core.training.state import Metrics
+from core.training.state import CurveRow
 from core.training.tensorboard import EventFile
 
 HISTORY_FILE = "history.csv"
@@ -44,7 +44,7 @@ class History:
         if self._config.tensorboard:
             self._events = EventFile(self._folder / EVENTS_FOLDER, first_step=step + 1)
 
-    def add_step(self, row: Metrics) -> None:
+    def add_step(self, row: CurveRow) -> None:
         """Adds a row to ``steps.csv``."""
         path = self._folder / STEPS_FILE
         header, _, line = as_csv([row]).partition("\n")
@@ -52,24 +52,25 @@ class History:
         append(path, f"{header}\n{line}".encode() if is_empty else line.encode())
         self._add_event("steps", row)
 
-    def add_epoch(self, rows: Sequence[Metrics]) -> None:
+    def add_epoch(self, rows: Sequence[CurveRow]) -> None:
         """Writes all of ``history.csv``; the last row is new."""
         write_text(self._folder / HISTORY_FILE, as_csv(rows))
         self._add_event("epochs", rows[-1])
 
-    def _add_event(self, group: str, row: Metrics) -> None:
+    def _add_event(self, group: str, row: CurveRow) -> None:
         if self._events is not None:
-            values = {f"{group}/{name}": value for name, value in row.items() if name != "step"}
-            self._events.add(int(row["step"]), values)
+            columns = row.columns().items()
+            values = {f"{group}/{name}": value for name, value in columns if name != "step"}
+            self._events.add(row.step, values)
 
 
-def as_csv(rows: Sequence[Metrics]) -> str:
+def as_csv(rows: Sequence[CurveRow]) -> str:
     """Returns ``rows`` as CSV with a header."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    text, records = io.StringIO(), [row.columns() for row in rows]
+    names = list(dict.fromkeys(name for record in records for name in record))
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(records)
     return text.getvalue()
 
 

@@ -21,7 +21,7 @@ from core.storage.checkpoint import (
 )
 from core.storage.files import is_file
 from core.training.config import TrainConfig
-from core.training.state import STATE_FOLDER, Metrics, TrainingState
+from core.training.state import STATE_FOLDER, Candidate, Metrics, TrainingState
 
 
 class KeptCheckpoints:
@@ -58,20 +58,21 @@ class KeptCheckpoints:
             self._save_model()
         if self._config.average < 2 or math.isnan(value):
             return
-        state.candidates.append((value, state.epoch))
+        state.candidates.append(Candidate(value, state.epoch))
         if self._config.average_of == "last":
-            state.candidates.sort(key=lambda c: c[1], reverse=True)
+            state.candidates.sort(key=lambda candidate: -candidate.epoch)
         else:
-            state.candidates.sort(key=lambda c: c[0], reverse=not _falls(self._metric))
+            rises = not _falls(self._metric)
+            state.candidates.sort(key=lambda candidate: candidate.value, reverse=rises)
         del state.candidates[self._config.average :]
-        if state.epoch in _epochs_of(state):
+        if state.epoch in state.kept_epochs:
             self._save(self._path(state.epoch))
 
     def remove_others(self, state: TrainingState) -> None:
         """Removes the weights that ``state`` does not name, after that state was saved."""
         if not self._is_writer:
             return
-        kept = set(map(self._path, _epochs_of(state)))
+        kept = set(map(self._path, state.kept_epochs))
         for path in (self._folder / STATE_FOLDER).glob("epoch-*.safetensors"):
             if path not in kept:
                 path.unlink()
@@ -89,7 +90,7 @@ class KeptCheckpoints:
                 is the metric of ``validate``.
         """
         self._restore_best(state)
-        epochs = sorted(epoch for _, epoch in state.candidates)
+        epochs = sorted(candidate.epoch for candidate in state.candidates)
         if self._config.average < 2 or len(epochs) < 2:
             return
         self._model.eval()
@@ -137,7 +138,3 @@ def is_better(metric: str, new: float, old: float | None) -> bool:
 
 def _falls(metric: str) -> bool:
     return metric.endswith(("loss", "perplexity"))
-
-
-def _epochs_of(state: TrainingState) -> set[int]:
-    return {state.best_epoch, *(epoch for _, epoch in state.candidates)}

@@ -23,9 +23,14 @@ EPSILON = 1e-9  # section 5.3, like beta1
 def make_optimizer(
     config: TrainConfig, parameters: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """Returns the optimizer that ``config`` names; :class:`.run.Run` sets its learning rate."""
+    """Returns the optimizer that ``config`` names; every step sets its learning rate.
+
+    It has its whole state at once, as torch makes it in the first step, so that the tensors of a
+    run have the same names and sizes from the beginning.
+    """
+    parameters = list(parameters)
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(
+    optimizer = kind(
         parameters,
         lr=0.0,
         betas=(BETA1, config.adam_beta2),
@@ -33,3 +38,8 @@ def make_optimizer(
         weight_decay=config.weight_decay,  # 0 with Adam
         fused=True,
     )
+    for parameter in parameters:
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {"step": step, **moments}
+    return optimizer

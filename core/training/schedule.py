@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from torch.optim import Optimizer
 
+from core.training.config import TrainConfig
+
 Schedule = Callable[[int], float]
 
 
@@ -69,6 +71,17 @@ class CustomSchedule:
             step = self.steps
         step = _from_one(step)
         return self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5)
+
+
+def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> Schedule:
+    """Returns the schedule that ``config`` names. "noam" (the paper's) has a peak of its own."""
+    if config.schedule == "noam":
+        return CustomSchedule(d_model, config.warmup_steps)
+    if config.schedule == "cosine":
+        return cosine(config.learning_rate, config.warmup_steps, total_steps)
+    if config.schedule == "constant":
+        return constant(config.learning_rate, config.warmup_steps)
+    return inverse_sqrt(config.learning_rate, config.warmup_steps)
 
 
 def inverse_sqrt(peak: float, warmup_steps: int) -> Schedule:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.training.config import SCHEDULES, TrainConfig
-from core.training.fit import make_schedule
-from core.training.schedule import CustomSchedule, Schedule
+from core.training.schedule import CustomSchedule, Schedule, make_schedule
 from tasks.pictures import picture
 
 _POINTS = 1000

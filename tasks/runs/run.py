@@ -24,6 +24,7 @@ from core.storage.files import (
 from core.storage.lock import only_writer
 from core.training.fit import check_installed, fit
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
+from core.training.trainer import FitOptions, Objective
 from tasks.runs.checkpoint_folder import METRICS_FILE, read_metrics, text_files, write_config
 from tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
 from tasks.runs.provenance import corpus_digests, provenance
@@ -150,13 +151,14 @@ class _Run:
             return choices[-1].value
 
         try:
-            state = fit(
-                training.model,
+            objective = Objective(
                 data=training.data,
                 loss=training.loss,
                 validate=training.validate,
                 metric=training.metric,
-                config=self.config.train,
+                measure_final=measure_final if training.chooses_search else None,
+            )
+            fit_options = FitOptions(
                 folder=out,
                 device=device,
                 resume=options.group.broadcast(self._has_state),
@@ -164,9 +166,9 @@ class _Run:
                 accept_changes=options.accept_changes,
                 check_folder=self.check_place,
                 on_begin=on_begin,
-                measure_final=measure_final if training.chooses_search else None,
                 group=options.group,
             )
+            state = fit(training.model, self.config.train, objective, fit_options)
         except Interrupted as stop:
             message = f"{stop}; --resume, with the same folders, continues the run"
             raise Interrupted(message) from stop
@@ -280,7 +282,7 @@ def _metrics(
         "steps": state.step,
         "parameters": parameters,
         **({"changes": state.changes} if state.changes else {}),
-        "training_seconds": round(sum(row["seconds"] for row in state.history)),
+        "training_seconds": round(sum(row.seconds or 0.0 for row in state.history)),
         "trained": datetime.now(UTC).date().isoformat(),
-        "history": state.history,
+        "history": [row.columns() for row in state.history],
     }

@@ -96,7 +96,7 @@ class Program:
             model, self.folder / name, validate=validate, group=self.group, average=0, **changes
         )
         self.seen[name] = {
-            "history": state.history,
+            "history": [row.columns() for row in state.history],
             "validations": validations,
             "checksum": sum(p.double().sum().item() for p in model.parameters()),
         }

@@ -12,7 +12,7 @@ import pytest
 from core.errors import UserError
 from core.training import tensorboard
 from core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE, History
-from core.training.state import Metrics
+from core.training.state import CurveRow
 from tests.core.training.tiny_runs import Disturbed, run_fit, tiny_config, tiny_model
 
 TIMES = ("seconds", "tokens_per_second")
@@ -71,7 +71,7 @@ def test_its_rows_are_parts_of_the_epochs_row(tmp_path: Path) -> None:
     state = run_fit(tiny_model(), tmp_path, log_every=8, epochs=2)
     for row, epoch in zip(rows_of(tmp_path / STEPS_FILE), state.history, strict=True):
         for name in row.keys() - TIMES:
-            assert row[name] == pytest.approx(epoch[name]), name
+            assert row[name] == pytest.approx(epoch.columns()[name]), name
 
 
 def test_no_rows_are_asked_for(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_full_disk_is_a_user_error_that_names_the_file(tmp_path: Path) -> None
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     history = History(tmp_path, tiny_config())
     history.begin(0)
-    row: Metrics = {"epoch": 1, "step": 1, "train_loss": 1.0}
+    row = CurveRow(epoch=1, step=1, train_loss=1.0)
     history.add_step(row)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
     try:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
-from core.training.config import TrainConfig
-from core.training.ema import MovingAverage
+from core.training.ema import averages_in_place, make_ema
 from core.training.microbatches import LossFunction
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
@@ -25,10 +24,10 @@ from tests.core.training.tiny_runs import (
 STATE = Path(STATE_FOLDER) / STATE_FILE
 
 
-def by_hand(weights: list[Tensor], decay: float, *, first: int = 0) -> Tensor:
-    """The average after the last of ``weights``; the first are those of step ``first``."""
+def by_hand(weights: list[Tensor], decay: float) -> Tensor:
+    """The average after the last of ``weights``, which are those after each step."""
     average = weights[0].double()
-    for step, weight in enumerate(weights[1:], start=first + 1):
+    for step, weight in enumerate(weights[1:], start=1):
         d = min(decay, (1 + step) / (10 + step))
         average = d * average + (1 - d) * weight.double()
     return average
@@ -36,33 +35,33 @@ def by_hand(weights: list[Tensor], decay: float, *, first: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("decay", [0.15, 0.5, 0.999])
 def test_the_average_is_its_recurrence(decay: float) -> None:
-    """Below the first step's 2/11, within the warm-up of the decay, and beyond it."""
+    """Below the first 2/11, within the warm-up of the decay, and beyond it."""
     torch.manual_seed(1)
-    weights = [torch.randn(5, 3) for _ in range(30)]
-    parameter = nn.Parameter(weights[0].clone())
-    average = MovingAverage([parameter], decay)
-    for step, weight in enumerate(weights[1:], start=1):
+    layer = nn.Linear(3, 5, bias=False)
+    ema, weights = make_ema(layer, decay), []
+    for _ in range(30):
         with torch.no_grad():
-            parameter.copy_(weight)
-        average.update(step)
-    torch.testing.assert_close(average.tensors[0].double(), by_hand(weights, decay))
-    assert not average.tensors[0].requires_grad
-    assert torch.equal(parameter, weights[-1])
+            layer.weight.normal_()
+        ema.update_parameters(layer)
+        weights.append(layer.weight.detach().clone())
+    torch.testing.assert_close(ema.module.weight.detach().double(), by_hand(weights, decay))
+    assert torch.equal(layer.weight, weights[-1])
 
 
 def test_it_stands_in_for_the_weights_and_goes_again() -> None:
-    parameter = nn.Parameter(torch.ones(3))
-    average = MovingAverage([parameter], 0.5)
+    """Also if the validation fails; tied weights stay tied."""
+    model = tiny_model()
+    before = weights_of(model)
+    ema = make_ema(model, 0.5)
+    ema.update_parameters(model)
     with torch.no_grad():
-        parameter.fill_(5.0)
-    average.update(1)
-    expected, storage = average.tensors[0].clone(), parameter.data_ptr()
-    with pytest.raises(ZeroDivisionError), average.in_place_of_weights():
-        assert torch.equal(parameter, expected)
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    with pytest.raises(ZeroDivisionError), averages_in_place(model, ema):
+        assert same(weights_of(model), before)
         raise ZeroDivisionError
-    assert parameter.eq(5.0).all()
-    assert torch.equal(average.tensors[0], expected)
-    assert parameter.data_ptr() == storage
+    assert torch.equal(model.generator.bias, before["generator.bias"] + 1.0)
+    assert model.generator.weight is model.src_embedding.embedding.weight
 
 
 def noted(model: SequenceToSequence, steps: list[dict[str, Tensor]]) -> LossFunction:
@@ -86,26 +85,17 @@ def test_what_is_validated_and_kept_is_the_average(tmp_path: Path) -> None:
     plain = tiny_model()
     run_fit(plain, tmp_path / "plain", average=0, label_smoothing=0.0)
     tensors, others = (load_tensors(tmp_path / name / STATE) for name in ("ema", "plain"))
+    assert not any(name.startswith("ema.") for name in others)
     trained = {name.removeprefix("model.") for name in tensors if name.startswith("model.")}
     for name in trained:
         assert torch.equal(tensors[f"model.{name}"], others[f"model.{name}"])
-        weights = [step[name] for step in steps]
+        weights = [step[name] for step in steps[1:]]
         for epoch, seen in enumerate(validate.seen[:2], start=1):
-            expected = by_hand(weights[: 8 * epoch + 1], 0.8)
+            expected = by_hand(weights[: 8 * epoch], 0.8)
             torch.testing.assert_close(seen[name].double(), expected, atol=1e-6, rtol=1e-5)
     kept = load_tensors(tmp_path / "ema" / WEIGHTS_FILE)
     assert same(kept, {name: validate.seen[1][name] for name in kept})
     assert same(weights_of(model), validate.seen[1])
-
-
-def test_epochs_that_are_averaged_are_moving_averages_themselves(tmp_path: Path) -> None:
-    model = tiny_model()
-    validate = Scripted(model, [1.0, 3.0, 2.0, 0.5], "val_loss")
-    run_fit(model, tmp_path, validate=validate, ema=0.8, average=2)
-    first, _, third, mean = validate.seen
-    for name, tensor in mean.items():
-        expected = ((first[name].double() + third[name].double()) / 2).float()
-        torch.testing.assert_close(tensor, expected, atol=1e-6, rtol=1e-6)
 
 
 class Crash(Exception):
@@ -129,22 +119,18 @@ def test_a_resumed_run_has_the_average_it_would_have_had(tmp_path: Path, at: int
     for tensors in states:
         del tensors["numbers"]  # they know times
     assert same(*states)
-    assert any(name.startswith("ema.") for name in states[0])
+    assert states[0]["ema.n_averaged"] == 24
 
 
-def test_an_average_that_begins_on_the_way_begins_with_the_weights(tmp_path: Path) -> None:
+def test_an_average_may_begin_and_end_on_the_way(tmp_path: Path) -> None:
     run_fit(tiny_model(), tmp_path, epochs=1, average=0)
     model = tiny_model(99)
     steps: list[dict[str, Tensor]] = []
     run_fit(model, tmp_path, epochs=2, average=0, ema=0.6, resume=True, loss=noted(model, steps))
     tensors = load_tensors(tmp_path / STATE)
     name = "generator.bias"
-    weights = [*(step[name] for step in steps), tensors[f"model.{name}"]]
-    expected = by_hand(weights, 0.6, first=8)
+    weights = [*(step[name] for step in steps[1:]), tensors[f"model.{name}"]]
+    expected = by_hand(weights, 0.6)
     torch.testing.assert_close(tensors[f"ema.{name}"].double(), expected, atol=1e-6, rtol=1e-5)
-
-
-def test_no_average_no_cost(tmp_path: Path) -> None:
-    assert TrainConfig().ema == 0.0
-    run_fit(tiny_model(), tmp_path)
+    run_fit(tiny_model(), tmp_path, epochs=3, average=0, resume=True)
     assert not any(name.startswith("ema.") for name in load_tensors(tmp_path / STATE))

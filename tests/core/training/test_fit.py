@@ -11,8 +11,8 @@ from torch import Tensor
 from core.errors import UserError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
 from core.training import schedule
-from core.training.fit import make_schedule
 from core.training.history import HISTORY_FILE
+from core.training.schedule import make_schedule
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     PAD,
@@ -114,7 +114,7 @@ def test_it_learns(tmp_path: Path, precision: str) -> None:
 
     state = run_fit(model, tmp_path, precision=precision, loss=loss, epochs=6, average=0)
     assert (torch.bfloat16 in types) == (precision == "bf16")
-    assert state.history[-1]["train_loss"] < 0.8 * before
+    assert state.history[-1].train_loss < 0.8 * before
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
@@ -137,7 +137,9 @@ def test_the_curve(tmp_path: Path) -> None:
     )
     with (tmp_path / HISTORY_FILE).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [{k: float(v) for k, v in row.items()} for row in rows] == state.history
+    assert [{k: float(v) for k, v in row.items()} for row in rows] == [
+        row.columns() for row in state.history
+    ]
     assert list(rows[0]) == [
         "epoch",
         "step",
@@ -153,13 +155,13 @@ def test_the_curve(tmp_path: Path) -> None:
         items = data.plan(number)
         ids = torch.cat([x.flatten() for item in items for x in data.batch(item)])
         pairs = [pair for item in items for pair in item]
-        norms = [gradient_of_one_step(tmp_path, 0.0, [item]).norm().item() for item in items]
-        assert (row["epoch"], row["step"]) == (number, 8 * number)
-        assert row["train_loss"] == pytest.approx(mean_loss(model, pairs), rel=1e-5)
-        assert row["learning_rate"] == pytest.approx(1e-12 * number / 2)
-        assert row["gradient_norm"] == pytest.approx(sum(norms) / 8, rel=1e-4)
-        assert row["padding_share"] == pytest.approx((ids == PAD).double().mean().item())
-        tokens = row["tokens_per_second"] * row["seconds"]
+        norms = [gradient_of_one_step(0.0, [item]).norm().item() for item in items]
+        assert (row.epoch, row.step) == (number, 8 * number)
+        assert row.train_loss == pytest.approx(mean_loss(model, pairs), rel=1e-5)
+        assert row.learning_rate == pytest.approx(1e-12 * number / 2)
+        assert row.gradient_norm == pytest.approx(sum(norms) / 8, rel=1e-4)
+        assert row.padding_share == pytest.approx((ids == PAD).double().mean().item())
+        tokens = row.tokens_per_second * row.seconds
         assert tokens == pytest.approx((ids != PAD).sum().item())
 
 
@@ -168,7 +170,7 @@ def test_metrics_without_end_are_written_and_read_again(tmp_path: Path) -> None:
     validate = lambda: {"val_loss": 1.0, "perplexity": math.inf}  # noqa: E731
     run_fit(tiny_model(), tmp_path, validate=validate, epochs=1)
     state = run_fit(tiny_model(), tmp_path, validate=validate, epochs=2, resume=True)
-    assert [row["perplexity"] for row in state.history] == [math.inf] * 2
+    assert [row.metrics["perplexity"] for row in state.history] == [math.inf] * 2
     assert (tmp_path / HISTORY_FILE).read_text().count("inf") == 2
 
 
@@ -183,7 +185,7 @@ def test_the_rate_ends_at_zero_though_epochs_differ_in_length(tmp_path: Path) ->
     state = run_fit(
         tiny_model(), tmp_path, data=Uneven(), schedule="cosine", warmup_steps=2, average=0
     )
-    rates = [row["learning_rate"] for row in state.history]
+    rates = [row.learning_rate for row in state.history]
     assert state.step == 17
     assert rates[0] > rates[1] > 0.0
     assert rates[2] == pytest.approx(0.0, abs=1e-12)

@@ -1,7 +1,5 @@
 """``train.precision=auto`` on a CPU: measured once, and then a run like any other."""
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ from torch import Tensor
 
 from core.training import precision
 from core.training.precision import choose_precision
-from core.training.state import TrainingState
 from tests.core.training.tiny_runs import Disturbed, Pairs, loss_of, run_fit, tiny_model
 
 Timed = list[str]
@@ -119,12 +116,3 @@ def test_the_measurement_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(torch.get_rng_state(), before)
     assert all(weight.grad is None for weight in model.parameters())
     assert choose_precision(of_model, list(model.parameters()), None) == "fp32"
-
-
-@pytest.mark.parametrize("value", ["fp16", 1, None, ["bf16"]])
-def test_another_precision_in_a_state_is_refused(value: object) -> None:
-    mapping = json.loads(json.dumps(asdict(TrainingState())))
-    with pytest.raises(ValueError, match="not the numbers of a training state"):
-        TrainingState.from_mapping({**mapping, "precision": value})
-    del mapping["precision"]  # a state of an older version
-    assert TrainingState.from_mapping(mapping).precision == ""

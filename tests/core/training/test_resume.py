@@ -3,7 +3,6 @@
 A run here has three epochs of eight steps, and saves its state at every third step and every epoch.
 """
 
-import json
 import os
 import random
 import resource
@@ -280,49 +279,6 @@ def test_the_weights_alone_are_no_state(stopped: Path) -> None:
         run_fit(tiny_model(), stopped.parents[1], resume=True)
 
 
-def without(name: str) -> Callable[[dict[str, Any]], object]:
-    return lambda numbers: numbers.pop(name)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        without("state"),
-        without("train"),
-        lambda numbers: numbers["state"].update(momentum=1.0),
-        lambda numbers: numbers["state"].update(candidates=[1]),
-        lambda numbers: numbers["state"].update(monitor={"losses": {}}),
-        lambda numbers: numbers.update(state=[]),
-    ],
-)
-def test_numbers_of_another_version_are_refused(
-    stopped: Path, change: Callable[[dict[str, Any]], object]
-) -> None:
-    """With a sound checksum: whoever wrote them had others. They used to end in a traceback."""
-    tensors = load_tensors(stopped)
-    numbers = json.loads(tensors["numbers"].numpy().tobytes())
-    change(numbers)
-    content = bytearray(json.dumps(numbers).encode())
-    save_tensors(stopped, {**tensors, "numbers": torch.frombuffer(content, dtype=torch.uint8)})
-    model = tiny_model()
-    before = weights_of(model)
-    with pytest.raises(CheckpointError, match=r"state.safetensors: .* another version"):
-        run_fit(model, stopped.parents[1], resume=True)
-    assert same(weights_of(model), before)
-
-
-def test_another_models_state_is_refused(stopped: Path) -> None:
-    """By the shapes of its weights, and before anything has changed."""
-    tensors = load_tensors(stopped)
-    name = "model.generator.bias"
-    save_tensors(stopped, {**tensors, name: torch.cat([tensors[name], torch.zeros(1)])})
-    model = tiny_model()
-    before = weights_of(model)
-    with pytest.raises(CheckpointError, match=r"generator.bias has shape \[15\], .* \[14\]"):
-        run_fit(model, stopped.parents[1], resume=True)
-    assert same(weights_of(model), before)
-
-
 @pytest.mark.parametrize("name", ["seed", "batch_tokens"])
 def test_what_orders_the_data_cannot_change_on_the_way(stopped: Path, name: str) -> None:
     """The place in the epoch would be a place among other batches."""
@@ -334,4 +290,4 @@ def test_what_orders_the_data_cannot_change_on_the_way(stopped: Path, name: str)
 def test_the_learning_rate_may_change_on_the_way(stopped: Path) -> None:
     """As the message about a loss that is not finite advises."""
     state = run_fit(tiny_model(), stopped.parents[1], resume=True, learning_rate=0.001)
-    assert state.history[0]["learning_rate"] == pytest.approx(0.001 * (5 / 8) ** 0.5)
+    assert state.history[0].learning_rate == pytest.approx(0.001 * (5 / 8) ** 0.5)

@@ -34,15 +34,15 @@ def test_the_gradient_is_that_of_the_mean_loss(tmp_path: Path) -> None:
     model = tiny_model(dropout=0.0)
     total, count = loss_of(model)(Pairs().batch(items[0]))
     (total / count).backward()
-    gradient = gradient_of_one_step(tmp_path, 0.0, items)
+    gradient = gradient_of_one_step(0.0, items)
     torch.testing.assert_close(gradient, gradients_of(model), atol=1e-6, rtol=1e-5)
 
 
 def test_small_batches_accumulated_are_one_big_batch(tmp_path: Path) -> None:
     """A pair of short sentences and a pair of long ones: each word counts once, not each batch."""
     pairs = sorted(Pairs(size=8).plan(1)[0], key=lambda pair: len(pair[0]))
-    halves = gradient_of_one_step(tmp_path, 0.0, [pairs[:4], pairs[4:]])
-    whole = gradient_of_one_step(tmp_path, 0.0, [pairs])
+    halves = gradient_of_one_step(0.0, [pairs[:4], pairs[4:]])
+    whole = gradient_of_one_step(0.0, [pairs])
     torch.testing.assert_close(halves, whole, atol=1e-6, rtol=1e-5)
 
 
@@ -70,12 +70,12 @@ def test_a_run_with_accumulation_is_the_run_with_big_batches(tmp_path: Path, bat
 
 def test_a_long_gradient_is_cut_to_length_and_keeps_its_direction(tmp_path: Path) -> None:
     items = Pairs().plan(1)[:1]
-    plain = gradient_of_one_step(tmp_path, 0.0, items)
-    clipped = gradient_of_one_step(tmp_path, 0.01, items)
+    plain = gradient_of_one_step(0.0, items)
+    clipped = gradient_of_one_step(0.01, items)
     assert plain.norm() > 0.1
     assert clipped.norm().item() == pytest.approx(0.01, rel=1e-4)
     torch.testing.assert_close(clipped / clipped.norm(), plain / plain.norm())
-    generous = gradient_of_one_step(tmp_path, 2 * plain.norm().item(), items)
+    generous = gradient_of_one_step(2 * plain.norm().item(), items)
     assert torch.equal(generous, plain)
 
 

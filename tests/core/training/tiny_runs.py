@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SpecialIds
 from core.training.config import TrainConfig
-from core.training.fit import TrainingData, fit
+from core.training.fit import fit
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
 from core.training.microbatches import Batch, LossFunction
-from core.training.run import Run
 from core.training.state import Metrics, TrainingState
+from core.training.step import TrainingStep
+from core.training.trainer import FitOptions, Objective
 
 CPU = torch.device("cpu")
 WORDS = 14
@@ -139,20 +141,23 @@ class Scripted:
         return {self._name: self._values[len(self.seen) - 1]}
 
 
+_OBJECTIVE = {field.name for field in fields(Objective)}
+_OPTIONS = {field.name for field in fields(FitOptions)}
+
+
 def run_fit(model: SequenceToSequence, folder: Path, **changes: Any) -> TrainingState:
-    """``fit`` with what the tests have in common; ``changes`` are its arguments or the config's."""
-    own = {"data", "loss", "validate", "metric", "resume", "config", "group", "measure_final"}
-    config = tiny_config(**{k: v for k, v in changes.items() if k not in own})
-    data: TrainingData = Pairs(seed=config.seed)
-    arguments: dict[str, Any] = {
-        "data": data,
+    """``fit`` with what the tests have in common, and ``changes`` to all that it takes."""
+    own = {name: changes.pop(name) for name in [*changes] if name in _OBJECTIVE}
+    options = {name: changes.pop(name) for name in [*changes] if name in _OPTIONS}
+    config = changes.pop("config", None) or tiny_config(**changes)
+    usual: dict[str, Any] = {
+        "data": Pairs(seed=config.seed),
         "loss": loss_of(model, config.label_smoothing),
         "validate": validation_of(model),
         "metric": "val_loss",
-        "config": config,
     }
-    arguments.update((k, v) for k, v in changes.items() if k in own)
-    return fit(model, folder=folder, device=CPU, **arguments)
+    objective = Objective(**{**usual, **own})
+    return fit(model, config, objective, FitOptions(folder=folder, device=CPU, **options))
 
 
 def weights_of(model: SequenceToSequence) -> dict[str, Tensor]:
@@ -182,19 +187,20 @@ def assert_alike(
 def without_times(state: TrainingState) -> list[Metrics]:
     """The history without what no two runs share."""
     times = ("seconds", "tokens_per_second")
-    return [{k: v for k, v in row.items() if k not in times} for row in state.history]
+    rows = (row.columns().items() for row in state.history)
+    return [{name: value for name, value in row if name not in times} for row in rows]
 
 
 def gradients_of(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-def gradient_of_one_step(folder: Path, clip_norm: float, items: Sequence[list[Pair]]) -> Tensor:
+def gradient_of_one_step(clip_norm: float, items: Sequence[list[Pair]]) -> Tensor:
     """What the optimizer is given for one step over ``items``, all parameters in one vector."""
     model = tiny_model(dropout=0.0)
-    run = Run(model, tiny_config(clip_norm=clip_norm), folder, CPU, "val_loss")
+    step = TrainingStep(model, tiny_config(clip_norm=clip_norm), CPU)
     seen = []
-    run._optimizer.step = lambda: seen.append(gradients_of(model))
-    run.step([Pairs().batch(item) for item in items], loss_of(model), 0.1)
+    step._optimizer.step = lambda: seen.append(gradients_of(model))
+    step.take(TrainingState(), [Pairs().batch(item) for item in items], loss_of(model), 0.1)
     (gradient,) = seen
     return gradient

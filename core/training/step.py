@@ -1,0 +1,211 @@
+"""One step of the optimizer: the gradient of some batches, its length, and the new weights."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from core.device import autocast
+from core.distributed.data_parallel import DataParallel
+from core.distributed.process_group import ProcessGroup
+from core.errors import UserError
+from core.special_ids import SpecialIds
+from core.storage.checkpoint import model_tensors
+from core.training.config import TrainConfig
+from core.training.ema import make_ema
+from core.training.microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
+from core.training.optimizer import make_optimizer
+from core.training.precision import choose_precision
+from core.training.state import TrainingState
+
+
+class TrainingStep:
+    """A model and what changes with it in every step: its optimizer and its moving average.
+
+    Args:
+        model: on ``device`` already.
+        group: the processes that train this model together; None: this process alone.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainConfig,
+        device: torch.device,
+        group: ProcessGroup | None = None,
+    ) -> None:
+        self._model = model
+        self._config = config
+        self._device = device
+        self._group = group or ProcessGroup()
+        model.zero_grad(set_to_none=True)  # a run that failed may have left gradients
+        self._names = [name for name, p in model.named_parameters() if p.requires_grad]
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._data_parallel = DataParallel(model) if self._group.size > 1 else None
+        self._optimizer = make_optimizer(config, self._parameters)
+        self.ema = make_ema(model, config.ema) if config.ema > 0.0 else None
+        self.is_stable = True
+        """Whether the last step was like those before; see :mod:`core.training.divergence`."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Returns everything that steps change, by its name in :mod:`.state_file`."""
+        tensors = {f"model.{name}": tensor for name, tensor in model_tensors(self._model).items()}
+        for name, parameter in zip(self._names, self._parameters, strict=True):
+            slots = self._optimizer.state[parameter].items()
+            tensors |= {f"optimizer.{name}.{slot}": tensor for slot, tensor in slots}
+        if self.ema is not None:
+            averages = self.ema.module.named_parameters()
+            tensors |= {f"ema.{name}": average.detach() for name, average in averages}
+            tensors["ema.n_averaged"] = self.ema.n_averaged
+        return tensors
+
+    def take(
+        self,
+        state: TrainingState,
+        batches: Sequence[Batch | None],
+        loss: LossFunction,
+        learning_rate: float,
+    ) -> float:
+        """Takes one step over all of ``batches``, as if they were one, and adds it to ``state``.
+
+        The gradient is that of the summed loss divided by the number of targets. So accumulating
+        small batches equals one large batch, and so does sharding a batch over processes. The seed
+        of its random numbers follows from the seed of the run, the step and the rank alone.
+
+        Args:
+            batches: this process's shards; None for an empty one.
+            learning_rate: that of this step.
+
+        Returns:
+            The mean loss.
+
+        Raises:
+            UserError: the loss or its gradient is not finite, or has exploded; the weights are
+                unchanged.
+        """
+        name = f"{self._config.seed} {state.step} {self._group.rank}"
+        torch.manual_seed(random.Random(name).getrandbits(63))
+        loss_sum, targets, tokens, positions = self._backward(state, batches, loss)
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        norm = total_norm(gradients) / targets
+        self._check(state, loss_sum / targets, norm, len(batches))
+        factor = 1.0 / targets
+        if self._config.clip_norm > 0.0:
+            factor *= min(1.0, self._config.clip_norm / (norm + 1e-6))
+        scale(gradients, factor)
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        if self.ema is not None:
+            self.ema.update_parameters(self._model)
+        state.step += 1
+        state.position += len(batches)
+        state.learning_rate = learning_rate
+        state.sums.steps += 1
+        state.sums.loss += loss_sum
+        state.sums.targets += targets
+        state.sums.norm += norm
+        state.sums.tokens += tokens
+        state.sums.positions += positions
+        return loss_sum / targets
+
+    def _backward(
+        self, state: TrainingState, batches: Sequence[Batch | None], loss: LossFunction
+    ) -> tuple[float, int, int, int]:
+        """Gives the parameters the gradients of the summed loss, over all processes.
+
+        Returns the loss, its number of targets, and the numbers of tokens and positions.
+        """
+        precision = self._precision(state, batches, loss)
+
+        def loss_in_precision(batch: Batch) -> tuple[Tensor, int]:
+            with autocast(precision, self._device):
+                return loss(batch)
+
+        total = torch.zeros((), device=self._device)
+        targets = tokens = positions = 0
+        for number, batch in enumerate(batches, start=1):
+            if batch is not None:
+                sequences = [ids for ids in batch if ids.dim() == 2]
+                tokens += sum(int((ids != SpecialIds().pad).sum()) for ids in sequences)
+                positions += sum(ids.numel() for ids in sequences)
+                batch = tuple(x.to(self._device, non_blocking=True) for x in batch)
+            batch_loss, count = self._backward_batch(
+                batch, loss_in_precision, is_last=number == len(batches)
+            )
+            total += batch_loss.detach()
+            targets += count
+        loss_sum, *counts = self._group.sum([total.item(), targets, tokens, positions])
+        targets, tokens, positions = map(int, counts)
+        return loss_sum, targets, tokens, positions
+
+    def _backward_batch(
+        self, batch: Batch | None, loss: LossFunction, *, is_last: bool
+    ) -> tuple[Tensor, int]:
+        """Adds the gradients of one batch. Returns its summed loss and number of targets."""
+        if self._data_parallel is not None:
+            return self._data_parallel.backward(loss, batch, is_last=is_last)
+        if batch is None:
+            raise ValueError("only a process of several has empty shards")
+        count = 1 if self._config.compile else microbatch_count(batch)
+        if count > 1:
+            return accumulate_gradients(batch, loss, self._parameters, count)
+        total, targets = loss(batch)
+        total.backward()
+        return total, targets
+
+    def _precision(
+        self, state: TrainingState, batches: Sequence[Batch | None], loss: LossFunction
+    ) -> str:
+        """Returns the precision of the run. On a CPU, the first step chooses that of "auto"."""
+        if self._config.precision != "auto":
+            return self._config.precision
+        if state.step == 0 and not state.precision and self._device.type == "cpu":
+            state.precision = self._group.broadcast(
+                lambda: choose_precision(loss, self._parameters, batches[0])
+            )
+        return state.precision or "auto"
+
+    def _check(self, state: TrainingState, loss: float, norm: float, batches: int) -> None:
+        """Raises a UserError if the mean ``loss`` or the gradient ``norm`` means divergence."""
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            reason: str | None = f"the loss is {loss:.4g} and the gradient norm {norm:.4g}"
+        elif (limit := self._config.explosion) > 0.0:
+            reason = state.monitor.explosion(loss, norm, limit)
+            self.is_stable = state.monitor.is_stable(loss, norm, limit)
+        else:
+            reason = None
+        if reason is not None:
+            first, last = state.position + 1, state.position + batches
+            place = f"batch {first}" if first == last else f"batches {first} to {last}"
+            raise UserError(
+                f"{reason}, at step {state.step + 1} (epoch {state.epoch}, {place}); the last good "
+                "checkpoint is kept. Lower train.learning_rate or raise train.warmup_steps"
+            )
+
+
+# The functions of torch for many tensors at once are private: on a GPU, they save hundreds of
+# kernels in every step.
+
+
+def total_norm(tensors: list[Tensor]) -> float:
+    """Returns the norm of all numbers in ``tensors``."""
+    if hasattr(torch, "_foreach_norm"):
+        norms = list(torch._foreach_norm(tensors))
+    else:
+        norms = [tensor.norm() for tensor in tensors]
+    return torch.stack(norms).norm().item()
+
+
+def scale(tensors: list[Tensor], factor: float) -> None:
+    """Multiplies ``tensors`` by ``factor``, in place."""
+    if hasattr(torch, "_foreach_mul_"):
+        torch._foreach_mul_(tensors, factor)
+        return
+    for tensor in tensors:
+        tensor.mul_(factor)
