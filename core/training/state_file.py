@@ -84,7 +84,8 @@ def load_state(path: Path) -> SavedState:
     """
     tensors = load_tensors(path)
     if "random.cpu" in tensors:
-        raise CheckpointError(f"{path}: made by an older version; start again with --init")
+        init = path.parents[1]
+        raise CheckpointError(f"{path}: made by an older version; start again with init={init}")
     try:
         numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
         state = from_mapping(TrainingState, numbers["state"])

@@ -109,7 +109,7 @@ def test_another_models_state_is_refused(sound: Tensors, tmp_path: Path) -> None
 def test_a_state_of_version_1_says_how_to_start_again(sound: Tensors, tmp_path: Path) -> None:
     """It has the state of a generator, and random numbers now follow from the step."""
     assert_refused(
-        {**sound, "random.cpu": torch.get_rng_state()}, tmp_path, "start again with --init"
+        {**sound, "random.cpu": torch.get_rng_state()}, tmp_path, "start again with init="
     )
 
 
