@@ -19,7 +19,7 @@ import torch
 from core.storage.checkpoint import WEIGHTS_FILE
 from tasks.commands.options import PATH
 from tasks.seq2seq.objective import measure_pairs
-from tasks.translation.dataset import LoadEnglishGermanDataset
+from tasks.translation.dataset import ParallelCorpus
 from tasks.translation.evaluate import bleu
 from tasks.translation.predict import Translator
 
@@ -34,8 +34,8 @@ class Candidate:
         self.translator = Translator.load(folder, device="cpu")
         config = self.translator.config
         given = {"source": self.translator.source, "target": self.translator.target}
-        dataset = LoadEnglishGermanDataset(data, config.data, seed=config.train.seed, **given)
-        self.sources, self.references = dataset.read(split)
+        dataset = ParallelCorpus(data, config.data, seed=config.train.seed, **given)
+        self.sources, self.references = zip(*dataset.read(split), strict=True)
         self.pairs = dataset.encoded(split, max_len=self.translator.max_len)
         self.seconds: dict[int, list[float]] = {beam: [] for beam in BEAMS}
         self.outputs: dict[int, list[str]] = {}

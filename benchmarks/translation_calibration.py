@@ -34,7 +34,7 @@ def pairs_of(translator: Translator, corpus: Path, split: str) -> list[tuple[str
     """Returns the pairs of one split."""
     data = translator.config.data
     files = (corpus / f"{split}.{language}" for language in (data.src, data.tgt))
-    return [*zip(*read_parallel(*files), strict=True)]
+    return read_parallel(*files)
 
 
 def familiarities(found: list[Translation]) -> list[float]:

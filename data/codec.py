@@ -1,10 +1,9 @@
 """Text to ids and back: a tokenizer and its vocabulary, saved in a folder."""
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 from core.config import check, check_choice, check_range
 from core.errors import CheckpointError, ConfigError
@@ -18,7 +17,6 @@ from data.tokenizers import (
     get_tokenizer,
     tag_token,
     train_sentencepiece,
-    version_of,
 )
 from data.vocabulary import SPECIALS, UNK_ID, Vocabulary
 
@@ -38,15 +36,15 @@ class CodecConfig:
         min_freq: tokens that are seen less often become ``<unk>``. Not used by SentencePiece.
         byte_fallback: characters that are not in the vocabulary become their UTF-8 bytes, 256 of
             the tokens, and never ``<unk>``. For SentencePiece only.
-        bpe_dropout: the probability of leaving out a merge, for SentencePiece only. The training
-            texts are then segmented differently in every epoch.
     """
+
+    RETIRED = MappingProxyType({"bpe_dropout": None})
+    """See :func:`core.config.without_retired`."""
 
     tokenizer: str = SentencePieceBPE.name
     vocab_size: int | None = 8000
     min_freq: int = 2
     byte_fallback: bool = False
-    bpe_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("data.tokenizer", self.tokenizer, TOKENIZER_NAMES)
@@ -56,18 +54,6 @@ class CodecConfig:
         check(size is None or size >= 8, "data.vocab_size", size, "at least 8, or none")
         check_range("data.vocab_size", size or 8, 8, MAX_TOKENS)
         check_range("data.min_freq", self.min_freq, 1, MAX_TOKENS)
-        dropout = self.bpe_dropout
-        check(0.0 <= dropout < 1.0, "data.bpe_dropout", dropout, "at least 0 and below 1")
-
-    def vocabulary_settings(self) -> dict[str, object]:
-        """Returns what decides a vocabulary, apart from the texts, as plain values."""
-        return {
-            "tokenizer": self.tokenizer,
-            "version": version_of(self.tokenizer),
-            "vocab_size": self.vocab_size,
-            "min_freq": self.min_freq,
-            "byte_fallback": self.byte_fallback,
-        }
 
 
 class TextCodec:
@@ -155,32 +141,8 @@ class TextCodec:
                     )
         return cls(loaded, vocabulary)
 
-    @staticmethod
-    def file_names(tokenizer: str, side: str = "") -> list[str]:
-        """Returns the names of the files that :meth:`build` saves."""
-        paths = [_vocabulary_file(Path(), side)]
-        if tokenizer == SentencePieceBPE.name:
-            paths.append(_model_file(Path(), side))
-        return [path.name for path in paths]
-
-    def describe(self) -> dict[str, Any]:
-        """Returns everything that decides the ids of a text, as plain values."""
-        tokenizer = self.tokenizer
-        model = tokenizer.model if isinstance(tokenizer, SentencePieceBPE) else b""
-        return {
-            "tokenizer": tokenizer.name,
-            "version": version_of(tokenizer.name),
-            "model": hashlib.sha256(model).hexdigest(),
-            "tokens": self.vocabulary.itos,
-        }
-
-    def encode(self, text: str, *, dropout: float = 0.0) -> list[int]:
-        """Returns the ids of ``text``, without ``<bos>`` and ``<eos>``.
-
-        ``dropout`` is the probability of BPE-dropout; other tokenizers ignore it.
-        """
-        if dropout > 0.0 and isinstance(self.tokenizer, SentencePieceBPE):
-            return self.vocabulary.encode(self.tokenizer.tokenize(text, dropout))
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of ``text``, without ``<bos>`` and ``<eos>``."""
         return self.vocabulary.encode(self.tokenizer.tokenize(text))
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
 from typing import Any, Self, TypeVar, cast, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 T = TypeVar("T")
 
@@ -44,7 +42,7 @@ class _LazySequence(Sequence[T]):
 
 
 class IdLists(_LazySequence[list[int]]):
-    """Lists of token ids in one array, which may be mapped from a file.
+    """Lists of token ids in one array.
 
     Args:
         ids: the ids of all lists.
@@ -59,41 +57,17 @@ class IdLists(_LazySequence[list[int]]):
         self._ends = ends
 
     @classmethod
-    def of_lengths(cls, ids: NDArray[Any], lengths: NDArray[Any]) -> IdLists:
-        """Returns lists of these lengths that follow each other in ``ids``."""
-        ends = np.cumsum(lengths, dtype=np.int64)
-        return cls(ids, ends - lengths, ends)
-
-    @classmethod
     def of(cls, lists: Iterable[Sequence[int]]) -> IdLists:
         """Returns a compact copy of ``lists``."""
-        lengths = []
+        ends = [0]
 
         def tokens() -> Iterator[int]:
             for ids in lists:
-                lengths.append(len(ids))
+                ends.append(ends[-1] + len(ids))
                 yield from ids
 
         ids = np.fromiter(tokens(), np.int32)
-        return cls.of_lengths(ids, np.array(lengths, np.int64))
-
-    @classmethod
-    def joined(cls, parts: Sequence[IdLists]) -> IdLists:
-        """Returns the lists of all ``parts``, in their order."""
-        ids = np.concatenate([part._flat() for part in parts])
-        return cls.of_lengths(ids, np.concatenate([part.lengths for part in parts]))
-
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], name: str) -> IdLists:
-        """Returns the lists that :meth:`to_tensors` stored; their ids are not copied."""
-        return cls.of_lengths(tensors[f"{name}.ids"].numpy(), tensors[f"{name}.lengths"].numpy())
-
-    def to_tensors(self, name: str) -> dict[str, Tensor]:
-        """Returns the lists as tensors, to be stored in a file."""
-        return {
-            f"{name}.ids": torch.from_numpy(self._flat()),
-            f"{name}.lengths": torch.from_numpy(self.lengths.astype(np.int32)),
-        }
+        return cls(ids, np.array(ends[:-1], np.int64), np.array(ends[1:], np.int64))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -107,37 +81,12 @@ class IdLists(_LazySequence[list[int]]):
         """Returns the lists, each cut to its first ``longest`` ids."""
         return IdLists(self._ids, self._starts, np.minimum(self._ends, self._starts + longest))
 
-    def after(self, first: int) -> IdLists:
-        """Returns the lists, each with the id ``first`` before the others."""
-        flat, lengths = self._flat(), self.lengths
-        starts = np.cumsum(lengths) - lengths
-        return IdLists.of_lengths(np.insert(flat, starts, flat.dtype.type(first)), lengths + 1)
-
-    def filled(self, filler: int) -> IdLists:
-        """Returns the lists, with ``[filler]`` in place of empty ones."""
-        is_empty = self._starts == self._ends
-        end = len(self._ids)
-        return IdLists(
-            np.append(self._ids, self._ids.dtype.type(filler)),
-            np.where(is_empty, end, self._starts),
-            np.where(is_empty, end + 1, self._ends),
-        )
-
     def __len__(self) -> int:
         return len(self._starts)
 
     def __iter__(self) -> Iterator[list[int]]:
         for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True):
             yield self._ids[start:end].tolist()
-
-    def _flat(self) -> NDArray[Any]:
-        """Returns the ids of these lists alone, without gaps."""
-        if not len(self):
-            return self._ids[:0]
-        if np.array_equal(self._starts[1:], self._ends[:-1]):
-            return self._ids[self._starts[0] : self._ends[-1]]
-        bounds = zip(self._starts.tolist(), self._ends.tolist(), strict=True)
-        return np.concatenate([self._ids[start:end] for start, end in bounds])
 
 
 class Examples(_LazySequence[T]):
@@ -158,14 +107,6 @@ class Examples(_LazySequence[T]):
         sides = IdLists.of(side for pair in pairs for side in pair)
         return Examples(sides[::2], sides[1::2])
 
-    @classmethod
-    def joined(cls, parts: Sequence[Examples[T]]) -> Examples[T]:
-        """Returns the examples of all ``parts``, whose columns are all lists, in their order."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = zip(*(part.columns for part in parts), strict=True)
-        return cls(*(IdLists.joined(cast(Any, column)) for column in columns))
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """``[N, sides]``: the number of ids of each side of every example."""
@@ -179,11 +120,6 @@ class Examples(_LazySequence[T]):
     def cut(self, longest: int) -> Examples[T]:
         """Returns the examples, each side cut to its first ``longest`` ids."""
         return Examples(*(c.cut(longest) if isinstance(c, IdLists) else c for c in self.columns))
-
-    def after(self, first: int) -> Examples[T]:
-        """Returns the examples, with the id ``first`` before the first side of each of them."""
-        side, *others = self.columns
-        return Examples(cast(IdLists, side).after(first), *others)
 
     def __len__(self) -> int:
         return len(self.columns[0])

@@ -1,11 +1,14 @@
-"""Strict readers of corpus files: an error names the file and the line; nothing is skipped."""
+"""Strict readers of corpus files: an error names the file and the place; nothing is skipped."""
+
+from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from core.errors import CorpusError
 from core.storage.files import reason_of, require_regular_file
@@ -13,7 +16,15 @@ from core.storage.files import reason_of, require_regular_file
 MAX_FIELD = 1 << 24  # characters of one field of a CSV file
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CHUNK_ROWS = 1000
 _LABEL = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
+
+
+class TextPair(NamedTuple):
+    """A text and its translation, or the two lines of a couplet."""
+
+    source: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,53 +47,72 @@ def read_lines(path: str | Path) -> list[str]:
     return list(iter_lines(path))
 
 
-def read_parallel(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
+def iter_lines(path: str | Path) -> Iterator[str]:
+    """Yields what :func:`read_lines` returns, line by line; raises at the faulty line.
+
+    Only a line feed ends a line. ``str.splitlines`` also splits at U+2028, U+0085 and others, which
+    occur inside sentences: the two sides of a parallel corpus would no longer be aligned.
+    """
+    path = Path(path)
+    try:
+        require_regular_file(path)
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                if raw:
+                    yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except OSError as error:
+        raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
+    except UnicodeDecodeError as error:
+        raise CorpusError(path, _not_utf8(raw[error.start]), number) from error
+
+
+def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
     """Returns the lines of two files that are aligned by line.
 
     Raises:
         CorpusError: a file is unreadable, not UTF-8 or empty, or has an empty line; or the files
             have different numbers of lines.
     """
-    sources, targets = zip(*iter_parallel(source, target), strict=True)
-    return list(sources), list(targets)
-
-
-def iter_parallel(source: str | Path, target: str | Path) -> Iterator[tuple[str, str]]:
-    """Yields what :func:`read_parallel` returns, pair by pair; raises at the faulty line."""
-    number = 0
-    pairs = zip_longest(iter_lines(source), iter_lines(target))
-    for number, (first, second) in enumerate(pairs, start=1):
-        if first is None or second is None:
-            rest = sum(1 for _ in pairs)
-            counts = [number - 1 if line is None else number + rest for line in (first, second)]
-            raise _not_parallel(source, target, *counts)
-        for path, line in ((source, first), (target, second)):
+    sides = {path: read_lines(path) for path in (source, target)}
+    for path, lines in sides.items():
+        if not lines:
+            raise CorpusError(path, "the file is empty")
+    first, second = sides[source], sides[target]
+    if len(first) != len(second):
+        raise CorpusError(
+            target,
+            f"{len(second):,} lines, but {source} has {len(first):,}: "
+            "line n of one must translate line n of the other",
+        )
+    for path, lines in sides.items():
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 reason = "empty line: remove it, and the same line of the other file"
                 raise CorpusError(path, reason, number)
-        yield first, second
-    if not number:
-        raise CorpusError(source, "the file is empty")
+    return [*map(TextPair, first, second)]
 
 
-def iter_table(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of a file that has one pair on each line, separated by a tab.
+def read_tabbed(path: str | Path) -> list[TextPair]:
+    """Returns the pairs of a file that has one pair on each line, separated by a tab.
 
     Raises:
         CorpusError: the file is unreadable, not UTF-8 or empty, or a line has another number of
             tabs, or an empty side; the message names the line.
     """
-    number = 0
+    pairs = []
     for number, line in enumerate(iter_lines(path), start=1):
-        first, *others = line.split("\t")
-        if len(others) != 1:
-            reason = f"{len(others) or 'no'} tabs: write two texts with one tab between them"
+        texts = line.split("\t")
+        if len(texts) != 2:
+            reason = f"{len(texts) - 1 or 'no'} tabs: write two texts with one tab between them"
             raise CorpusError(path, reason, number)
-        if not first.strip() or not others[0].strip():
+        if not all(text.strip() for text in texts):
             raise CorpusError(path, "one side of the tab is empty", number)
-        yield first, others[0]
-    if not number:
+        pairs.append(TextPair(*texts))
+    if not pairs:
         raise CorpusError(path, "the file is empty")
+    return pairs
 
 
 def read_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> list[Row]:
@@ -93,112 +123,105 @@ def read_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> lis
     integers from 1 to ``num_classes``, or without an upper limit if that is None.
 
     Raises:
-        CorpusError: names the file and the line where the faulty row begins.
+        CorpusError: names the file and the row.
     """
-    return list(iter_labeled_csv(path, num_classes=num_classes))
-
-
-def iter_labeled_csv(path: str | Path, *, num_classes: int | None = None) -> Iterator[Row]:
-    """Yields what :func:`read_labeled_csv` returns, row by row; raises at the faulty row."""
     path = Path(path)
-    columns: int | None = None
-    is_empty = True
-    for line, fields in csv_records(path):
-        if not fields:
-            raise CorpusError(path, "empty line", line)
-        if columns is None:
-            if len(fields) not in (2, 3):
-                reason = f"{_count(fields)}; expected label,title,description or label,text"
-                raise CorpusError(path, reason, line)
-            columns = len(fields)
-            if fields[0].strip().lower() in ("label", "class"):
-                continue
+    rows = []
+    columns = 0
+    for number, fields in csv_rows(path):
+        columns = columns or len(fields)
+        if columns not in (2, 3):
+            reason = f"{_columns(fields)}; expected label,title,description or label,text"
+            raise row_error(path, number, reason)
         if len(fields) != columns:
-            raise CorpusError(path, f"{_count(fields)}, but the first row has {columns}", line)
-        label = _label(path, line, fields[0], num_classes)
-        title, description = ("", fields[1]) if columns == 2 else fields[1:]
-        if not title.strip() and not description.strip():
-            raise CorpusError(path, "the row has no text", line)
-        yield Row(label, title, description)
-        is_empty = False
-    if is_empty:
+            reason = f"{_columns(fields)}, but the first row has {columns}"
+            raise row_error(path, number, reason)
+        label, *title, text = fields
+        if number == 1 and label.strip().lower() in ("label", "class"):
+            continue
+        if not "".join(fields[1:]).strip():
+            raise row_error(path, number, "the row has no text")
+        if not _LABEL.fullmatch(label):
+            raise row_error(path, number, f"the label {label[:40]!r} is not a whole number")
+        if not 0 < int(label) <= (num_classes or int(label)):
+            allowed = "1 or more" if num_classes is None else f"from 1 to {num_classes}"
+            raise row_error(path, number, f"the label {int(label)} is out of range: {allowed}")
+        rows.append(Row(int(label) - 1, "".join(title), text))
+    if not rows:
         raise CorpusError(path, "the file has no rows")
+    return rows
 
 
-def iter_lines(path: str | Path) -> Iterator[str]:
-    """Yields what :func:`read_lines` returns, line by line; raises at the faulty line."""
-    return (line.removesuffix("\r") for line in _raw_lines(Path(path)))
-
-
-def _raw_lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file without line feeds and byte order mark.
-
-    Only a line feed ends a line. ``str.splitlines`` also splits at U+2028, U+0085 and others, which
-    occur inside sentences: the two sides of a parallel corpus would no longer be aligned.
-    """
-    try:
-        require_regular_file(path)
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                if number == 1:
-                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                if raw:
-                    yield raw.removesuffix(b"\n").decode("utf-8")
-    except OSError as error:
-        raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
-    except UnicodeDecodeError as error:
-        reason = f"not valid UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8"
-        raise CorpusError(path, reason, number) from error
-
-
-def _not_parallel(
-    source: str | Path, target: str | Path, sources: int, targets: int
-) -> CorpusError:
-    for path, count in ((source, sources), (target, targets)):
-        if not count:
-            return CorpusError(path, "the file is empty")
-    return CorpusError(
-        target,
-        f"{targets:,} lines, but {source} has {sources:,}: "
-        "line n of one must translate line n of the other",
-    )
-
-
-def csv_records(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yields each record of a CSV file with the number of the line where it begins.
+def csv_rows(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows of a CSV file with their numbers, from 1; a blank line has no fields.
 
     Raises:
-        CorpusError: the file cannot be read, or is not CSV in UTF-8; names the line.
+        CorpusError: the file cannot be read, or a row is not CSV in UTF-8.
     """
+    from pandas import read_csv
+    from pandas.errors import EmptyDataError
+
+    row = 0
     csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader(_csv_lines(path), delimiter=delimiter, strict=True)
-    line = 1
     try:
-        for fields in reader:
-            yield line, fields
-            line = reader.line_num + 1
-    except csv.Error as error:
+        require_regular_file(path)
+        # The engine in C fills short rows with empty fields, this one with missing values.
+        with read_csv(
+            path,
+            sep=delimiter,
+            header=None,
+            dtype=object,
+            keep_default_na=False,
+            skip_blank_lines=False,
+            chunksize=_CHUNK_ROWS,
+            engine="python",
+            encoding="utf-8-sig",
+            encoding_errors="surrogateescape",
+        ) as chunks:
+            for chunk in chunks:
+                for cells in chunk.itertuples(index=False, name=None):
+                    row += 1
+                    fields = [cell for cell in cells if isinstance(cell, str)]
+                    _check_characters(path, row, "".join(fields))
+                    yield row, fields
+    except EmptyDataError:
+        return
+    except OSError as error:
+        raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
+    except (csv.Error, ValueError) as error:
         reason = f"not valid CSV: {error} (is a quote not closed?)"
-        raise CorpusError(path, reason, line) from error
+        raise row_error(path, _faulty_row(path, delimiter), reason) from error
 
 
-def _csv_lines(path: Path) -> Iterator[str]:
-    for number, line in enumerate(_raw_lines(path), start=1):
-        if "\0" in line:
-            raise CorpusError(path, "NUL character: not a text file", number)
-        yield line + "\n"
+def row_error(path: Path, row: int, reason: str) -> CorpusError:
+    """Returns the error for a row, which may have several lines."""
+    return CorpusError(path, f"row {row}: {reason}")
 
 
-def _label(path: Path, line: int, field: str, num_classes: int | None) -> int:
-    """Returns the label, counted from 0, of a field that counts from 1."""
-    if not _LABEL.fullmatch(field):
-        raise CorpusError(path, f"the label {field[:40]!r} is not a whole number", line)
-    number = int(field)
-    if number < 1 or (num_classes is not None and number > num_classes):
-        allowed = f"from 1 to {num_classes}" if num_classes is not None else "1 or more"
-        raise CorpusError(path, f"the label {number} is out of range: {allowed}", line)
-    return number - 1
+def _faulty_row(path: Path, delimiter: str) -> int:
+    """Returns the first row that is not valid, or longer than the first: pandas does not say it."""
+    row = most = 0
+    with suppress(csv.Error), path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        for row, fields in enumerate(csv.reader(file, delimiter=delimiter, strict=True), start=1):
+            most = most or len(fields)
+            if len(fields) > most:
+                return row
+    return row + 1
 
 
-def _count(fields: list[str]) -> str:
+def _check_characters(path: Path, row: int, text: str) -> None:
+    """Raises a CorpusError if a row is no text, or had bytes that are not UTF-8."""
+    if "\0" in text:
+        raise row_error(path, row, "NUL character: not a text file")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise row_error(path, row, _not_utf8(ord(text[error.start]) & 0xFF)) from error
+
+
+def _not_utf8(byte: int) -> str:
+    return f"not valid UTF-8 (byte 0x{byte:02x}): save the file as UTF-8"
+
+
+def _columns(fields: list[str]) -> str:
     return "1 column" if len(fields) == 1 else f"{len(fields)} columns"

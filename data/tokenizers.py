@@ -1,27 +1,24 @@
 """Tokenizers: text to tokens and back, known by name. Only SentencePiece needs a model file."""
 
 import io
-import random
 import re
 import string
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from core.config import nearest
 from core.errors import CheckpointError, ConfigError
 from core.storage.files import atomic_write, reason_of, require_regular_file
-from data.bpe_dropout import merge_characters
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 
 if TYPE_CHECKING:
     import jieba
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
-_DROPOUT_RNG = random.Random()
 
 # With byte fallback, these have pieces of their own, and so do all characters of the texts but the
 # rarest, one in ten thousand in all. Those are bytes, which are trained in this way.
@@ -51,33 +48,33 @@ _SPACE_AFTER_OPENING = re.compile(r"(?<=\() ")
 _SPACED_CONTRACTION = re.compile(r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)")
 
 
-class Tokenizer(Protocol):
-    """The interface of all tokenizers.
+class Tokenizer(ABC):
+    """Text to tokens and back.
 
-    ``name`` is the name that :func:`get_tokenizer` takes, ``separator`` what joins two sentences.
+    Attributes:
+        name: what :func:`get_tokenizer` takes.
+        separator: what is between two tokens, and between two sentences.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    separator = " "
 
-    @property
-    def separator(self) -> str: ...
-
+    @abstractmethod
     def tokenize(self, text: str) -> list[str]:
         """Returns the tokens of one text; none for an empty text."""
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """Returns one readable text, which may differ from the text that was tokenized."""
+        return self.separator.join(tokens)
 
 
-class BasicEnglish:
+class BasicEnglish(Tokenizer):
     """Lower-case words and punctuation marks; double quotes, ``;`` and ``:`` are dropped.
 
     Equal to ``torchtext.data.utils.get_tokenizer("basic_english")``.
     """
 
     name = "basic_english"
-    separator = " "
 
     def tokenize(self, text: str) -> list[str]:
         text = text.lower()
@@ -90,20 +87,16 @@ class BasicEnglish:
         return _SPACED_CONTRACTION.sub("'", _SPACE_AFTER_OPENING.sub("", text))
 
 
-class Whitespace:
+class Whitespace(Tokenizer):
     """Splits at white space."""
 
     name = "whitespace"
-    separator = " "
 
     def tokenize(self, text: str) -> list[str]:
         return text.split()
 
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        return " ".join(tokens)
 
-
-class Characters:
+class Characters(Tokenizer):
     """One token per code point, without white space: ``春 风`` and ``春风`` are the same."""
 
     name = "characters"
@@ -112,11 +105,8 @@ class Characters:
     def tokenize(self, text: str) -> list[str]:
         return [character for character in text if not character.isspace()]
 
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens)
 
-
-class JiebaWords:
+class JiebaWords(Tokenizer):
     """Chinese words as segmented by jieba, without white space."""
 
     name = "jieba"
@@ -124,9 +114,6 @@ class JiebaWords:
 
     def tokenize(self, text: str) -> list[str]:
         return [word for word in self.words.lcut(text) if not word.isspace()]
-
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens)
 
     @cached_property
     def words(self) -> "jieba.Tokenizer":
@@ -141,7 +128,7 @@ class JiebaWords:
         return words
 
 
-class SentencePieceBPE:
+class SentencePieceBPE(Tokenizer):
     """Subwords of a SentencePiece model (Sennrich et al. 2016; Kudo and Richardson 2018).
 
     A model with byte fallback writes characters that it does not know as their UTF-8 bytes, so any
@@ -151,7 +138,6 @@ class SentencePieceBPE:
     """
 
     name = "sentencepiece"
-    separator = " "
 
     def __init__(self, model_file: Path) -> None:
         """Loads a model; a CheckpointError if the file cannot be read or is not a model."""
@@ -168,20 +154,8 @@ class SentencePieceBPE:
         except RuntimeError as error:
             raise CheckpointError(f"{model_file}: not a SentencePiece model") from error
 
-    def tokenize(self, text: str, dropout: float = 0.0) -> list[str]:
-        """Returns the pieces of ``text``, with BPE-dropout of probability ``dropout``.
-
-        :func:`seed_dropout` makes the dropout repeatable.
-        """
-        if self._has_bytes:
-            text = normalized(text)
-        if dropout:
-            pieces = merge_characters(
-                self._processor.normalize(text), self._scores, dropout, _DROPOUT_RNG
-            )
-            return self._with_bytes(pieces) if self._has_bytes else pieces
-        pieces = self._processor.encode(text, out_type=str)
-        return pieces
+    def tokenize(self, text: str) -> list[str]:
+        return self._processor.encode(normalized(text) if self._has_bytes else text, out_type=str)
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """Returns the numbers of the pieces of each text: their places in :attr:`pieces`."""
@@ -199,26 +173,6 @@ class SentencePieceBPE:
         """All pieces, in the order of their ids."""
         processor = self._processor
         return [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
-
-    def _with_bytes(self, pieces: Iterable[str]) -> list[str]:
-        """Returns ``pieces`` with unknown ones as the pieces of their bytes."""
-        known = self._scores
-        return [
-            part
-            for piece in pieces
-            for part in ((piece,) if piece in known else map("<0x{:02X}>".format, piece.encode()))
-        ]
-
-    @cached_property
-    def _scores(self) -> dict[str, float]:
-        """The scores of the pieces that occur in texts: all but the special tokens and bytes."""
-        processor = self._processor
-        others = processor.is_control, processor.is_unknown, processor.is_byte
-        return {
-            piece: processor.get_score(index)
-            for index, piece in enumerate(self.pieces)
-            if not any(is_other(index) for is_other in others)
-        }
 
     def is_tag(self, piece: str) -> bool:
         """Returns whether ``piece`` is the token of a tag."""
@@ -239,7 +193,7 @@ class SentencePieceBPE:
         return any(self._bytes_of.values())
 
 
-_BY_NAME: dict[str, type[BasicEnglish | Whitespace | Characters | JiebaWords]] = {
+_BY_NAME: dict[str, type[Tokenizer]] = {
     kind.name: kind for kind in (BasicEnglish, Whitespace, Characters, JiebaWords)
 }
 TOKENIZER_NAMES = (*_BY_NAME, SentencePieceBPE.name)
@@ -259,12 +213,6 @@ def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
         hint = nearest(name, TOKENIZER_NAMES) or f"; known: {', '.join(TOKENIZER_NAMES)}"
         raise ConfigError(f"unknown tokenizer {name!r}{hint}")
     return _BY_NAME[name]()
-
-
-def version_of(name: str) -> str:
-    """Returns the version of the library that tokenizer ``name`` uses, or "" without one."""
-    library = {SentencePieceBPE.name: "sentencepiece", JiebaWords.name: "jieba"}.get(name)
-    return version(library) if library else ""
 
 
 def normalized(text: str) -> str:
@@ -335,11 +283,6 @@ def train_sentencepiece(
 def tag_token(tag: str) -> str:
     """Returns the token of a tag."""
     return f"<{tag}>"
-
-
-def seed_dropout(seed: int) -> None:
-    """Seeds the random numbers of BPE-dropout, for all models."""
-    _DROPOUT_RNG.seed(seed % 2**64)
 
 
 def _training_failure(message: str, vocab_size: int) -> str:

@@ -49,7 +49,7 @@ SETTINGS = {
 }
 OWN_SETTINGS: dict[str, dict[str, object]] = {
     "couplet": {},
-    "translation": {"data.vocab_size": 400, "data.bpe_dropout": 0.1},
+    "translation": {"data.vocab_size": 400, "data.augment": 0.1},
     "classification": {"data.vocab_size": 100, "data.token_dropout": 0.2},
 }
 

@@ -93,7 +93,9 @@ class ClassificationData(CodecConfig):
             weight is not 1 (:mod:`.imbalance`).
     """
 
-    RETIRED = MappingProxyType({"soft_labels": None, "soft_label_weight": None})
+    RETIRED = MappingProxyType(
+        CodecConfig.RETIRED | {"soft_labels": None, "soft_label_weight": None}
+    )
     """See :func:`core.config.without_retired`."""
 
     text: tuple[str, ...] = ()

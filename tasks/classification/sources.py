@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from core.config import check_choice, nearest
 from core.errors import CorpusError, shown
 from core.progress import log
 from core.storage.files import exists, is_file, is_folder
-from data.readers import Row, iter_labeled_csv
+from data.readers import Row, read_labeled_csv, row_error
 from data.tables import SUFFIXES, Table, open_table
 from tasks.classification.classes import CLASSES_FILE, listed, read_classes
 from tasks.classification.config import ClassificationData
@@ -29,31 +29,30 @@ _MAX_CLASSES = 50_000
 _FEW_CLASSES = 20
 
 
+class LabeledText(NamedTuple):
+    """A row of a table: its number in the file, its label and its text."""
+
+    row: int
+    label: str
+    text: str
+
+
 class Source(Protocol):
     """The rows of a corpus, and how they are divided into splits."""
 
     classes: list[str]
 
-    def file(self, split: str) -> Path:
-        """Returns the file or folder that contains a split."""
+    def read(self, split: str) -> list[Row]:
+        """Returns the rows of a split."""
 
     def files(self, split: str) -> list[Path]:
         """Returns the files whose contents decide a split."""
-
-    def rows(self, split: str) -> Iterator[Row]:
-        """Yields all rows of the file that contains a split."""
-
-    def selected(self, split: str, count: int) -> Sequence[int]:
-        """Returns which of those rows belong to the split."""
 
     def has(self, split: str) -> bool:
         """Returns whether there is such a split."""
 
     def check_split(self, split: str) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-
-    def key(self) -> object:
-        """Returns what decides the rows besides the contents of the files."""
 
 
 def open_source(
@@ -100,26 +99,21 @@ class NewsFolder:
         is_needed, path = not is_file(folder / "val.csv"), folder / "train.csv"
         self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
 
-    def file(self, split: str) -> Path:
-        return self._folder / f"{self._hold_out.source(split)}.csv"
+    def read(self, split: str) -> list[Row]:
+        rows = read_labeled_csv(self._file(split), num_classes=len(self.classes))
+        return [rows[i] for i in self._hold_out.rows(split, len(rows))]
 
     def files(self, split: str) -> list[Path]:
-        return [self._folder / CLASSES_FILE, self.file(split)]
-
-    def rows(self, split: str) -> Iterator[Row]:
-        return iter_labeled_csv(self.file(split), num_classes=len(self.classes))
-
-    def selected(self, split: str, count: int) -> Sequence[int]:
-        return self._hold_out.rows(split, count)
+        return [self._folder / CLASSES_FILE, self._file(split)]
 
     def has(self, split: str) -> bool:
-        return split in ("train", "val") or is_file(self.file(split))
+        return split in ("train", "val") or is_file(self._file(split))
 
     def check_split(self, split: str) -> None:
         self._hold_out.check_split(split, (path.stem for path in self._folder.glob("*.csv")))
 
-    def key(self) -> object:
-        return [len(self.classes), self._hold_out.key()]
+    def _file(self, split: str) -> Path:
+        return self._folder / f"{self._hold_out.source(split)}.csv"
 
 
 class TableSource:
@@ -143,33 +137,29 @@ class TableSource:
         classes: Sequence[str] | None,
     ) -> None:
         self._path, self._config, self._seed = path, config, seed
-        self._tables = {name: self._open(file) for name, file in _table_paths(path).items()}
-        text, label = config.text or ("text",), config.label
+        self._columns = config.text or ("text",)
+        self._reported: set[Path] = set()
+        self._tables = {
+            name: open_table(file, delimiter=config.delimiter, has_header=config.header)
+            for name, file in _table_paths(path).items()
+        }
         for table in self._tables.values():
-            table.require((*text, label))
-        self._columns = (text, label)
+            table.require((*self._columns, config.label))
         self._has_model = classes is not None
-        lines, labels = self._scan(self._tables["train"])
+        labels = [text.label for text in self._labeled(self._tables["train"])]
         self.classes = self._classes(labels) if classes is None else list(classes)
-        self._check_labels(self._tables["train"], lines, labels)
-        for name in self._tables.keys() - {"train"}:
-            self._check_labels(self._tables[name], *self._scan(self._tables[name]))
+        for name, table in self._tables.items():
+            if self._has_model or name != "train":
+                self._check_labels(table)
         self._splits = self._divided(labels)
 
-    def file(self, split: str) -> Path:
-        return self._table(split).path
+    def read(self, split: str) -> list[Row]:
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        rows = [Row(numbers[t.label], "", t.text) for t in self._labeled(self._table(split))]
+        return [rows[i] for i in self._splits.get(split, range(len(rows)))]
 
     def files(self, split: str) -> list[Path]:
         return self._table(split).files()
-
-    def rows(self, split: str) -> Iterator[Row]:
-        numbers = {name: number for number, name in enumerate(self.classes)}
-        for _, label, text in self._labeled(self._table(split)):
-            if label:
-                yield Row(numbers[label], "", text)
-
-    def selected(self, split: str, count: int) -> Sequence[int]:
-        return self._splits.get(split, range(count))
 
     def has(self, split: str) -> bool:
         return split in self._tables or split in self._splits
@@ -177,11 +167,6 @@ class TableSource:
     def check_split(self, split: str) -> None:
         splits = sorted({*self._tables, *self._splits, ALL})
         check_choice(f"{self._path}: the split", split, splits)
-
-    def key(self) -> object:
-        config = self._config
-        options = [self._columns, config.delimiter, config.header, self.classes]
-        return [options, config.test_share, config.val_share, self._seed, sorted(self._tables)]
 
     def has_table(self, split: str) -> bool:
         """Returns whether a split has a table of its own."""
@@ -195,43 +180,35 @@ class TableSource:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
 
-    def _open(self, path: Path) -> Table:
-        config = self._config
-        return open_table(path, delimiter=config.delimiter, has_header=config.header)
-
     def _table(self, split: str) -> Table:
         return self._tables.get(split, self._tables["train"])
 
-    def _labeled(self, table: Table) -> Iterator[tuple[int | None, str, str]]:
-        """Yields the line, the label ("" without one) and the text of every row."""
-        texts, label_column = self._columns
-        for line, record in table.rows():
-            label = " ".join(table.text(line, record, (label_column,)).split())
+    def _labeled(self, table: Table) -> list[LabeledText]:
+        """Returns the rows that have a text and a label; reports the others once."""
+        found, others = [], []
+        for row, record in table.rows():
+            label = " ".join(table.text(row, record, (self._config.label,)).split())
             if len(label) > _MAX_LABEL:
-                reason = f"a label of {len(label):,} characters: is {label_column!r} a text?"
-                raise CorpusError(table.path, reason, line)
-            text = table.text(line, record, texts)
-            yield line, label if text.strip() else "", text
-
-    def _scan(self, table: Table) -> tuple[list[int | None], list[str]]:
-        """Returns lines and labels of the rows that have a text; reports the others."""
-        rows = [(line, label) for line, label, _ in self._labeled(table)]
-        kept = [row for row in rows if row[1]]
-        if not kept:
+                reason = f"a label of {len(label):,} characters: is {self._config.label!r} a text?"
+                raise row_error(table.path, row, reason)
+            text = table.text(row, record, self._columns)
+            if label and text.strip():
+                found.append(LabeledText(row, label, text))
+            else:
+                others.append(row)
+        if not found:
             raise CorpusError(table.path, "no row has a text and a label")
-        if len(kept) < len(rows):
-            first = next(line for line, label in rows if not label)
-            where = "" if first is None else f"; the first of them is in line {first}"
+        if others and table.path not in self._reported:
+            self._reported.add(table.path)
             log(
-                f"{table.path}: {len(rows) - len(kept):,} of {len(rows):,} rows have no text or no "
-                f"label and are left out{where}"
+                f"{table.path}: {len(others):,} of {len(found) + len(others):,} rows have no text "
+                f"or no label and are left out; the first of them is row {others[0]}"
             )
-        lines, labels = zip(*kept, strict=True)
-        return list(lines), list(labels)
+        return found
 
     def _classes(self, labels: Sequence[str]) -> list[str]:
         """Returns the labels of the training table in their order, if they can be classes."""
-        names = sorted(set(labels), key=_in_order)
+        names = sorted(set(labels), key=_by_value)
         path = self._tables["train"].path
         if len(names) < 2:
             reason = f"all rows have the label {shown(names[0])}: there must be two at least"
@@ -244,17 +221,16 @@ class TableSource:
             )
         return names
 
-    def _check_labels(
-        self, table: Table, lines: Sequence[int | None], labels: Sequence[str]
-    ) -> None:
+    def _check_labels(self, table: Table) -> None:
         """Raises a CorpusError at the first label that is not a class."""
         known = set(self.classes)
-        whose = "the model's classes" if self._has_model else f"the labels in {self.file('train')}"
-        for line, label in zip(lines, labels, strict=True):
+        train = self._tables["train"].path
+        whose = "the model's classes" if self._has_model else f"the labels in {train}"
+        for row, label, _ in self._labeled(table):
             if label not in known:
                 hint = nearest(label, self.classes) or f": {listed(self.classes)}"
                 reason = f"the label {shown(label)} is not one of {whose}{hint}"
-                raise CorpusError(table.path, reason, line)
+                raise row_error(table.path, row, reason)
 
     def _divided(self, labels: Sequence[str]) -> dict[str, Sequence[int]]:
         """Returns the rows of the training table that belong to each split without a table."""
@@ -321,7 +297,7 @@ def _is_folder_of_texts(path: Path) -> bool:
     return any(path.glob("*/*.txt")) or any(path.glob("train/*/*.txt"))
 
 
-def _in_order(name: str) -> tuple[int, str]:
+def _by_value(name: str) -> tuple[int, str]:
     """Sorts integers by value, before other names."""
     is_number = name.isascii() and name.isdigit()
     return (len(name), name) if is_number else (1 << 30, name)

@@ -88,8 +88,8 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
     own = take(ClassifyOptions, options)
     line_options = take(LineOptions, options)
     _check(own, line_options, texts)
-    if own.text is not None:
-        _classify_table(own, line_options)
+    if own.text is not None and line_options.input_path is not None:
+        _classify_table(line_options.input_path, own.text, own, line_options)
         return
     _warn_about_tables(line_options.input_path)
     with opened(text_input(texts, line_options), line_options) as work:
@@ -157,19 +157,17 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
     return classifier
 
 
-def _classify_table(own: ClassifyOptions, line_options: LineOptions) -> None:
-    """Writes the table of ``--input`` with the columns ``label`` and ``probability``."""
+def _classify_table(
+    path: Path, names_of_text: str, own: ClassifyOptions, line_options: LineOptions
+) -> None:
+    """Writes the table at ``path`` with the columns ``label`` and ``probability``."""
     from data.tables import open_table
 
-    assert own.text is not None
-    assert line_options.input_path is not None
     use_threads(line_options.threads)
-    columns = [name.strip() for name in own.text.split(",") if name.strip()]
+    columns = [name.strip() for name in names_of_text.split(",") if name.strip()]
     if not columns:
         raise ConfigError("--text must have the name of a column")
-    table = open_table(
-        line_options.input_path, delimiter=own.delimiter, has_header=own.header is not False
-    )
+    table = open_table(path, delimiter=own.delimiter, has_header=own.header is not False)
     table.require(columns)
     names = table.added_names(("label", "probability"))
     classifier = _classifier(own, line_options)
@@ -177,7 +175,7 @@ def _classify_table(own: ClassifyOptions, line_options: LineOptions) -> None:
     rows = table.rows()
     with results_to(line_options.output_path) as write:
         if not line_options.is_json:
-            write(table.header(names))
+            write(table.first_line(names))
         while chunk := list(islice(rows, CHUNK_LINES)):
             texts = [table.text(line, record, columns) for line, record in chunk]
             results = classifier.classify_scored(texts, **settings)

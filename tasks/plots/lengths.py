@@ -91,7 +91,7 @@ def draw_lengths(
     """
     check_picture(Path(path))
     translator, dataset, split = open_split(model, data, split, device=device)
-    sources, references = dataset.read(split)
+    sources, references = zip(*dataset.read(split), strict=True)
     translations = [translation.text for translation in translator.generate(sources, request)]
     lengths = [len(translator.source.encode(source)) for source in sources]
     bins, signature = quality_by_length(

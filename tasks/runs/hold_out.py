@@ -50,10 +50,6 @@ class HoldOut:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
         check_choice(f"{self.path.parent}: the split", split, self.splits(present))
 
-    def key(self) -> list[float] | None:
-        """Returns what decides the training examples, for a cache key."""
-        return [self.share, self.seed] if self.is_needed else None
-
 
 def hold_out(
     examples: Sequence[T], *, share: float, seed: int, path: Path

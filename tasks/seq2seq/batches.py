@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from torch import Tensor
@@ -17,12 +19,49 @@ from data.vocabulary import BOS_ID, EOS_ID
 
 
 @dataclass(frozen=True)
+class DrawnPairs:
+    """The pairs of several parts; an epoch draws some of each: the ``encode`` of :class:`PairData`.
+
+    Attributes:
+        weights: how often a pair of each part is drawn. With 2 every pair is drawn twice, with 0.3
+            a new random 30% of the pairs once.
+    """
+
+    parts: Sequence[Examples[Pair]]
+    weights: Sequence[float]
+    seed: int
+
+    @cached_property
+    def pairs(self) -> Examples[Pair]:
+        """The pairs of all parts, one part after the other."""
+        if len(self.parts) == 1:
+            return self.parts[0]
+        return Examples.of_pairs(chain.from_iterable(self.parts))
+
+    def rows(self, epoch: int) -> list[int]:
+        """Returns the indices of the :attr:`pairs` that ``epoch`` draws."""
+        rows: list[int] = []
+        start = 0
+        for number, (part, weight) in enumerate(zip(self.parts, self.weights, strict=True)):
+            copies, share = divmod(weight, 1.0)
+            every = range(start, start + len(part))
+            rng = random.Random(f"{epoch_seed(self.seed, epoch)}/{number}")
+            rows += [*every] * int(copies) + sorted(rng.sample(every, round(share * len(part))))
+            start += len(part)
+        return rows
+
+    def __call__(self, epoch: int) -> Examples[Pair]:
+        """Returns the pairs of ``epoch``."""
+        return self.pairs.select(self.rows(epoch))
+
+
+@dataclass(frozen=True)
 class PairData:
     """Length-bucketed batches of encoded pairs, in a new order every epoch.
 
     Args:
-        encode: returns the encoded pairs of an epoch. They may differ from epoch to epoch
-            (BPE-dropout), but not between two calls for the same epoch.
+        encode: returns the encoded pairs of an epoch. They may differ from epoch to epoch, but not
+            between two calls for the same epoch.
         batch_tokens: the most positions that either side of a batch holds, padding included.
         seed: decides the order.
     """
@@ -44,16 +83,6 @@ class PairData:
     def batch(self, item: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         """Returns ``src`` ``[S, B]`` and ``tgt`` ``[T+1, B]``."""
         return as_tensors(item)
-
-
-def drawn_rows(count: int, weight: float, seed: str) -> list[int]:
-    """Returns the indices of the pairs, of ``count``, that an epoch draws.
-
-    With a ``weight`` of 2 every pair is drawn twice, with 0.3 a random 30% of the pairs once.
-    """
-    copies, share = divmod(weight, 1.0)
-    drawn = random.Random(seed).sample(range(count), round(share * count))
-    return [*range(count)] * int(copies) + sorted(drawn)
 
 
 def is_short(pair: Pair, max_tokens: int) -> bool:

@@ -30,7 +30,7 @@ from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest
 from tasks.translation.confidence import Confidence, are_good, features_of
 from tasks.translation.config import TranslationConfig
-from tasks.translation.dataset import LoadEnglishGermanDataset, spaced
+from tasks.translation.dataset import ParallelCorpus, spaced
 from tasks.translation.language import LanguageDetector
 from tasks.translation.segments import encoded_segments
 
@@ -129,7 +129,7 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
     train: list[tuple[str, str]] = []
     held_out: list[tuple[str, str]] = []
     for corpus in corpora:
-        dataset = LoadEnglishGermanDataset(
+        dataset = ParallelCorpus(
             corpus,
             replace(config.data, extra=()),
             seed=config.train.seed,
@@ -140,7 +140,7 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
             ("train", train, MAX_LANGUAGE_PAIRS),
             ("val", held_out, MAX_PAIRS),
         ):
-            pairs += spaced([*zip(*dataset.read(split), strict=True)], most // len(corpora))
+            pairs += spaced(dataset.read(split), most // len(corpora))
     if not held_out:
         raise CorpusError(corpora[0], "there are no validation pairs")
     calibrate(translator, CalibrationData(train=train, held_out=held_out), folder)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from core.config import check, check_choice, check_range
+from core.config import check, check_range
 from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
 from core.training.config import TrainConfig
@@ -57,7 +58,6 @@ class TranslationData(CodecConfig):
         share_vocabulary: use one vocabulary and one embedding table for both languages.
         max_tokens: training pairs with a longer side, or one that is too long for the model, are
             left out and counted; longer texts are translated in segments.
-        bpe_dropout_side: the side with BPE-dropout: src, tgt or both.
         augment: the share of the training pairs that are changed, in every epoch anew, as people
             write and to learn copying (:mod:`tasks.translation.augmentation`).
         extra: further training pairs. The vocabulary is built from theirs, too.
@@ -65,12 +65,13 @@ class TranslationData(CodecConfig):
             ``val`` files; ``train.seed`` selects the pairs.
     """
 
+    RETIRED = MappingProxyType(CodecConfig.RETIRED | {"bpe_dropout_side": None})
+
     src: str = "de"
     tgt: str = "en"
     vocab_size: int | None = 6000
     share_vocabulary: bool = True
     max_tokens: int = 250
-    bpe_dropout_side: str = "both"
     augment: float = 0.0
     extra: tuple[ExtraCorpus, ...] = ()
     val_share: float = 0.03
@@ -82,7 +83,6 @@ class TranslationData(CodecConfig):
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
         check(self.src != self.tgt, "data.tgt", self.tgt, "another language than data.src")
         check_range("data.augment", self.augment, 0.0, 1.0)
-        check_choice("data.bpe_dropout_side", self.bpe_dropout_side, ("src", "tgt", "both"))
         is_possible = self.tokenizer == SentencePieceBPE.name or not self.tags
         check(is_possible, "data.tokenizer", self.tokenizer, "sentencepiece for a data.extra.tag")
 

@@ -14,7 +14,7 @@ from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
-from tasks.translation.dataset import LoadEnglishGermanDataset
+from tasks.translation.dataset import ParallelCorpus
 
 if TYPE_CHECKING:
     from tasks.translation.predict import Translator
@@ -60,12 +60,12 @@ def bleu(
 
 def evaluate(
     translator: Translator,
-    dataset: LoadEnglishGermanDataset,
+    dataset: ParallelCorpus,
     split: str,
     request: GenerationRequest = DEFAULT_REQUEST,
 ) -> TranslationReport:
     """Returns the report on one split, whose sources are translated as ``request`` says."""
-    sources, references = dataset.read(split)
+    sources, references = zip(*dataset.read(split), strict=True)
     translations = [translation.text for translation in translator.generate(sources, request)]
     measured = measure_pairs(
         translator.models,
@@ -89,7 +89,7 @@ def evaluate(
 
 def open_split(
     model: Folders, data: str | Path, split: str | None, *, device: str
-) -> tuple[Translator, LoadEnglishGermanDataset, str]:
+) -> tuple[Translator, ParallelCorpus, str]:
     """Returns a translator, a corpus with its codecs, and the name of a split.
 
     Args:
@@ -103,7 +103,7 @@ def open_split(
     from tasks.translation.predict import Translator
 
     translator = Translator.load(model, device=device)
-    dataset = LoadEnglishGermanDataset(
+    dataset = ParallelCorpus(
         Path(data),
         translator.config.data,
         seed=translator.config.train.seed,

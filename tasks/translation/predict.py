@@ -28,9 +28,9 @@ from tasks.seq2seq.request import (
     ignore_batch,
 )
 from tasks.texts import as_texts, check_unicode
+from tasks.translation.codecs import load_codecs
 from tasks.translation.confidence import Confidence
 from tasks.translation.config import TranslationConfig
-from tasks.translation.dataset import load_codecs
 from tasks.translation.documents import Document, DocumentCodec, EncodedDocuments
 from tasks.translation.language import LanguageDetector
 from tasks.translation.model import TranslationModel

@@ -12,8 +12,9 @@ from tasks.runs.training import Place, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 from tasks.seq2seq.request import GREEDY
 from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, CalibrationData, calibrate
+from tasks.translation.codecs import load_codecs
 from tasks.translation.config import TranslationConfig
-from tasks.translation.dataset import LoadEnglishGermanDataset, load_codecs
+from tasks.translation.dataset import ParallelCorpus
 from tasks.translation.evaluate import TranslationReport, bleu, evaluate
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
@@ -37,7 +38,7 @@ class TranslationTraining(Training):
         source, target = (
             (None, None) if place.vocabulary is None else load_codecs(place.vocabulary, config.data)
         )
-        self.dataset = LoadEnglishGermanDataset(
+        self.dataset = ParallelCorpus(
             place.corpus,
             config.data,
             seed=config.train.seed,
@@ -66,7 +67,7 @@ class TranslationTraining(Training):
         self.chooses_search = config.train.choose_search
 
     def validate(self) -> dict[str, float]:
-        sources, targets = self.val_texts
+        sources, targets = zip(*self.val_texts, strict=True)
         measured = measure_pairs(
             [self.model],
             self.val_pairs,
@@ -81,12 +82,12 @@ class TranslationTraining(Training):
         }
 
     def choose_search(self) -> SearchChoice:
-        return choose_search(self._translator(), *self.val_texts)
+        return choose_search(self._translator(), *zip(*self.val_texts, strict=True))
 
     def calibrate(self, config: TranslationConfig) -> TranslationConfig:
         pairs = CalibrationData(
             train=self.dataset.natural_pairs(MAX_LANGUAGE_PAIRS),
-            held_out=[*zip(*self.val_texts, strict=True)],
+            held_out=self.val_texts,
         )
         calibrate(self._translator(config), pairs, self.place.out)
         return config

@@ -146,24 +146,6 @@ def test_an_output_folder_without_rights(
             assert answer.endswith("Permission denied"), answer
 
 
-def test_the_cache_of_another_user_does_not_stop_the_training(
-    tiny_corpora: dict[str, Path],
-    tmp_path: Path,
-    closed: Close,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("data.cache._MIN_CORPUS_BYTES", 1)
-    monkeypatch.setenv("TRANSFORMER_SUITE_DATA", str(tmp_path / "data_folder"))
-    prepared = tmp_path / "data_folder" / "prepared"
-    prepared.mkdir(parents=True)
-    closed(prepared, 0o700)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out").chmod(0o777)
-    corpus = closed(shutil.copytree(tiny_corpora["couplet"], tmp_path / "data"), 0o755)
-    answer = answer_of("train", "couplet", "--data", corpus, "--out", tmp_path / "out/run", *TINY)
-    assert answer.startswith("0 ")
-
-
 LONG = "n" * 256
 
 

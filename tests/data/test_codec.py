@@ -155,14 +155,6 @@ def test_a_vocabulary_that_was_edited_is_refused(tmp_path: Path) -> None:
         TextCodec.load(tmp_path, tokenizer="sentencepiece")
 
 
-def test_dropout_cuts_differently_but_says_the_same(tmp_path: Path) -> None:
-    codec = TextCodec.build(TEXTS, tmp_path, small("sentencepiece"))
-    text = "the cat sees the dog"
-    cuts = {tuple(codec.encode(text, dropout=0.5)) for _ in range(20)}
-    assert len(cuts) > 1
-    assert {codec.decode(ids) for ids in cuts} == {text}
-
-
 def test_byte_fallback_leaves_nothing_unknown(tmp_path: Path) -> None:
     config = CodecConfig(vocab_size=400, byte_fallback=True)
     TextCodec.build(TEXTS, tmp_path, config)
@@ -175,11 +167,6 @@ def test_byte_fallback_leaves_nothing_unknown(tmp_path: Path) -> None:
     assert codec.decode(cut) == "" and codec.is_inside_word(cut)
 
 
-def test_dropout_is_sentencepieces_alone(tmp_path: Path) -> None:
-    codec = TextCodec.build(TEXTS, tmp_path, small("whitespace"))
-    assert codec.encode("the dog", dropout=0.9) == codec.encode("the dog")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -187,8 +174,6 @@ def test_dropout_is_sentencepieces_alone(tmp_path: Path) -> None:
         ({"vocab_size": 7}, r"data\.vocab_size must be at least 8"),
         ({"vocab_size": None}, r"data\.vocab_size must be a number for sentencepiece"),
         ({"min_freq": 0}, r"data\.min_freq must be at least 1"),
-        ({"bpe_dropout": 1.0}, r"data\.bpe_dropout must be at least 0 and below 1"),
-        ({"bpe_dropout": -0.1}, r"data\.bpe_dropout must be at least 0 and below 1"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_refused(

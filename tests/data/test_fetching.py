@@ -149,11 +149,11 @@ def test_of_a_wrong_archive_nothing_is_kept(
 
 
 @pytest.mark.usefixtures("news")
-def test_a_table_that_cannot_be_read_is_refused_with_its_line(
+def test_a_table_that_cannot_be_read_is_refused_with_its_row(
     server: Behavior, data_root: Path
 ) -> None:
     server.files["/train.csv"] = NEWS + b'"3"\n'
-    with pytest.raises(CorpusError, match=r"/train\.csv:3: 1 column"):
+    with pytest.raises(CorpusError, match=r"/train\.csv: row 3: 1 column"):
         fetch("small")
     assert contents(data_root) == {}
 

@@ -154,4 +154,4 @@ def test_the_real_corpora_are_imported_and_verified(shared_data: Path, data_root
     assert all(verify(name).is_ok for name in CORPORA)
     assert len(read_labeled_csv(data_root / "ag_news" / "test.csv", num_classes=4)) == 3_731
     folder = data_root / "couplet" / "val"
-    assert len(read_parallel(folder / "in.txt", folder / "out.txt")[0]) == 2_000
+    assert len(read_parallel(folder / "in.txt", folder / "out.txt")) == 2_000

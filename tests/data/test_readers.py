@@ -14,8 +14,7 @@ from core.storage.files import read_json
 from data.readers import (
     MAX_FIELD,
     Row,
-    iter_labeled_csv,
-    iter_parallel,
+    TextPair,
     read_labeled_csv,
     read_lines,
     read_parallel,
@@ -78,23 +77,10 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
 # Parallel files
 
 
-def test_parallel_files_come_as_two_lists(tmp_path: Path) -> None:
+def test_parallel_files_come_as_pairs(tmp_path: Path) -> None:
     german = written(tmp_path / "a.de", "ein Hund\nzwei\n")
     english = written(tmp_path / "a.en", "a dog\r\ntwo")
-    assert read_parallel(german, english) == (["ein Hund", "zwei"], ["a dog", "two"])
-
-
-def test_what_is_read_as_it_is_needed_comes_before_the_error(tmp_path: Path) -> None:
-    source = written(tmp_path / "a.de", "a\nb\n\n")
-    target = written(tmp_path / "a.en", "c\nd\ne\n")
-    pairs = iter_parallel(source, target)
-    assert [next(pairs), next(pairs)] == [("a", "c"), ("b", "d")]
-    with pytest.raises(CorpusError, match=r"a\.de:3: empty line"):
-        next(pairs)
-    rows = iter_labeled_csv(written(tmp_path / "a.csv", "1,a\nx,b\n"))
-    assert next(rows) == Row(0, "", "a")
-    with pytest.raises(CorpusError, match=r"a\.csv:2: the label 'x'"):
-        next(rows)
+    assert read_parallel(german, english) == [TextPair("ein Hund", "a dog"), ("zwei", "two")]
 
 
 @pytest.mark.parametrize(
@@ -161,31 +147,37 @@ def test_whatever_a_csv_writer_writes_is_read_back(
     [
         ("", r"a\.csv: the file has no rows"),
         ("label,text\n", r"a\.csv: the file has no rows"),
-        ('"1","a","b"\n"2","c"\n', r"a\.csv:2: 2 columns, but the first row has 3"),
-        ('"1","a"\n"2","c","d"\n', r"a\.csv:2: 3 columns, but the first row has 2"),
-        ('"1"\n', r"a\.csv:1: 1 column; expected label,title,description or label,text"),
-        ('"1","a","b","c"\n', r"a\.csv:1: 4 columns; expected"),
-        ('"1","a","b"\n\n"2","c","d"\n', r"a\.csv:2: empty line"),
-        ("\n", r"a\.csv:1: empty line"),
-        ('"5","a","b"\n', r"a\.csv:1: the label 5 is out of range: from 1 to 4"),
-        ('"0","a","b"\n', r"a\.csv:1: the label 0 is out of range: from 1 to 4"),
-        ('"-1","a","b"\n', r"a\.csv:1: the label -1 is out of range"),
-        ('"World","a","b"\n', r"a\.csv:1: the label 'World' is not a whole number"),
-        ('"1.0","a","b"\n', r"a\.csv:1: the label '1\.0' is not a whole number"),
-        ('"","a","b"\n', r"a\.csv:1: the label '' is not a whole number"),
-        ('"²","a","b"\n', r"a\.csv:1: the label '²' is not a whole number"),
-        ('"' + "9" * 5000 + '","a","b"\n', r"a\.csv:1: the label '9{40}' is not a whole number"),
-        ('"1","a","b"\nlabel,a,b\n', r"a\.csv:2: the label 'label' is not"),
-        ('"1",""," "\n', r"a\.csv:1: the row has no text"),
-        ('"1","a\nb","c"\n"9","d","e"\n', r"a\.csv:3: the label 9"),
-        ('"1","a","b"\n"2","never closed\n"3","c","d"\n', r"a\.csv:2: not valid CSV: .*quote"),
-        ('"1","a"b,"c"\n', r"a\.csv:1: not valid CSV: "),
-        ('"1","a","' + "x" * (MAX_FIELD + 1) + '"\n', r"a\.csv:1: not valid CSV: field larger"),
-        ('"1","a","b"\n"2","a\0b","c"\n', r"a\.csv:2: NUL character"),
-        (b'"1","a","b"\n"2","\xe4","c"\n', r"a\.csv:2: not valid UTF-8 \(byte 0xe4\)"),
+        ('"1","a","b"\n"2","c"\n', r"a\.csv: row 2: 2 columns, but the first row has 3"),
+        ('"1","a"\n"2","c","d"\n', r"a\.csv: row 2: not valid CSV: Expected 2 fields"),
+        ('"1"\n', r"a\.csv: row 1: 1 column; expected label,title,description or label,text"),
+        ('"1","a","b","c"\n', r"a\.csv: row 1: 4 columns; expected"),
+        ('"1","a","b"\n\n"2","c","d"\n', r"a\.csv: row 2: 0 columns"),
+        ("\n", r"a\.csv: the file has no rows"),
+        ('"5","a","b"\n', r"a\.csv: row 1: the label 5 is out of range: from 1 to 4"),
+        ('"0","a","b"\n', r"a\.csv: row 1: the label 0 is out of range: from 1 to 4"),
+        ('"-1","a","b"\n', r"a\.csv: row 1: the label -1 is out of range"),
+        ('"World","a","b"\n', r"a\.csv: row 1: the label 'World' is not a whole number"),
+        ('"1.0","a","b"\n', r"a\.csv: row 1: the label '1\.0' is not a whole number"),
+        ('"","a","b"\n', r"a\.csv: row 1: the label '' is not a whole number"),
+        ('"²","a","b"\n', r"a\.csv: row 1: the label '²' is not a whole number"),
+        (
+            '"' + "9" * 5000 + '","a","b"\n',
+            r"a\.csv: row 1: the label '9{40}' is not a whole number",
+        ),
+        ('"1","a","b"\nlabel,a,b\n', r"a\.csv: row 2: the label 'label' is not"),
+        ('"1",""," "\n', r"a\.csv: row 1: the row has no text"),
+        ('"1","a\nb","c"\n"9","d","e"\n', r"a\.csv: row 2: the label 9"),
+        ('"1","a","b"\n"2","never closed\n"3","c","d"\n', r"a\.csv: row 2: not valid CSV: .*quote"),
+        ('"1","a"b,"c"\n', r"a\.csv: row 1: not valid CSV: "),
+        (
+            '"1","a","' + "x" * (MAX_FIELD + 1) + '"\n',
+            r"a\.csv: row 1: not valid CSV: field larger",
+        ),
+        ('"1","a","b"\n"2","a\0b","c"\n', r"a\.csv: row 2: NUL character"),
+        (b'"1","a","b"\n"2","\xe4","c"\n', r"a\.csv: row 2: not valid UTF-8 \(byte 0xe4\)"),
     ],
 )
-def test_a_bad_row_is_named_by_the_line_it_begins_on(
+def test_a_bad_row_is_named_by_its_number(
     tmp_path: Path, content: bytes | str, message: str
 ) -> None:
     with pytest.raises(CorpusError, match=message):
@@ -221,7 +213,7 @@ def test_the_real_news_is_read_whole(shared_data: Path) -> None:
 def test_the_real_parallel_files_are_read_whole(
     shared_data: Path, source: str, target: str, pairs: int
 ) -> None:
-    assert len(read_parallel(shared_data / source, shared_data / target)[0]) == pairs
+    assert len(read_parallel(shared_data / source, shared_data / target)) == pairs
 
 
 def test_a_named_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:

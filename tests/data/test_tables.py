@@ -71,7 +71,7 @@ def test_rows_get_new_columns_and_keep_their_own_cells(tmp_path: Path) -> None:
     path = written(tmp_path, 'id;text\n1;"a ""quoted"";\ntext"\n')
     table = open_table(path)
     ((_, record),) = table.rows()
-    lines = table.header(["label"]) + table.line(record, {"label": "x;y"})
+    lines = table.first_line(["label"]) + table.line(record, {"label": "x;y"})
     ((_, read),) = open_table(written(tmp_path, lines, "out.csv"), delimiter=";").rows()
     assert read == {"id": "1", "text": 'a "quoted";\ntext', "label": "x;y"}
     table = open_table(written(tmp_path, '{"text": "é", "n": [1]}\n', "t.jsonl"))
@@ -105,15 +105,15 @@ def test_a_megabyte_in_one_row_is_read(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("t.csv", "", r"t\.csv: the file is empty"),
-        ("t.csv", "a,b\n1,2\n3\n", r"t\.csv:3: the row has 1 columns, the first one has 2"),
-        ("t.csv", 'a,b\n1,2\n3,"x\n4,5\n', r"t\.csv:3: not valid CSV: .*quote"),
-        ("t.csv", b"a,b\n1,caf\xe9\n", r"t\.csv:2: not valid UTF-8 \(byte 0xe9\)"),
-        ("t.csv", "a,b\n1,\0\n", r"t\.csv:2: NUL"),
+        ("t.csv", "a,b\n1,2\n3\n", r"t\.csv: row 3: the row has 1 columns, the first one has 2"),
+        ("t.csv", 'a,b\n1,2\n3,"x\n4,5\n', r"t\.csv: row 3: not valid CSV: .*quote"),
+        ("t.csv", b"a,b\n1,caf\xe9\n", r"t\.csv: row 2: not valid UTF-8 \(byte 0xe9\)"),
+        ("t.csv", "a,b\n1,\0\n", r"t\.csv: row 2: NUL"),
         ("t.jsonl", "\n", r"t\.jsonl: the file has no rows"),
-        ("t.jsonl", '{"a": 1}\n{"a"\n', r"t\.jsonl:2: not valid JSON: .*one object"),
-        ("t.jsonl", '{"a": 1}\n[1]\n', r"t\.jsonl:2: \[1\] is not a JSON object"),
-        ("t.jsonl", "[" * 100_000, r"t\.jsonl:1: nested too deeply"),
-        ("t.jsonl", '{"a": [1]}\n', r"t\.jsonl:1: 'a' is a list, not a text"),
+        ("t.jsonl", '{"a": 1}\n{"a"\n', r"t\.jsonl: row 2: not valid JSON: .*one object"),
+        ("t.jsonl", '{"a": 1}\n[1]\n', r"t\.jsonl: row 2: \[1\] is not a JSON object"),
+        ("t.jsonl", "[" * 100_000, r"t\.jsonl: row 1: nested too deeply"),
+        ("t.jsonl", '{"a": [1]}\n', r"t\.jsonl: row 1: 'a' is a list, not a text"),
     ],
 )
 def test_a_bad_row_is_named(name: str, content: str | bytes, message: str, tmp_path: Path) -> None:

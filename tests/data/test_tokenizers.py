@@ -1,6 +1,5 @@
 """Tokenizers: what each of them cuts where, and how texts are joined again."""
 
-import random
 import subprocess
 import sys
 import time
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import CheckpointError, ConfigError, CorpusError
-from data.bpe_dropout import merge_characters
 from data.readers import read_labeled_csv
 from data.tokenizers import (
     TOKENIZER_NAMES,
@@ -24,7 +22,6 @@ from data.tokenizers import (
     Whitespace,
     get_tokenizer,
     normalized,
-    seed_dropout,
     train_sentencepiece,
 )
 from data.vocabulary import SPECIALS, UNK_ID, Vocabulary
@@ -185,89 +182,6 @@ def test_every_character_of_the_corpus_has_a_piece(tmp_path: Path) -> None:
     assert set(rare) <= set(SentencePieceBPE(tmp_path / "model").pieces)
 
 
-def test_dropout_cuts_finer_and_another_way_each_time(pieces: SentencePieceBPE) -> None:
-    sentence = SENTENCES[0]
-    seed_dropout(1)
-    samples = [pieces.tokenize(sentence, dropout=0.3) for _ in range(20)]
-    assert len({tuple(sample) for sample in samples}) > 5
-    assert max(map(len, samples)) > len(pieces.tokenize(sentence))
-    assert {pieces.detokenize(sample) for sample in samples} == {sentence}
-    assert pieces.tokenize(sentence, dropout=1.0) == list("▁" + sentence.replace(" ", "▁"))
-
-
-@pytest.mark.filterwarnings("ignore")
-@given(text=st.one_of(st.text(max_size=40), st.text("aeinru Hgd.春", max_size=60)))
-def test_without_dropout_both_ways_to_cut_are_one(
-    model_file: Path, bytes_file: Path, text: str
-) -> None:
-    """Ours, and SentencePiece's own, for any text: unknown characters, spaces and all."""
-    for file in (model_file, bytes_file):
-        pieces = SentencePieceBPE(file)
-        assert pieces.tokenize(text, dropout=1e-300) == pieces.tokenize(text)
-
-
-def test_merges_are_left_out_by_hand() -> None:
-    """A random number below one half leaves a merge out. One number is drawn for each merge that is
-    possible at its turn: ab before aba, bab and abab, and the left ab before the right one."""
-
-    class Numbers(random.Random):
-        def __init__(self, *values: float) -> None:
-            super().__init__()
-            self._values = iter(values)
-
-        def random(self) -> float:
-            return next(self._values)
-
-    scores = {"a": -9.0, "b": -9.0, "ab": -1.0, "aba": -2.0, "abab": -3.0, "bab": -4.0}
-
-    def cut(*numbers: float) -> list[str]:
-        return merge_characters("abab", scores, 0.5, Numbers(*numbers))
-
-    assert cut(0.9, 0.9, 0.9) == ["abab"]  # the first ab, the second, and both together
-    assert cut(0.9, 0.9, 0.1) == ["ab", "ab"]
-    assert cut(0.9, 0.1, 0.9, 0.1) == ["aba", "b"]  # not the second ab; aba; not abab
-    assert cut(0.1, 0.9, 0.9, 0.1) == ["a", "bab"]
-    assert cut(0.1, 0.9, 0.9, 0.9) == ["abab"]
-    assert cut(0.1, 0.1) == ["a", "b", "a", "b"]
-    assert merge_characters("xyaxb", scores, 0.0, Numbers(0.5)) == ["xy", "a", "x", "b"]
-    assert merge_characters("", scores, 0.5, Numbers()) == []
-
-
-def test_each_merge_is_left_out_with_its_probability() -> None:
-    rng, scores = random.Random(1), {"a": -2.0, "b": -2.0, "ab": -1.0}
-    cuts = [merge_characters("ab", scores, 0.3, rng) for _ in range(10_000)]
-    assert cuts.count(["a", "b"]) / len(cuts) == pytest.approx(0.3, abs=0.015)
-
-
-def test_a_seed_gives_the_same_cuts_in_every_process(model_file: Path) -> None:
-    """SentencePiece's own random numbers differ between processes: a resumed run with BPE-dropout
-    did not give the same model."""
-    program = f"""if True:
-        from pathlib import Path
-        from data.tokenizers import SentencePieceBPE, seed_dropout
-        pieces = SentencePieceBPE(Path({str(model_file)!r}))
-        seed_dropout(5)
-        print([pieces.tokenize(text, dropout=0.3) for text in {SENTENCES!r}])
-    """
-    seed_dropout(5)
-    pieces = SentencePieceBPE(model_file)
-    ours = [pieces.tokenize(text, dropout=0.3) for text in SENTENCES]
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{ours}\n"
-
-
-@pytest.mark.parametrize("seed", [0, 7, -1, 2**32 - 1, 2**63])
-def test_a_seed_makes_dropout_repeatable(pieces: SentencePieceBPE, seed: int) -> None:
-    def samples(seed: int) -> list[list[str]]:
-        seed_dropout(seed)
-        return [pieces.tokenize(sentence, dropout=0.3) for sentence in SENTENCES]
-
-    assert samples(seed) == samples(seed)
-    assert samples(seed) != samples(seed + 1)
-
-
 # byte fallback
 
 
@@ -275,10 +189,9 @@ def test_a_seed_makes_dropout_repeatable(pieces: SentencePieceBPE, seed: int) ->
 def test_with_bytes_every_text_comes_back(bytes_file: Path, text: str) -> None:
     pieces = SentencePieceBPE(bytes_file)
     vocabulary = Vocabulary(pieces.pieces)
-    for dropout in (0.0, 0.5):
-        ids = vocabulary.encode(pieces.tokenize(text, dropout))
-        assert min(ids, default=4) >= 4  # no <unk>, and nothing that the text has forged
-        assert pieces.detokenize(vocabulary.decode(ids)) == normalized(text)
+    ids = vocabulary.encode(pieces.tokenize(text))
+    assert min(ids, default=4) >= 4  # no <unk>, and nothing that the text has forged
+    assert pieces.detokenize(vocabulary.decode(ids)) == normalized(text)
 
 
 def test_characters_that_the_texts_lack_are_bytes(bytes_file: Path) -> None:

@@ -139,7 +139,7 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     ("task", "assignment", "message"),
     [
         ("translation", "data.max_tokens=0", r"data\.max_tokens must be at least 1"),
-        ("translation", "data.bpe_dropout=1", r"data\.bpe_dropout must be"),
+        ("translation", "data.augment=2", r"data\.augment must be"),
         ("classification", "data.columns=", r"data\.columns must be one column or more"),
         ("classification", "data.columns=title,title", r"data\.columns must be .*each once"),
         ("classification", "data.columns=titel", "did you mean 'title'"),

@@ -244,14 +244,6 @@ def test_no_text_is_longer_than_the_model(folder: Path, capsys: pytest.CaptureFi
         assert max(data.batch(batch)[0].shape[0] for batch in plan) == 5
 
 
-def test_dropout_cuts_texts_by_seed_and_epoch(folder: Path) -> None:
-    options = {"tokenizer": "sentencepiece", "vocab_size": 16, "bpe_dropout": 0.5}
-    data, plan = batches(folder, **options)
-    assert data.plan(1) == plan
-    assert sorted(map(str, data.plan(2))) != sorted(map(str, plan))
-    assert data.plan(1) == plan
-
-
 def test_tensors_are_sequence_first() -> None:
     src, labels = as_tensors([([4, 5, 6], 2), ([7], 0)], pad_to=5)
     assert src.t().tolist() == [[4, 5, 6, PAD_ID, PAD_ID], [7, *[PAD_ID] * 4]]

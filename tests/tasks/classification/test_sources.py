@@ -123,7 +123,7 @@ def test_rows_without_text_or_label_are_left_out_and_counted(
     said = capsys.readouterr().err
     assert "t.csv: 2 of 102 rows have no text or no label and are left out; the first" in said
     assert said.count("left out") == 1
-    assert "line 2" in said
+    assert "row 2" in said
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,11 @@ def test_rows_without_text_or_label_are_left_out_and_counted(
         (ROWS, {"text": ("titel",)}, r"no column 'titel'; did you mean 'title'\?"),
         (ROWS, {"label": "body", "text": ("title",)}, r"100 labels in 100 rows are too many"),
         ([ROWS[0] | {"topic": ""}], {}, r"no row has a text and a label"),
-        ([*ROWS, ROWS[0] | {"topic": "x" * 300}], {}, r"t\.csv:102: a label of 300 characters"),
+        (
+            [*ROWS, ROWS[0] | {"topic": "x" * 300}],
+            {},
+            r"t\.csv: row 102: a label of 300 characters",
+        ),
         (ROWS[55:65], {"val_share": 0.01}, r"its 10 rows cannot spare data\.val_share = 0\.01"),
     ],
 )
@@ -148,7 +152,9 @@ def test_a_bad_table_is_refused(
 def test_a_label_that_only_the_test_has_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "train.csv")
     write(tmp_path / "test.csv", [ROWS[0], ROWS[1] | {"topic": "span"}])
-    message = r"test\.csv:3: the label 'span' is not one of the labels in .*did you mean 'spam'"
+    message = (
+        r"test\.csv: row 3: the label 'span' is not one of the labels in .*did you mean 'spam'"
+    )
     with pytest.raises(CorpusError, match=message):
         load(tmp_path)
 
@@ -164,7 +170,7 @@ def test_a_model_refuses_other_labels_but_measures_a_few_rows(tmp_path: Path) ->
 
     assert len(opened(["ham", "spam"]).read("all")) == 2
     with pytest.raises(
-        CorpusError, match=r"few\.csv:2: the label 'spam' is not one of the model's"
+        CorpusError, match=r"few\.csv: row 2: the label 'spam' is not one of the model's"
     ):
         opened(["ham", "eggs"])
 

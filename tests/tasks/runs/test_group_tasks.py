@@ -17,7 +17,7 @@ SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")
 OWN_SETTINGS = {
     # All random choices but the masks of dropout are the same for all processes: the
     # segmentation of words, and the held-out examples.
-    "translation": ("data.vocab_size=400", "data.bpe_dropout=0.2"),
+    "translation": ("data.vocab_size=400", "data.augment=0.2"),
     "classification": (
         "data.vocab_size=100",
         "data.max_sen_len=same",

@@ -16,7 +16,7 @@ from tests.tasks import tiny_trainings
 FirstRuns = Callable[[str], Path]
 
 SETTINGS = {
-    "translation": ("data.vocab_size=400", "data.bpe_dropout=0.1"),
+    "translation": ("data.vocab_size=400", "data.augment=0.1"),
     "classification": (
         "data.vocab_size=100",
         "data.token_dropout=0.2",

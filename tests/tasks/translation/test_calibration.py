@@ -21,7 +21,7 @@ from tasks.seq2seq.batches import source_tensor
 from tasks.translation.calibration import memory_means
 from tasks.translation.confidence import Confidence
 from tasks.translation.config import ExtraCorpus, TranslationData
-from tasks.translation.dataset import LoadEnglishGermanDataset, spaced
+from tasks.translation.dataset import ParallelCorpus, spaced
 from tasks.translation.predict import Translator
 from tests.commands.command_line import lines_of, run
 from tests.core.decoding.search_tables import forbidding
@@ -263,7 +263,7 @@ def test_training_pairs_come_from_folders_without_a_tag(
         ExtraCorpus(path=str(tmp_path / "natural"), weight=0.5),
         ExtraCorpus(path=str(tmp_path / "synthetic"), tag="bt"),
     )
-    dataset = LoadEnglishGermanDataset(
+    dataset = ParallelCorpus(
         tiny_corpora["translation"],
         TranslationData(extra=extra),
         seed=1,

@@ -5,16 +5,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, CorpusError
-from data.codec import TextCodec
+from tasks.translation.codecs import build_codecs, load_codecs
 from tasks.translation.config import TranslationData
-from tasks.translation.dataset import (
-    LoadEnglishGermanDataset,
-    build_codecs,
-    load_codecs,
-)
+from tasks.translation.dataset import ParallelCorpus
 
 WORDS = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1)
-PIECES = TranslationData(vocab_size=60, bpe_dropout=0.3)
 SPLITS = {
     "train.de": ["ein Hund", "eine Katze rennt", "ein Hund rennt schnell"],
     "train.en": ["a dog", "a cat runs", "a dog runs fast"],
@@ -30,10 +25,8 @@ def write(folder: Path, files: dict[str, list[str]]) -> Path:
     return folder
 
 
-def load(
-    folder: Path, config: TranslationData = WORDS, *, seed: int = 1
-) -> LoadEnglishGermanDataset:
-    return LoadEnglishGermanDataset(folder, config, seed=seed, save_to=folder / "codecs")
+def load(folder: Path, config: TranslationData = WORDS, *, seed: int = 1) -> ParallelCorpus:
+    return ParallelCorpus(folder, config, seed=seed, save_to=folder / "codecs")
 
 
 def test_the_vocabulary_is_that_of_the_training_split_alone(tmp_path: Path) -> None:
@@ -65,7 +58,7 @@ def test_two_vocabularies_are_two(tmp_path: Path) -> None:
 def test_codecs_that_are_given_are_kept(tmp_path: Path) -> None:
     """A resumed run must not learn another vocabulary for the weights it has."""
     source, target = build_codecs(["ein Hund"], ["a dog"], WORDS, tmp_path / "old")
-    dataset = LoadEnglishGermanDataset(
+    dataset = ParallelCorpus(
         write(tmp_path, SPLITS),
         WORDS,
         seed=1,
@@ -80,7 +73,7 @@ def test_codecs_that_are_given_are_kept(tmp_path: Path) -> None:
 
 def test_without_codecs_there_must_be_a_place_for_them(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="save_to"):
-        LoadEnglishGermanDataset(write(tmp_path, SPLITS), WORDS, seed=1)
+        ParallelCorpus(write(tmp_path, SPLITS), WORDS, seed=1)
 
 
 def test_any_two_languages_will_do(tmp_path: Path) -> None:
@@ -96,7 +89,7 @@ def test_any_two_languages_will_do(tmp_path: Path) -> None:
         src="zh-CN", tgt="fr", tokenizer="characters", vocab_size=None, min_freq=1
     )
     dataset = load(write(tmp_path, files), config)
-    assert dataset.read("train") == (["狗"], ["un chien"])
+    assert dataset.read("train") == [("狗", "un chien")]
     assert dataset.splits() == ["test", "train", "val"]
 
 
@@ -124,20 +117,19 @@ def test_validation_pairs_are_held_out_if_there_are_none(tmp_path: Path) -> None
     lines = {f"train.{x}": [f"{x}{i} {x}" for i in range(50)] for x in ("de", "en")}
     config = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1, val_share=0.2)
     dataset = load(write(tmp_path, lines), config)
-    (train, train_targets), (val, val_targets) = dataset.read("train"), dataset.read("val")
+    train, val = dataset.read("train"), dataset.read("val")
     assert (len(train), len(val)) == (40, 10)
-    assert {*train, *val} == set(lines["train.de"])
-    for sources, targets in ((train, train_targets), (val, val_targets)):
-        assert [s.replace("de", "en") for s in sources] == targets
+    assert {pair.source for pair in (*train, *val)} == set(lines["train.de"])
+    assert all(source.replace("de", "en") == target for source, target in (*train, *val))
     known = set(dataset.source.vocabulary.itos)
-    assert {text.split()[0] for text in train} <= known
-    assert not {text.split()[0] for text in val} & known
+    assert {pair.source.split()[0] for pair in train} <= known
+    assert not {pair.source.split()[0] for pair in val} & known
     decode = dataset.source.decode
-    assert [decode(pair[0]) for pair in dataset.encoded("train", max_len=9)] == train
+    assert [tuple(map(decode, pair)) for pair in dataset.encoded("train", max_len=9)] == train
     assert len(dataset.encoded("val", max_len=9)) == 10
     assert len(training_pairs(dataset, 1)) == 40
-    assert load(tmp_path, config).read("val") == (val, val_targets)
-    assert load(tmp_path, config, seed=2).read("val") != (val, val_targets)
+    assert load(tmp_path, config).read("val") == val
+    assert load(tmp_path, config, seed=2).read("val") != val
 
 
 def test_half_a_validation_split_is_named(tmp_path: Path) -> None:
@@ -181,7 +173,7 @@ def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
         load(write(tmp_path, SPLITS)).read("test_2020")
 
 
-def training_pairs(dataset: LoadEnglishGermanDataset, epoch: int, max_len: int = 50) -> list[str]:
+def training_pairs(dataset: ParallelCorpus, epoch: int, max_len: int = 50) -> list[str]:
     data = dataset.training_data(batch_tokens=30, seed=3, max_len=max_len)
     return [str(pair) for batch in data.plan(epoch) for pair in batch]
 
@@ -205,43 +197,3 @@ def test_pairs_too_long_for_the_options_or_the_model_are_left_out(
     assert "train: 2 of 3 pairs" in capsys.readouterr().err
     assert len(load(folder).encoded("train", max_len=31)) == 3
     assert len(load(folder).encoded("train", max_len=30)) == 1
-
-
-@pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> LoadEnglishGermanDataset:
-    files = SPLITS | {name: SPLITS[name] * 20 for name in ("train.de", "train.en")}
-    return load(write(tmp_path_factory.mktemp("pieces"), files), PIECES)
-
-
-def test_dropout_cuts_by_seed_and_epoch(pieces: LoadEnglishGermanDataset) -> None:
-    first = training_pairs(pieces, 1)
-    assert training_pairs(pieces, 1) == first
-    assert sorted(training_pairs(pieces, 2)) != sorted(first)
-    # Asked for out of order, as when a run is resumed in its third epoch.
-    third = training_pairs(pieces, 3)
-    assert training_pairs(pieces, 1) == first
-    assert training_pairs(pieces, 3) == third
-
-
-def test_dropout_changes_the_cut_and_not_the_words(pieces: LoadEnglishGermanDataset) -> None:
-    data = pieces.training_data(batch_tokens=100, seed=3, max_len=50)
-    found = [pair for batch in data.plan(1) for pair in batch]
-    sources, targets = pieces.read("train")
-    said = [(pieces.source.decode(s), pieces.target.decode(t)) for s, t in found]
-    assert sorted(said) == sorted(zip(sources, targets, strict=True))
-    assert sorted(found) != sorted(pieces.encoded("train", max_len=50))
-
-
-def test_dropout_never_makes_a_pair_too_long(pieces: LoadEnglishGermanDataset) -> None:
-    """Sentences that fitted whole grew past the model's length when dropout cut them up."""
-    longest = max(len(side) for pair in pieces.encoded("train", max_len=50) for side in pair)
-    data = pieces.training_data(batch_tokens=100, seed=3, max_len=longest + 1)
-    for epoch in range(1, 6):
-        pairs = [pair for batch in data.plan(epoch) for pair in batch]
-        assert len(pairs) == 60
-        assert max(len(side) for pair in pairs for side in pair) <= longest
-
-
-def test_validation_is_cut_without_dropout(pieces: LoadEnglishGermanDataset) -> None:
-    codec: TextCodec = pieces.source
-    assert pieces.encoded("train", max_len=50)[0][0] == codec.encode("ein Hund")

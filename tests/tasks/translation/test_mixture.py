@@ -21,7 +21,7 @@ from tasks.translation.config import (
     TranslationData,
     tiny,
 )
-from tasks.translation.dataset import LoadEnglishGermanDataset
+from tasks.translation.dataset import ParallelCorpus
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of
 from tests.tasks.tiny_trainings import train_with
@@ -47,13 +47,13 @@ def corpus(tmp_path: Path) -> Path:
     return write(tmp_path / "main", MAIN)
 
 
-def load(corpus: Path, *extra: ExtraCorpus, **options: Any) -> LoadEnglishGermanDataset:
+def load(corpus: Path, *extra: ExtraCorpus, **options: Any) -> ParallelCorpus:
     settings = {"vocab_size": 420, "byte_fallback": True} | options
     config = TranslationData(extra=extra, **settings)
-    return LoadEnglishGermanDataset(corpus, config, seed=1, save_to=corpus / "codecs")
+    return ParallelCorpus(corpus, config, seed=1, save_to=corpus / "codecs")
 
 
-def drawn(dataset: LoadEnglishGermanDataset, epoch: int, max_len: int = 60) -> Pairs:
+def drawn(dataset: ParallelCorpus, epoch: int, max_len: int = 60) -> Pairs:
     """The texts of an epoch, tags included."""
     data = dataset.training_data(batch_tokens=200, seed=5, max_len=max_len)
     tags = {dataset.source.tag_id(tag): f"<{tag}> " for tag in dataset.config.tags}
@@ -64,25 +64,21 @@ def drawn(dataset: LoadEnglishGermanDataset, epoch: int, max_len: int = 60) -> P
     ]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize(("weight", "count"), [(0.3, 8), (1.0, 25), (2.0, 50), (2.5, 62)])
-def test_a_weight_is_how_often_pairs_are_drawn(
-    corpus: Path, weight: float, count: int, dropout: float
-) -> None:
+def test_a_weight_is_how_often_pairs_are_drawn(corpus: Path, weight: float, count: int) -> None:
     extra = ExtraCorpus(path=str(corpus.parent / "extra"), weight=weight)
-    found = Counter(drawn(load(corpus, extra, bpe_dropout=dropout), 1))
+    found = Counter(drawn(load(corpus, extra), 1))
     assert {pair: found.pop(pair) for pair in MAIN} == dict.fromkeys(MAIN, 1)
     assert sum(found.values()) == count
     assert found.keys() <= {*EXTRA}
     assert {*found.values()} <= {int(weight), int(weight) + 1}
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_seed_and_epoch_alone_decide_what_is_drawn(corpus: Path, dropout: float) -> None:
+def test_seed_and_epoch_alone_decide_what_is_drawn(corpus: Path) -> None:
     extra = ExtraCorpus(path=str(corpus.parent / "extra"), weight=0.3)
-    dataset = load(corpus, extra, bpe_dropout=dropout)
+    dataset = load(corpus, extra)
     epochs = [drawn(dataset, epoch) for epoch in (1, 2, 3)]
-    again = load(corpus, extra, bpe_dropout=dropout)
+    again = load(corpus, extra)
     assert [drawn(again, epoch) for epoch in (3, 1)] == [epochs[2], epochs[0]]
     shares = [{*epoch} - {*MAIN} for epoch in epochs]
     assert len({frozenset(share) for share in shares}) == 3
@@ -101,10 +97,9 @@ def test_two_folders_are_drawn_independently(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_a_tag_is_one_token_before_the_source(corpus: Path, dropout: float, share: bool) -> None:
+def test_a_tag_is_one_token_before_the_source(corpus: Path, share: bool) -> None:
     extra = ExtraCorpus(path=str(corpus.parent / "extra"), tag="bt")
-    dataset = load(corpus, extra, bpe_dropout=dropout, share_vocabulary=share)
+    dataset = load(corpus, extra, share_vocabulary=share)
     expected = [*MAIN, *((f"<bt> {source}", target) for source, target in EXTRA)]
     assert sorted(drawn(dataset, 1)) == sorted(expected)
     tag = dataset.source.tag_id("bt")
@@ -125,31 +120,16 @@ def test_a_tag_counts_for_the_longest_pair(
     assert "long/train: 1 of 2 pairs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_a_share_of_the_pairs_is_changed_anew_in_every_epoch(corpus: Path, dropout: float) -> None:
+def test_a_share_of_the_pairs_is_changed_anew_in_every_epoch(corpus: Path) -> None:
     extra = ExtraCorpus(path=str(corpus.parent / "extra"), weight=4.0, tag="bt")
-    dataset = load(corpus, extra, bpe_dropout=dropout, augment=0.4)
+    dataset = load(corpus, extra, augment=0.4)
     plain = {*MAIN, *((f"<bt> {source}", target) for source, target in EXTRA)}
     first, second = (drawn(dataset, epoch) for epoch in (1, 2))
     assert len(first) == 104
     assert 25 < len([pair for pair in first if pair not in plain]) < 60
     assert sorted(first) != sorted(second)
-    assert drawn(load(corpus, extra, bpe_dropout=dropout, augment=0.4), 2) == second
+    assert drawn(load(corpus, extra, augment=0.4), 2) == second
     assert all(source.count("<bt>") == 1 for source, _ in first if "eins" not in source.lower())
-
-
-@pytest.mark.parametrize(("side", "number"), [("src", 0), ("tgt", 1)])
-def test_only_one_side_may_have_dropout(corpus: Path, side: str, number: int) -> None:
-    dataset = load(corpus, bpe_dropout=0.5, bpe_dropout_side=side)
-    data = dataset.training_data(batch_tokens=200, seed=5, max_len=60)
-    plain = [*map(_lists, dataset.encoded("train", max_len=60))]
-    found = [_lists(pair) for batch in data.plan(1) for pair in batch]
-    assert {pair[1 - number] for pair in found} == {pair[1 - number] for pair in plain}
-    assert {pair[number] for pair in found} != {pair[number] for pair in plain}
-
-
-def _lists(pair: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, pair))
 
 
 def test_the_vocabulary_is_built_from_all_folders(corpus: Path) -> None:
@@ -157,7 +137,7 @@ def test_the_vocabulary_is_built_from_all_folders(corpus: Path) -> None:
     words = {"tokenizer": "whitespace", "vocab_size": None, "min_freq": 1, "byte_fallback": False}
     dataset = load(corpus, extra, **words)
     assert {"eins", "zwei", "kp", "two"} <= {*dataset.source.vocabulary.itos}
-    assert dataset.read("val") == ([MAIN[0][0]], [MAIN[0][1]])
+    assert dataset.read("val") == MAIN[:1]
     names = [path.relative_to(corpus.parent) for path in dataset.files("train", "val")]
     assert [*map(str, names)] == [
         *("main/train.de", "main/train.en", "main/val.de", "main/val.en"),
@@ -188,7 +168,7 @@ def test_tags_need_subwords_and_a_vocabulary_that_has_them(corpus: Path) -> None
         TranslationData(tokenizer="whitespace", vocab_size=None, extra=(extra,))
     old = load(corpus)
     config = replace(old.config, extra=(extra,))
-    dataset = LoadEnglishGermanDataset(corpus, config, seed=1, source=old.source, target=old.target)
+    dataset = ParallelCorpus(corpus, config, seed=1, source=old.source, target=old.target)
     with pytest.raises(ConfigError, match="the vocabulary has no tag 'bt'"):
         dataset.training_data(batch_tokens=200, seed=1, max_len=60)
 

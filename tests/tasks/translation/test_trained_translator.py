@@ -17,8 +17,8 @@ from core.storage.checkpoint import load_tensors
 from tasks.runs import checkpoint_folder as folders
 from tasks.task import task_named
 from tasks.translation import evaluate
+from tasks.translation.codecs import build_codecs
 from tasks.translation.config import TranslationConfig, TranslationData, tiny
-from tasks.translation.dataset import build_codecs
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import sizes
@@ -174,7 +174,7 @@ def test_a_run_without_a_test_split_is_trained_all_the_same(
     with (tmp_path / "train.en").open("a") as english, (tmp_path / "val.de").open("a") as german:
         english.write("dog\n")
         german.write("Hund\n")
-    data = TranslationData(vocab_size=100, bpe_dropout=0.1, max_tokens=2000)
+    data = TranslationData(vocab_size=100, augment=0.1, max_tokens=2000)
     config = TranslationConfig(
         model=sizes(max_len=40),
         data=data,

@@ -16,8 +16,8 @@ from data.codec import TextCodec
 from data.tokenizers import TOKENIZER_NAMES
 from data.vocabulary import EOS_ID, UNK_ID
 from tasks.seq2seq import generation
+from tasks.translation.codecs import build_codecs
 from tasks.translation.config import TranslationConfig, TranslationData
-from tasks.translation.dataset import build_codecs
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tasks.translation.segments import encoded_segments, lines
