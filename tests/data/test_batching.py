@@ -99,11 +99,6 @@ def test_empty_examples_do_not_make_a_batch_without_end() -> None:
     assert [len(batch) for batch in batches] == [3, 3, 3, 1]
 
 
-def test_nothing_to_batch_gives_no_batch() -> None:
-    assert bucket_by_length([], batch_tokens=10, seed=None) == []
-    assert bucket_by_length([], batch_tokens=10, seed=1) == []
-
-
 def test_a_budget_of_nothing_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="batch_tokens must be at least 1, not 0"):
         bucket_by_length([(1,)], batch_tokens=0, seed=None)
@@ -127,11 +122,3 @@ def test_empty_batches_keep_their_two_axes(
 
 def test_another_padding_id_can_be_given() -> None:
     assert pad_sequence([[4, 5], [6]], pad_id=-100).tolist() == [[4, 6], [5, -100]]
-
-
-def test_padding_share_counts_every_side() -> None:
-    # Source: 3 + 1 of 6 positions are words; target: 2 + 4 of 8; alone, (5, 5) has no padding.
-    lengths = [(3, 2), (1, 4), (5, 5)]
-    assert padding_share(lengths, [[0, 1], [2]]) == pytest.approx(1 - (4 + 6 + 10) / (6 + 8 + 10))
-    assert padding_share(lengths, []) == 0.0
-    assert padding_share([(0,)], [[0]]) == 0.0

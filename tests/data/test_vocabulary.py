@@ -1,7 +1,5 @@
 """The vocabulary: numbering, what text may become, and a file that loads back identical."""
 
-import copy
-import pickle
 from collections import Counter
 from pathlib import Path
 
@@ -18,12 +16,6 @@ any_vocabulary = st.lists(any_text, unique=True, max_size=30).map(
     lambda tokens: Vocabulary([*SPECIALS, *(t for t in tokens if t not in SPECIALS)])
 )
 one_folder_will_do = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def test_specials_have_the_numbers_the_models_rely_on() -> None:
-    vocabulary = Vocabulary([*SPECIALS, "Hund"])
-    assert [vocabulary.stoi[s] for s in ("<unk>", "<pad>", "<bos>", "<eos>")] == [0, 1, 2, 3]
-    assert (UNK_ID, PAD_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +52,10 @@ def test_build_agrees_with_counting_by_hand(texts: list[list[str]]) -> None:
     assert list(Vocabulary.build(texts).itos) == [*SPECIALS, *expected]
 
 
-def test_unknown_tokens_are_unk() -> None:
-    vocabulary = Vocabulary([*SPECIALS, "Hund"])
-    assert vocabulary.encode(["Hund", "Katze", ""]) == [4, UNK_ID, UNK_ID]
-
-
 @pytest.mark.parametrize("special", SPECIALS)
 def test_text_cannot_forge_a_special_token(special: str) -> None:
     """A sentence with the word "<eos>" in it must not be able to end itself."""
-    assert Vocabulary([*SPECIALS, "Hund"]).encode(["Hund", special]) == [4, UNK_ID]
+    assert Vocabulary([*SPECIALS, "Hund"]).encode(["Hund", special, "Katze"]) == [4, UNK_ID, UNK_ID]
 
 
 def test_decode_stops_at_eos_and_drops_padding_and_bos() -> None:
@@ -129,13 +116,3 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes, messa
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"none\.txt: cannot read: No such file"):
         Vocabulary.load(tmp_path / "none.txt")
-
-
-def test_vocabularies_are_values() -> None:
-    one, same, other = (Vocabulary([*SPECIALS, t]) for t in ("Hund", "Hund", "Katze"))
-    assert one == same != other
-    assert hash(one) == hash(same)
-    assert one != list(one.itos)
-    assert "Hund" in one and "Katze" not in one
-    assert len(one) == 5
-    assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one

@@ -124,8 +124,7 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Killed while a chunk is translated, between the writes of a chunk, and while it ends."""
-    read_chunks = streaming.read_chunks
-    monkeypatch.setattr(synthesis, "read_chunks", lambda stream, name: read_chunks(stream, name, 2))
+    monkeypatch.setattr(streaming, "CHUNK_LINES", 2)
     request = GenerationRequest(sample=sample, seed=9 * sample)
     whole = make(request=request, out=tmp_path / "whole").run()
 
