@@ -175,7 +175,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
     with pytest.raises(ValueError, match="save_to"):
         LoadSentenceClassificationDataset(folder, ClassificationData(), seed=1)
     (folder / "classes.txt").write_text("one\ntwo\n")
-    with pytest.raises(CorpusError, match=r"train\.csv:3: the label 3 is out of range"):
+    with pytest.raises(CorpusError, match=r"train\.csv: row 3: the label 3 is out of range"):
         load(folder)
 
 
