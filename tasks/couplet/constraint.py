@@ -19,15 +19,7 @@ from tasks.couplet.rules import (
     partners,
     tone_places,
 )
-from tasks.couplet.tones import (
-    LEVEL,
-    OBLIQUE,
-    Tones,
-    is_punctuation,
-    line_tones,
-    rhymes,
-    tones,
-)
+from tasks.couplet.tones import LEVEL, OBLIQUE, Tones, is_punctuation, line_tones, rhymes, tones
 
 DEFAULT_FORM = FormConfig()
 
@@ -92,8 +84,8 @@ class CoupletConstraint:
         self._needs = torch.stack([tensor(rows, 0) for rows in needs]).where(free, 0)
         # [2, B, L + 1, 4]: how many free places from here on need which tones.
         is_first = free & (self._first_positions == torch.arange(longest, device=device))
-        of_class = torch.nn.functional.one_hot(self._needs, _CLASSES) * is_first.unsqueeze(2)
-        following = of_class.flip(2).cumsum(2).flip(2)
+        classes = torch.nn.functional.one_hot(self._needs, _CLASSES) * is_first.unsqueeze(2)
+        following = classes.flip(2).cumsum(2).flip(2)
         self._following = torch.nn.functional.pad(following, (0, 0, 0, 1))
         # [B, V]: all words except the given ones and those of the first line.
         self._words = table.is_word.repeat(len(lines), 1)
@@ -278,8 +270,8 @@ class CharacterTable:
         return [i for c in text if (i := self.id_of(c)) is not None]
 
 
-def _bits(of_one: Tones) -> int:
-    return sum(_BITS[tone] for tone in of_one)
+def _bits(tones: Tones) -> int:
+    return sum(_BITS[tone] for tone in tones)
 
 
 def _spread(given: Sequence[int], pattern: Sequence[int]) -> list[int]:
@@ -310,13 +302,13 @@ def _needs(
     end = last_word(line)
     if form.tones == "off" or end < 0:
         return needs
-    of_line = line_tones(line, form.rhyme)
-    if wanted := ending_tone(of_line[end], swapped=table.swapped):
+    found = line_tones(line, form.rhyme)
+    if wanted := ending_tone(found[end], swapped=table.swapped):
         needs[pattern[end]] |= _BITS[wanted]
     if form.tones == "strict" and not is_end:
         for i in tone_places(line):
-            if len(of_line[i]) == 1 and i != end:
-                needs[pattern[i]] |= 3 - _bits(of_line[i])
+            if len(found[i]) == 1 and i != end:
+                needs[pattern[i]] |= 3 - _bits(found[i])
     return needs
 
 

@@ -65,8 +65,11 @@ def length(pair: Pair) -> str:
 
 def punctuation(pair: Pair) -> str:
     """Both lines have the same marks at the same places (节律对拍, article 4)."""
-    marks = [[(i, c) for i, c in enumerate(line) if is_punctuation(c)] for line in _lines(pair)]
-    different = sorted(set(marks[0]) ^ set(marks[1]))
+    marks = (
+        {(i, c) for i, c in enumerate(line) if is_punctuation(c)}
+        for line in (pair.first, pair.second)
+    )
+    different = sorted(set.symmetric_difference(*marks))
     return f"place {different[0][0] + 1}: {different[0][1]}" if different else ""
 
 
@@ -116,9 +119,8 @@ def rhyme(pair: Pair) -> str:
     if places is None:
         return ""
     ends = pair.first[places[0]], pair.second[places[1]]
-    shared = [rhymes(end, pair.rhyme) for end in ends]
-    is_sure = all(len(of_one) == 1 for of_one in shared)
-    return "".join(ends) if is_sure and shared[0] == shared[1] else ""
+    first, second = (rhymes(end, pair.rhyme) for end in ends)
+    return "".join(ends) if _are_alike(first, second) else ""
 
 
 def palindrome(pair: Pair) -> str:
@@ -185,9 +187,9 @@ def broken_rule(
         return "repetition"
     end = last_word(first)
     if end >= 0 and tones != "off":
-        of_first = line_tones(first, rhyme)[end]
+        tones_of_end = line_tones(first, rhyme)[end]
         answers = {g for f, g in pairs if f == first[end]}
-        if any(_are_alike(of_first, line_tones([g], rhyme)[0]) for g in answers):
+        if any(_are_alike(tones_of_end, line_tones([g], rhyme)[0]) for g in answers):
             return "ending"
     return None
 
@@ -277,7 +279,7 @@ def find_avoided(line: Sequence[str], words: frozenset[str]) -> str | None:
     Those inside a phrase of ``words/harmless.txt`` do not count: 山阴道, 今日你.
     """
     text = "".join(line)
-    for phrase in _harmless_phrases():
+    for phrase in read_words("harmless.txt"):
         text = text.replace(phrase, "\N{IDEOGRAPHIC SPACE}" * len(phrase))
     ends = range(1, max(map(len, words), default=0) + 1)
     slices = (text[i : i + n] for i in range(len(text)) for n in ends)
@@ -299,11 +301,6 @@ def refused_words() -> frozenset[str]:
     return frozenset(word for word in avoided_words() if len(word) > 1)
 
 
-@cache
-def _harmless_phrases() -> list[str]:
-    return read_words("harmless.txt")
-
-
 def partners(character: str) -> str:
     """Returns the characters that answer ``character`` in the primers of parallel phrases."""
     return _partners().get(character, "")
@@ -314,9 +311,6 @@ def _partners() -> dict[str, str]:
     return dict(line.split(" ") for line in read_words("pairs.txt"))
 
 
-def _are_alike(first: Tones, second: Tones) -> bool:
+def _are_alike(first: frozenset[str], second: frozenset[str]) -> bool:
+    """Returns whether both tones, or both rhymes, are sure and the same."""
     return len(first) == 1 and first == second
-
-
-def _lines(pair: Pair) -> tuple[Sequence[str], Sequence[str]]:
-    return pair.first, pair.second

@@ -50,9 +50,10 @@ def is_chinese(character: str) -> bool:
     return character in "々〇" or name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH"))
 
 
-def read_words(name: str) -> list[str]:
+@cache
+def read_words(name: str) -> tuple[str, ...]:
     """Returns the lines of a word list of this package; ``words/NOTICE`` says where it is from."""
-    return (resources.files(__package__) / "words" / name).read_text("utf-8").splitlines()
+    return tuple((resources.files(__package__) / "words" / name).read_text("utf-8").splitlines())
 
 
 @cache
@@ -65,7 +66,7 @@ def tones(character: str, rhyme: str = "modern") -> Tones:
     check_choice("form.rhyme", rhyme, SYSTEMS)
     if rhyme == "pingshui" and character in _pingshui():
         return frozenset(tone for tone, _ in _pingshui()[character])
-    return _of_readings(_readings(character)[0]) if is_chinese(character) else _UNKNOWN
+    return _tones_of(_readings(character)[0]) if is_chinese(character) else _UNKNOWN
 
 
 def line_tones(line: Sequence[str], rhyme: str = "modern") -> list[Tones]:
@@ -76,16 +77,16 @@ def line_tones(line: Sequence[str], rhyme: str = "modern") -> list[Tones]:
 @lru_cache(maxsize=4096)
 def _line_tones(line: str, rhyme: str) -> tuple[Tones, ...]:
     alone = [tones(character, rhyme) for character in line]
-    is_clear = len(line) > _LONGEST or all(len(of_one) < 2 for of_one in alone)
+    is_clear = len(line) > _LONGEST or all(len(found) < 2 for found in alone)
     if rhyme != "modern" or is_clear:
         return tuple(alone)
-    found: list[Tones] = []
+    in_phrases: list[Tones] = []
     for is_text, group in groupby(line, is_chinese):
         run = "".join(group)
         readings = _readings(run) if is_text else [[] for _ in run]
-        found += [_of_readings(of_one) for of_one in readings]
+        in_phrases += map(_tones_of, readings)
     # A phrase may give the neutral tone, which decides nothing.
-    return tuple(one or other for one, other in zip(found, alone, strict=True))
+    return tuple(tones or other for tones, other in zip(in_phrases, alone, strict=True))
 
 
 @cache
@@ -101,7 +102,7 @@ def rhymes(character: str, rhyme: str = "modern") -> frozenset[str]:
     from pypinyin import Style, pinyin
 
     readings = pinyin(character, style=Style.FINALS, heteronym=True, errors="ignore")
-    finals = {final for of_one in readings for final in of_one}
+    finals = {final for spellings in readings for final in spellings}
     return frozenset(_RHYME_OF_FINAL[final] for final in finals & _RHYME_OF_FINAL.keys())
 
 
@@ -114,7 +115,7 @@ def _readings(run: str) -> list[list[str]]:
     return readings if len(readings) == len(run) else [[] for _ in run]
 
 
-def _of_readings(readings: Sequence[str]) -> Tones:
+def _tones_of(readings: Sequence[str]) -> Tones:
     return frozenset(_TONES[reading[-1]] for reading in readings if reading[-1:] in _TONES)
 
 
