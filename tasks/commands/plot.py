@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import FloatRange, IntRange
 
 from core.errors import ConfigError, TextError
 from tasks.commands.corpus import corpus_for
@@ -64,7 +65,7 @@ def kind(name: str) -> Callable[[Callable[..., str | None]], click.Command]:
 @kind("masks")
 @click.argument("text", default="a dog runs on the beach")
 @number_option(
-    "--padding", type=click.IntRange(0, MAX_BARS), default=2, help="How many <pad> follow the text."
+    "--padding", type=IntRange(0, MAX_BARS), default=2, help="How many <pad> follow the text."
 )
 def masks(output: Path, text: str, padding: int) -> None:
     """Draw the causal mask, the padding mask and their union for the words of TEXT.
@@ -79,17 +80,15 @@ def masks(output: Path, text: str, padding: int) -> None:
 
 @kind("positions")
 @number_option(
-    "--d-model", type=click.IntRange(2, MAX_WIDTH), default=128, help="The sinusoids' width, even."
+    "--d-model", type=IntRange(2, MAX_WIDTH), default=128, help="The sinusoids' width, even."
 )
 @number_option(
     "--head-dim",
-    type=click.IntRange(2, MAX_WIDTH // 8),
+    type=IntRange(2, MAX_WIDTH // 8),
     default=64,
-    help="The width of a head with rotary positions, even.",
+    help="The width of a rotary head, even.",
 )
-@number_option(
-    "--length", type=click.IntRange(2, 1000), default=200, help="The number of positions."
-)
+@number_option("--length", type=IntRange(2, 1000), default=200, help="The number of positions.")
 def positions(output: Path, **options: int) -> None:
     """Draw what each scheme of positions does: sinusoidal, learned, rotary, shaw and t5.
 
@@ -104,25 +103,25 @@ def positions(output: Path, **options: int) -> None:
 @kind("schedule")
 @number_option(
     *("--d-model", "d_models"),
-    type=click.IntRange(1, MAX_WIDTH),
+    type=IntRange(1, MAX_WIDTH),
     default=(512, 256),
     help="The width of the model.",
 )
 @number_option(
     "--warmup-steps",
-    type=click.IntRange(1, MAX_STEPS),
+    type=IntRange(1, MAX_STEPS),
     default=(4000, 8000),
-    help="The number of warmup steps.",
+    help="The steps of the warmup.",
 )
 @number_option(
     "--learning-rate",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=FloatRange(0, 1000, min_open=True),
     default=1e-3,
-    help="The peak of the schedules other than noam.",
+    help="The peak, except of noam.",
 )
 @number_option(
     *("--steps", "total_steps"),
-    type=click.IntRange(2, MAX_STEPS),
+    type=IntRange(2, MAX_STEPS),
     default=20_000,
     help="The number of steps.",
 )
@@ -147,13 +146,11 @@ def schedule(
 @kind("label-smoothing")
 @number_option(
     "--smoothing",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=FloatRange(0, 1, max_open=True),
     default=(0.0, 0.1, 0.3),
-    help="The part of the target distribution that all words share.",
+    help="The part of all words together.",
 )
-@number_option(
-    "--vocab-size", type=click.IntRange(2, MAX_BARS), default=5, help="The number of words."
-)
+@number_option("--vocab-size", type=IntRange(2, MAX_BARS), default=5, help="The number of words.")
 def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int) -> None:
     """Draw the smoothed target distribution, and the loss by the predicted probability.
 
@@ -174,9 +171,7 @@ def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int)
     ("cross", "encoder", "decoder"),
     "From the decoder to the source, inside the encoder, or inside the decoder.",
 )
-@click.option(
-    "--layer", type=click.IntRange(1, 1000), help="The number of the layer; else the last."
-)
+@click.option("--layer", type=IntRange(1, 1000), help="The number of the layer; else the last.")
 @model_option
 @machine_options
 def attention(
@@ -210,7 +205,7 @@ def attention(
 @click.argument("word", callback=check_prefix)
 @choice_option("--task", TASKS, "The task of the model.")
 @choice_option("--side", ("source", "target"), "The embedding of the encoder or of the decoder.")
-@number_option("--count", type=click.IntRange(1, 100), default=15, help="The number of neighbors.")
+@number_option("--count", type=IntRange(1, 100), default=15, help="The number of neighbors.")
 @model_option
 @machine_options
 def neighbors(output: Path, word: str, task: str, side: str, count: int, **machine: Any) -> str:
@@ -256,7 +251,7 @@ def history(output: Path, runs: tuple[Path, ...]) -> None:
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
 @choice_option("--metric", ("chrf", "bleu"), "The score of the translations.")
 @number_option(
-    "--width", type=click.IntRange(1, 10_000), default=5, help="The number of lengths in a bin."
+    "--width", type=IntRange(1, 10_000), default=5, help="The number of lengths in a bin."
 )
 @machine_options
 @batch_option
