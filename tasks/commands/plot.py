@@ -117,7 +117,7 @@ def positions(output: Path, **options: int) -> None:
     "--learning-rate",
     type=FloatRange(0, 1000, min_open=True),
     default=1e-3,
-    help="The peak, except of noam.",
+    help="The peak; noam has its own.",
 )
 @number_option(
     *("--steps", "total_steps"),
@@ -148,7 +148,7 @@ def schedule(
     "--smoothing",
     type=FloatRange(0, 1, max_open=True),
     default=(0.0, 0.1, 0.3),
-    help="The part of all words together.",
+    help="The part of the target that all words share.",
 )
 @number_option("--vocab-size", type=IntRange(2, MAX_BARS), default=5, help="The number of words.")
 def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int) -> None:
