@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,8 +25,6 @@ PATH = click.Path(path_type=Path)
 # Limits that a machine can take. More threads than this crash OpenMP.
 MAX_THREADS = max(256, os.cpu_count() or 1)
 MAX_BATCH_TOKENS = 1_000_000
-MAX_LINES = 6
-"""The most lines in one panel of a picture, so that their colors can be told apart."""
 
 O = TypeVar("O")  # noqa: E741  # O as in options
 
@@ -149,51 +147,6 @@ def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return command
 
     return decorate
-
-
-def picture_option(name: str) -> Callable[[Any], Any]:
-    """Returns the option of the picture's file, ``name``.png in the current folder by default."""
-    return click.option(
-        "--output",
-        type=PATH,
-        default=Path(f"{name}.png"),
-        show_default=True,
-        metavar="FILE",
-        help="The picture: .png, .svg or .pdf.",
-    )
-
-
-def choice_option(name: str, choices: Sequence[str], help: str) -> Callable[[Any], Any]:
-    """Returns an option whose value is one of ``choices``, the first by default."""
-    return click.option(
-        name, type=click.Choice(choices), default=choices[0], show_default=True, help=help
-    )
-
-
-def number_option(
-    *names: str, type: click.ParamType[Any], default: Any, help: str
-) -> Callable[[Any], Any]:
-    """Returns an option with a number, or with several if ``default`` has several."""
-    if not isinstance(default, tuple):
-        return click.option(*names, type=type, default=default, show_default=True, help=help)
-    return click.option(
-        *names,
-        type=type,
-        multiple=True,
-        callback=check_lines,
-        default=default,
-        show_default=True,
-        help=f"{help} May be repeated.",
-    )
-
-
-def check_lines(
-    ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """Refuses an option that is given more often than the picture has colors."""
-    if len(values) > MAX_LINES:
-        raise click.BadParameter(f"at most {MAX_LINES} values fit into one picture.")
-    return values
 
 
 def check_device(ctx: click.Context, parameter: click.Parameter, name: str) -> str:

@@ -13,20 +13,16 @@ from click import FloatRange, IntRange
 from core.errors import ConfigError, TextError
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
-    MAX_LINES,
     PATH,
     ModelOptions,
     batch_option,
     check_prefix,
-    choice_option,
     data_option,
     given,
     machine_options,
     model_option,
     models_option,
-    number_option,
     option_names,
-    picture_option,
     search_options,
     take,
     use_threads,
@@ -37,6 +33,8 @@ from tasks.task import PAIR_TASKS, TASKS, task_named
 MAX_WIDTH = 8192
 MAX_STEPS = 100_000_000
 MAX_BARS = 50
+MAX_LINES = 6
+"""The most lines in one panel, so that their colors can be told apart."""
 
 
 @click.group()
@@ -49,7 +47,7 @@ def kind(name: str) -> Callable[[Callable[..., str | None]], click.Command]:
 
     def decorate(draw: Callable[..., str | None]) -> click.Command:
         @plot.command(name)
-        @picture_option(name)
+        @option("--output", PATH, Path(f"{name}.png"), "The picture: .png, .svg or .pdf.")
         @wraps(draw)
         def command(output: Path, **options: Any) -> None:
             from tasks.pictures import check_picture
@@ -62,11 +60,28 @@ def kind(name: str) -> Callable[[Callable[..., str | None]], click.Command]:
     return decorate
 
 
+def option(names: str, kind: Any, default: Any, help: str) -> Callable[[Any], Any]:
+    """Returns an option; a tuple is all choices of its ``kind``, or a ``default`` of several."""
+    several: dict[str, Any] = {}
+    if isinstance(default, tuple):
+        several, help = {"multiple": True, "callback": check_lines}, f"{help} May be repeated."
+    kind = click.Choice(kind) if isinstance(kind, tuple) else kind
+    shown = {"default": default, "show_default": True, "help": help}
+    return click.option(*names.split(), type=kind, **shown, **several)
+
+
+def check_lines(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Refuses an option that is given more often than the picture has colors."""
+    if len(values) > MAX_LINES:
+        raise click.BadParameter(f"at most {MAX_LINES} values fit into one picture.")
+    return values
+
+
 @kind("masks")
 @click.argument("text", default="a dog runs on the beach")
-@number_option(
-    "--padding", type=IntRange(0, MAX_BARS), default=2, help="How many <pad> follow the text."
-)
+@option("--padding", IntRange(0, MAX_BARS), 2, "How many <pad> follow the text.")
 def masks(output: Path, text: str, padding: int) -> None:
     """Draw the causal mask, the padding mask and their union for the words of TEXT.
 
@@ -79,16 +94,9 @@ def masks(output: Path, text: str, padding: int) -> None:
 
 
 @kind("positions")
-@number_option(
-    "--d-model", type=IntRange(2, MAX_WIDTH), default=128, help="The sinusoids' width, even."
-)
-@number_option(
-    "--head-dim",
-    type=IntRange(2, MAX_WIDTH // 8),
-    default=64,
-    help="The width of a rotary head, even.",
-)
-@number_option("--length", type=IntRange(2, 1000), default=200, help="The number of positions.")
+@option("--d-model", IntRange(2, MAX_WIDTH), 128, "The sinusoids' width, even.")
+@option("--head-dim", IntRange(2, MAX_WIDTH // 8), 64, "The width of a rotary head, even.")
+@option("--length", IntRange(2, 1000), 200, "The number of positions.")
 def positions(output: Path, **options: int) -> None:
     """Draw what each scheme of positions does: sinusoidal, learned, rotary, shaw and t5.
 
@@ -101,30 +109,10 @@ def positions(output: Path, **options: int) -> None:
 
 
 @kind("schedule")
-@number_option(
-    *("--d-model", "d_models"),
-    type=IntRange(1, MAX_WIDTH),
-    default=(512, 256),
-    help="The width of the model.",
-)
-@number_option(
-    "--warmup-steps",
-    type=IntRange(1, MAX_STEPS),
-    default=(4000, 8000),
-    help="The steps of the warmup.",
-)
-@number_option(
-    "--learning-rate",
-    type=FloatRange(0, 1000, min_open=True),
-    default=1e-3,
-    help="The peak; noam has its own.",
-)
-@number_option(
-    *("--steps", "total_steps"),
-    type=IntRange(2, MAX_STEPS),
-    default=20_000,
-    help="The number of steps.",
-)
+@option("--d-model d_models", IntRange(1, MAX_WIDTH), (512, 256), "The width of the model.")
+@option("--warmup-steps", IntRange(1, MAX_STEPS), (4000, 8000), "The steps of the warmup.")
+@option("--learning-rate", FloatRange(0, 1000, min_open=True), 1e-3, "The peak; noam has its own.")
+@option("--steps total_steps", IntRange(2, MAX_STEPS), 20_000, "The number of steps.")
 def schedule(
     output: Path, d_models: tuple[int, ...], warmup_steps: tuple[int, ...], **options: Any
 ) -> None:
@@ -144,13 +132,13 @@ def schedule(
 
 
 @kind("label-smoothing")
-@number_option(
+@option(
     "--smoothing",
-    type=FloatRange(0, 1, max_open=True),
-    default=(0.0, 0.1, 0.3),
-    help="The part of the target that all words share.",
+    FloatRange(0, 1, max_open=True),
+    (0.0, 0.1, 0.3),
+    "The part of the target that all words share.",
 )
-@number_option("--vocab-size", type=IntRange(2, MAX_BARS), default=5, help="The number of words.")
+@option("--vocab-size", IntRange(2, MAX_BARS), 5, "The number of words.")
 def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int) -> None:
     """Draw the smoothed target distribution, and the loss by the predicted probability.
 
@@ -165,10 +153,11 @@ def label_smoothing(output: Path, smoothing: tuple[float, ...], vocab_size: int)
 @kind("attention")
 @click.argument("text", callback=check_prefix)
 @click.argument("target", required=False, callback=check_prefix)
-@choice_option("--task", PAIR_TASKS, "The task of the model.")
-@choice_option(
+@option("--task", PAIR_TASKS, PAIR_TASKS[0], "The task of the model.")
+@option(
     "--kind",
     ("cross", "encoder", "decoder"),
+    "cross",
     "From the decoder to the source, inside the encoder, or inside the decoder.",
 )
 @click.option("--layer", type=IntRange(1, 1000), help="The number of the layer; else the last.")
@@ -203,9 +192,9 @@ def attention(
 
 @kind("neighbors")
 @click.argument("word", callback=check_prefix)
-@choice_option("--task", TASKS, "The task of the model.")
-@choice_option("--side", ("source", "target"), "The embedding of the encoder or of the decoder.")
-@number_option("--count", type=IntRange(1, 100), default=15, help="The number of neighbors.")
+@option("--task", TASKS, TASKS[0], "The task of the model.")
+@option("--side", ("source", "target"), "source", "The embedding of the encoder or of the decoder.")
+@option("--count", IntRange(1, 100), 15, "The number of neighbors.")
 @model_option
 @machine_options
 def neighbors(output: Path, word: str, task: str, side: str, count: int, **machine: Any) -> str:
@@ -249,10 +238,8 @@ def history(output: Path, runs: tuple[Path, ...]) -> None:
 @models_option
 @data_option
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
-@choice_option("--metric", ("chrf", "bleu"), "The score of the translations.")
-@number_option(
-    "--width", type=IntRange(1, 10_000), default=5, help="The number of lengths in a bin."
-)
+@option("--metric", ("chrf", "bleu"), "chrf", "The score of the translations.")
+@option("--width", IntRange(1, 10_000), 5, "The number of lengths in a bin.")
 @machine_options
 @batch_option
 @search_options

@@ -14,7 +14,6 @@ from tasks.commands.options import (
     length_options,
     machine_options,
     models_option,
-    number_option,
     option_names,
     search_options,
     take,
@@ -28,10 +27,11 @@ from tasks.commands.output import print_results
     "--input", "text", type=PATH, required=True, metavar="FILE", help="The text: a line a sentence."
 )
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The corpus to make.")
-@number_option(
+@click.option(
     "--length-ratio",
     type=click.FloatRange(1, 100),
     default=2.0,
+    show_default=True,
     help="Leave out pairs where one side has more than this many times the tokens of the other.",
 )
 @click.option(
