@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from core.config import check_choice
@@ -53,13 +54,14 @@ class Report(ABC):
         return figures | {"headline": self.headline}
 
 
-class Task(ABC):
-    """An application of the Transformer.
+class Task:
+    """An application of the Transformer: the base class of all tasks.
 
     Attributes:
         name: of the package, and on the command line.
         corpus: the name of its corpus in the catalog, where no other is given.
         presets: functions that return its configurations, by name.
+        predictor: the name of its class in the module ``predict``.
         has_languages, has_tables, has_search: whether it has a source and a target language, can
             read tables, and searches for its results.
     """
@@ -67,6 +69,7 @@ class Task(ABC):
     name: ClassVar[str]
     corpus: ClassVar[str]
     presets: ClassVar[Mapping[str, Callable[[], Any]]]
+    predictor: ClassVar[str]
     has_languages: ClassVar[bool] = False
     has_tables: ClassVar[bool] = False
     has_search: ClassVar[bool] = True
@@ -76,15 +79,16 @@ class Task(ABC):
         """The class of its configurations."""
         return type(self.presets["default"]())
 
-    @abstractmethod
     def train(self, config: Any, options: RunOptions) -> dict[str, Any]:
         """Trains a model and returns the content of ``metrics.json`` (:mod:`tasks.runs.run`)."""
+        metrics: dict[str, Any] = self._module("train").train(config, options)
+        return metrics
 
-    @abstractmethod
     def load(self, folder: Folders = None, *, device: str = "auto") -> Predictor[Any]:
         """Returns the predictor with the model in ``folder``; None for the shipped one."""
+        kind: type[Predictor[Any]] = getattr(self._module("predict"), self.predictor)
+        return kind.load(folder, device=device)
 
-    @abstractmethod
     def evaluate(
         self,
         folder: Folders,
@@ -100,3 +104,9 @@ class Task(ABC):
             folder: what :meth:`load` takes.
             options: how to predict.
         """
+        measure = self._module("evaluate").evaluate_folder
+        report: Report = measure(folder, data, split=split, device=device, **options)
+        return report
+
+    def _module(self, name: str) -> ModuleType:
+        return importlib.import_module(f".{self.name}.{name}", __package__)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tasks.couplet.answer import Couplet as Couplet
     from tasks.couplet.model import CoupletModel as CoupletModel
     from tasks.couplet.predict import CoupletWriter as CoupletWriter
-    from tasks.seq2seq.attention_maps import Attention as Attention
+    from tasks.seq2seq.labeled_attention import Attention as Attention
     from tasks.seq2seq.pair_scores import PairScore as PairScore
     from tasks.seq2seq.request import GenerationRequest as GenerationRequest
     from tasks.translation.model import TranslationModel as TranslationModel
@@ -74,7 +74,7 @@ _MODULES = {
         "tasks.couplet.answer": "Couplet",
         "tasks.couplet.model": "CoupletModel",
         "tasks.couplet.predict": "CoupletWriter",
-        "tasks.seq2seq.attention_maps": "Attention",
+        "tasks.seq2seq.labeled_attention": "Attention",
         "tasks.seq2seq.request": "GenerationRequest",
         "tasks.seq2seq.pair_scores": "PairScore",
         "tasks.translation.model": "TranslationModel",

@@ -152,7 +152,7 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
     names = list(classes)
     figures = precision_recall_fscore_support(truth, predicted, labels=names, zero_division=0.0)
     keys = ("precision", "recall", "f1", "texts")
-    of_class = zip(*(column.tolist() for column in figures), strict=True)
+    rows = zip(*(column.tolist() for column in figures), strict=True)
     occurring = {*truth, *predicted}
     matrix = mistakes = None
     if len(names) <= MAX_MATRIX:
@@ -167,28 +167,29 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
         accuracy=float(accuracy_score(truth, predicted)),
         macro_f1=float(figures[2][[name in occurring for name in names]].mean()),
         classes={
-            name: dict(zip(keys, values, strict=True))
-            for name, values in zip(names, of_class, strict=True)
+            name: dict(zip(keys, row, strict=True)) for name, row in zip(names, rows, strict=True)
         },
         confusion=matrix,
         confused=mistakes,
     )
 
 
-def open_split(
+def evaluate_folder(
     model: Folders,
     data: str | Path,
-    split: str | None,
     *,
+    split: str | None,
     device: str,
     assignments: Sequence[str] = (),
-) -> tuple[Classifier, LoadSentenceClassificationDataset, str]:
-    """Returns a classifier (None: the pretrained one), a corpus with its codec, and a split.
+    **options: Any,
+) -> ClassificationReport:
+    """Measures the model in a folder; None: the shipped one.
 
     Args:
-        split: train, val, test, or all for every row of a table. The default is test, but all for
-            a table that the model was not trained on.
+        split: train, val, test, or all for every row of a table. None: test, but all for a table
+            that the model was not trained on.
         assignments: changes of the model's configuration, such as ``data.label=topic``.
+        options: those of :func:`evaluate`.
 
     Raises:
         CorpusError: the corpus is not valid, or its classes differ from the model's.
@@ -207,7 +208,7 @@ def open_split(
         (folder,) = model_folders(classifier.task, model)
         split = default_split(dataset, read_metrics(folder))
     dataset.source.check_split(split)
-    return classifier, dataset, split
+    return evaluate(classifier, dataset, split, **options)
 
 
 def default_split(dataset: LoadSentenceClassificationDataset, metrics: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def search_and_answer(
     options: dict[str, Any],
     *,
     is_backward: bool = False,
-    kinds_of: Callable[[str, Any], Iterable[str]] = lambda line, result: (),
+    categories: Callable[[str, Any], Iterable[str]] = lambda line, result: (),
 ) -> Counter[str]:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
@@ -55,7 +55,7 @@ def search_and_answer(
             several results are asked for.
         options: all options of the command.
         is_backward: use the model of the opposite direction in the checkpoint folder.
-        kinds_of: returns what an input line and its result count as.
+        categories: returns what an input line and its result count as.
 
     Returns:
         The counts.
@@ -89,11 +89,11 @@ def search_and_answer(
         predictor.check(request)  # before the first text is read
         for chunk in work.chunks():
             # A text on the command line that is refused ends the program, but no line of a file.
-            taken = chunk.texts if texts else _without_refused(work, chunk, predictor.refusal)
-            results = predictor.generate(taken, replace(request, numbers=chunk.numbers))
+            accepted = chunk.texts if texts else _without_refused(work, chunk, predictor.refusal)
+            results = predictor.generate(accepted, replace(request, numbers=chunk.numbers))
             rows = [*zip(chunk.numbers, chunk.lines, results, strict=True)]
             for _, line, result in rows:
-                work.tally.update(kinds_of(line, result))
+                work.tally.update(categories(line, result))
             work.write(line for row in rows for line in lines_of(*row))
     if refused := work.tally["refused"]:
         raise UserError(f"{refused} of {work.count} lines were refused; their results are empty")

@@ -229,7 +229,7 @@ def history(output: Path, runs: tuple[Path, ...]) -> None:
         plot history runs/translation
         plot history runs/a runs/b --output compared.svg
     """
-    from tasks.runs.history import draw_histories
+    from tasks.plots.training_curves import draw_histories
 
     draw_histories(runs, output)
 

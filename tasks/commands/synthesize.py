@@ -76,7 +76,7 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
             translator=Translator.load(model_options.model, device=model_options.device),
             request=request,
             length_ratio=length_ratio,
-        ).run()
+        ).make()
     counts = made["counts"]
     others = (f"{counts[name]:,} {name.replace('_', ' ')}" for name in _LEFT_OUT if name in counts)
     left_out = ", ".join(others) or "none"

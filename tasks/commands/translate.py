@@ -49,7 +49,7 @@ def translate(**options: Any) -> None:
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
     counts = search_and_answer(
-        "translation", lambda line, result: [result.text], options, kinds_of=kinds_of
+        "translation", lambda line, result: [result.text], options, categories=categories
     )
     from core.progress import log
 
@@ -57,7 +57,7 @@ def translate(**options: Any) -> None:
         log(note)
 
 
-def kinds_of(line: str, result: Translation) -> Iterator[str]:
+def categories(line: str, result: Translation) -> Iterator[str]:
     """Yields what a line counts as in :func:`notes`."""
     from tasks.familiarity import is_unfamiliar
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sacrebleu
 
@@ -83,19 +84,21 @@ def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
     return {rule: sum(kept[rule] for kept in checks) / len(checks) for rule in RULES}
 
 
-def open_split(
-    model: Folders, data: str | Path, split: str | None, *, device: str
-) -> tuple[CoupletWriter, LoadCoupletDataset, str]:
-    """Returns a writer, a corpus with its codec, and the name of a split.
+def evaluate_folder(
+    model: Folders, data: str | Path, *, split: str | None, device: str, **options: Any
+) -> CoupletReport:
+    """Measures the model in a folder.
 
     Args:
         model: what :meth:`CoupletWriter.load` takes.
         split: test (None), val or train.
+        options: those of :class:`GenerationRequest`.
     """
+    request = GenerationRequest.of(**options)
     writer = CoupletWriter.load(model, device=device)
     dataset = LoadCoupletDataset(
         Path(data), writer.config.data, seed=writer.config.train.seed, codec=writer.codec
     )
     if split is not None:
         dataset.check_split(split)
-    return writer, dataset, split or "test"
+    return evaluate(writer, dataset, split or "test", request)

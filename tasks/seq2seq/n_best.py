@@ -36,19 +36,19 @@ class Output:
         return [token for hypothesis in self.hypotheses for token in hypothesis.tokens]
 
 
-def best_combinations(of_segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
+def best_combinations(segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
     """Returns the ``count`` combinations with the highest summed scores, the best first.
 
     A combination has one hypothesis for each segment. Where there are fewer than ``count``, all
     are returned. The first is made of the best hypothesis of every segment.
 
     Args:
-        of_segments: the hypotheses of each segment, at least one, the best first.
+        segments: the hypotheses of each segment, at least one, the best first.
     """
     # Each of the best combinations extends one of the best combinations of the segments before.
     # They are linked lists (rest, hypothesis), so that none is copied on the way.
     best: list[tuple[float, _Chain]] = [(0.0, None)]
-    for hypotheses in of_segments:
+    for hypotheses in segments:
         longer: list[tuple[float, _Chain]] = [
             (total + hypothesis.score, (chain, hypothesis))
             for total, chain in best
@@ -58,16 +58,16 @@ def best_combinations(of_segments: Sequence[Sequence[Hypothesis]], count: int) -
     return [Output(_unwound(chain), total) for total, chain in best]
 
 
-def combinations_by_rank(of_segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
+def combinations_by_rank(segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
     """Returns the first hypotheses of all segments, then the second ones, and so on.
 
     This is for sampled and for diverse outputs, which should differ in every segment. The best
     combinations would differ in one segment only. A segment with too few hypotheses repeats its
     last one.
     """
-    longest = max(map(len, of_segments), default=1)
+    longest = max(map(len, segments), default=1)
     ranked = [
-        [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in of_segments]
+        [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in segments]
         for rank in range(min(count, longest))
     ]
     return [Output(chosen, sum((h.score for h in chosen), start=0.0)) for chosen in ranked]

@@ -23,8 +23,8 @@ from data.codec import TextCodec
 from data.vocabulary import Vocabulary
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folders
-from tasks.seq2seq.attention_maps import Attention, attention
 from tasks.seq2seq.generation import E, SearchResult, generate_texts
+from tasks.seq2seq.labeled_attention import Attention, attention
 from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.seq2seq.request import (
     DEFAULT_BATCH_TOKENS,

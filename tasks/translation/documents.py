@@ -91,7 +91,7 @@ class DocumentCodec:
                 parts.append(Part(start, [Segment(ids) for ids in ids_of_line]))
                 continue
             for kept, sentences in line_parts(read, self._letters):
-                segments = [segment for one in sentences for segment in self._segments(one, size)]
+                segments = [s for sentence in sentences for s in self._segments(sentence, size)]
                 parts.append(Part(start + kept, segments))
                 start = ""
         return Document(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 
@@ -85,6 +85,17 @@ def evaluate(
         token_accuracy=measured["accuracy"],
         loss=measured["loss"],
     )
+
+
+def evaluate_folder(
+    model: Folders, data: str | Path, *, split: str | None, device: str, **options: Any
+) -> TranslationReport:
+    """Measures the model in a folder; ``options`` are those of :class:`GenerationRequest`.
+
+    The other arguments and the errors are those of :func:`open_split`.
+    """
+    request = GenerationRequest.of(**options)
+    return evaluate(*open_split(model, data, split, device=device), request)
 
 
 def open_split(

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from core.config import check_range
 from core.errors import CorpusError, UserError
@@ -50,6 +50,24 @@ _FREE_TOKENS = 5
 Pair = tuple[str, str]
 
 
+@dataclass
+class State:
+    """How far a synthesis is.
+
+    Attributes:
+        about: its provenance.
+        lines, total: the number of finished lines, and of all.
+        sizes: of both files, in bytes.
+        counts: the number of pairs, and of the lines that were left out, by reason.
+    """
+
+    about: dict[str, Any]
+    lines: int
+    total: int
+    sizes: list[int]
+    counts: Counter[str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Synthesis:
     """What is translated, by which models and how.
@@ -78,7 +96,7 @@ class Synthesis:
     def __post_init__(self) -> None:
         check_range("length_ratio", self.length_ratio, 1.0, MAX_LENGTH_RATIO)
 
-    def run(self) -> dict[str, Any]:
+    def make(self) -> dict[str, Any]:
         """Makes the corpus, or the rest of one that was begun; returns ``synthesis.json``.
 
         Raises:
@@ -97,10 +115,10 @@ class Synthesis:
             raise UserError(f"{self.out}: there is a corpus already; name another --out")
         with only_writer(self.out, lock=folder / "lock") as check_place:
             state = self._state(about)
-            if state["lines"] < state["total"]:
+            if state.lines < state.total:
                 self._translate(state)
             check_place()
-            result = about | {"counts": {"lines": state["total"], **state["counts"]}}
+            result = about | {"counts": {"lines": state.total, **state.counts}}
             for unfinished, path in zip(self._files(folder), self._files(self.out), strict=True):
                 if is_file(unfinished):  # or it was moved before the run was killed
                     unfinished.replace(path)
@@ -132,58 +150,48 @@ class Synthesis:
         config = self.translator.config.data
         return folder / f"train.{config.src}", folder / f"train.{config.tgt}"
 
-    def _state(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Returns the state of a run that was killed, or a new one.
-
-        A state has the number of finished ``lines``, their ``total``, the ``sizes`` of both files
-        in bytes, and the ``counts``.
-        """
+    def _state(self, about: dict[str, Any]) -> State:
+        """Returns the state of a synthesis that was killed, or a new one."""
         path = self.out / UNFINISHED / "state.json"
         if not is_file(path):
             with self.text.open("rb") as stream:
                 total = count_lines(stream)
             if not total:
                 raise CorpusError(self.text, "the file is empty")
-            return {
-                "about": about,
-                "lines": 0,
-                "total": total,
-                "sizes": [0, 0],
-                "counts": {"pairs": 0},
-            }
-        state = read_json(path)
-        begun = state.get("about") if isinstance(state, dict) else None
+            return State(about, lines=0, total=total, sizes=[0, 0], counts=Counter(pairs=0))
+        saved: Any = read_json(path)
+        begun = saved.get("about") if isinstance(saved, dict) else None
         if not isinstance(begun, dict) or _conditions(begun) != _conditions(about):
             raise UserError(
                 f"{self.out}: the corpus was begun with another text, model or option, or another "
                 f"version of torch; go on with the old ones, remove the folder, or name another"
             )
-        return cast(dict[str, Any], state)
+        return State(**saved | {"counts": Counter(saved["counts"])})
 
-    def _translate(self, state: dict[str, Any]) -> None:
+    def _translate(self, state: State) -> None:
         """Translates the lines that are not in ``state``, and saves it after every chunk."""
         folder = self.out / UNFINISHED
-        paths, counts = self._files(folder), Counter(state["counts"])
-        for path, size in zip(paths, state["sizes"], strict=True):
+        paths = self._files(folder)
+        for path, size in zip(paths, state.sizes, strict=True):
             with _written(path) as file:
                 file.truncate(size)
-        progress = Progress(state["total"], "translating", unit="lines", done=state["lines"])
+        progress = Progress(state.total, "translating", unit="lines", done=state.lines)
         with progress, self.text.open("rb") as stream:
             first = 0
             for lines in read_chunks(stream, str(self.text)):
                 chunk = Chunk(first=first, lines=lines)
                 first += len(lines)
-                if chunk.first < state["lines"]:
+                if chunk.first < state.lines:
                     continue
-                pairs = [*self._pairs(chunk, counts)]
-                counts["pairs"] += len(pairs)
+                pairs = [*self._pairs(chunk, state.counts)]
+                state.counts["pairs"] += len(pairs)
                 for number, path in enumerate(paths):
                     content = "".join(f"{pair[number]}\n" for pair in pairs).encode()
                     with _written(path) as file:
                         file.write(content)
-                    state["sizes"][number] += len(content)
-                state |= {"lines": first, "counts": dict(counts)}
-                write_json(folder / "state.json", state)
+                    state.sizes[number] += len(content)
+                state.lines = first
+                write_json(folder / "state.json", vars(state))
                 progress.advance(len(lines))
 
     def _pairs(self, chunk: Chunk, counts: Counter[str]) -> Iterator[Pair]:

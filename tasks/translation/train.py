@@ -101,12 +101,12 @@ class TranslationTraining(Training):
 
     def token_weights(self, initial: Path) -> TokenWeights:
         source, target = load_codecs(initial, self.config.data)
-        of_target = target, self.dataset.target
+        targets = target, self.dataset.target
         return {
             "src_embedding.embedding.weight": (source, self.dataset.source),
-            "tgt_embedding.embedding.weight": of_target,
-            "generator.weight": of_target,
-            "generator.bias": of_target,
+            "tgt_embedding.embedding.weight": targets,
+            "generator.weight": targets,
+            "generator.bias": targets,
         }
 
     def _translator(self, config: TranslationConfig | None = None) -> Translator:

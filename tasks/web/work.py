@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.classification.explain import explain
-from tasks.seq2seq.attention_maps import attention
+from tasks.seq2seq.labeled_attention import attention
 from tasks.seq2seq.request import GenerationRequest
 from tasks.web.errors import RequestError
 

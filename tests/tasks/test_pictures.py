@@ -13,7 +13,7 @@ from tasks import pictures
 from tasks.couplet.layout import draw_couplet
 from tasks.couplet.script import traditional
 from tasks.runs.checkpoint_folder import PRETRAINED
-from tasks.seq2seq.attention_maps import Attention
+from tasks.seq2seq.labeled_attention import Attention
 
 
 @pytest.fixture(autouse=True)

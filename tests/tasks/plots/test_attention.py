@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from core.errors import ConfigError, TextError
 from core.inference.attention_maps import attention_weights
 from data.vocabulary import BOS_ID, EOS_ID
-from tasks.seq2seq.attention_maps import Attention
+from tasks.seq2seq.labeled_attention import Attention
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of
 

@@ -63,7 +63,7 @@ def corpus(folder: Path) -> list[tuple[str, str]]:
 def test_every_good_line_and_its_translation_are_a_pair(
     make: Callable[..., Synthesis], tmp_path: Path
 ) -> None:
-    made = make(length_ratio=100.0).run()
+    made = make(length_ratio=100.0).make()
     kept = [SENTENCES[0], SENTENCES[2], "Ein  Kind sucht das Boot.", SENTENCES[4], SENTENCES[6]]
     request = GenerationRequest(beam_size=2, max_length_extra=4)
     translations = [found.text for found in make().translator.generate(kept, request)]
@@ -77,7 +77,7 @@ def test_every_good_line_and_its_translation_are_a_pair(
 def test_the_provenance_says_what_the_corpus_was_made_of(
     make: Callable[..., Synthesis], tiny_models: Models
 ) -> None:
-    made = make().run()
+    made = make().make()
     weights = tiny_models("translation") / "model.safetensors"
     assert made["models"][0].keys() >= {"config.json", "model.safetensors", "vocabulary.txt"}
     assert made["models"][0]["model.safetensors"].startswith("sha256")
@@ -92,8 +92,8 @@ def test_pairs_of_absurd_lengths_are_left_out(
     make: Callable[..., Synthesis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthesis, "_FREE_TOKENS", 0)
-    loose = make(out=tmp_path / "loose", length_ratio=100.0).run()["counts"]
-    strict = make(out=tmp_path / "strict", length_ratio=1.0).run()["counts"]
+    loose = make(out=tmp_path / "loose", length_ratio=100.0).make()["counts"]
+    strict = make(out=tmp_path / "strict", length_ratio=1.0).make()["counts"]
     encode = make().translator.source.encode
     same = [pair for pair in corpus(tmp_path / "loose") if len({*map(len, map(encode, pair))}) == 1]
     assert corpus(tmp_path / "strict") == same
@@ -104,7 +104,7 @@ def test_sampling_gives_several_pairs_of_a_line(
     make: Callable[..., Synthesis], tmp_path: Path
 ) -> None:
     request = GenerationRequest(sample=True, n_best=4, seed=3, temperature=2.0, max_length_extra=4)
-    made = make(request=request, length_ratio=100.0).run()
+    made = make(request=request, length_ratio=100.0).make()
     pairs = corpus(tmp_path / "out")
     assert len(pairs) == len({*pairs}) == made["counts"]["pairs"] > 5
     assert len({source for source, _ in pairs}) == 5
@@ -126,7 +126,7 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(
     """Killed while a chunk is translated, between the writes of a chunk, and while it ends."""
     monkeypatch.setattr(streaming, "CHUNK_LINES", 2)
     request = GenerationRequest(sample=sample, seed=9 * sample)
-    whole = make(request=request, out=tmp_path / "whole").run()
+    whole = make(request=request, out=tmp_path / "whole").make()
 
     def fail(*arguments: Any, **options: Any) -> Any:
         raise Killed
@@ -146,8 +146,8 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(
         else:
             patch.setattr(shutil, "rmtree", fail)
         with pytest.raises(Killed):
-            run.run()
-    again = make(request=request).run()
+            run.make()
+    again = make(request=request).make()
     assert again == whole
     assert corpus(tmp_path / "out") == corpus(tmp_path / "whole")
     if step < 5:
@@ -161,19 +161,19 @@ def test_what_was_begun_in_another_way_is_refused(
         patch.setattr(synthesis, "_translate", None, raising=False)
         patch.setattr(Synthesis, "_pairs", _killed)
         with pytest.raises(Killed):
-            make().run()
+            make().make()
     (tmp_path / "out" / "unfinished" / "state.json").write_text('{"about": {}}')
     with pytest.raises(UserError, match="was begun with another text, model or option"):
-        make().run()
+        make().make()
     shutil.rmtree(tmp_path / "out")
     made = make()
     made.run()
-    assert made.run() == make().run()  # finished: nothing to do
+    assert made.run() == make().make()  # finished: nothing to do
     with pytest.raises(UserError, match="there is another corpus; name another --out"):
-        replace(made, length_ratio=3.0).run()
+        replace(made, length_ratio=3.0).make()
     text.write_text("Ein Hund.\n")
     with pytest.raises(UserError, match="there is another corpus"):
-        make().run()
+        make().make()
 
 
 def _killed(*arguments: Any) -> Any:
@@ -186,7 +186,7 @@ def test_a_folder_with_a_corpus_of_another_kind_is_left_alone(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.en").write_text("mine\n")
     with pytest.raises(UserError, match="out: there is a corpus already"):
-        make().run()
+        make().make()
     assert (tmp_path / "out" / "train.en").read_text() == "mine\n"
 
 
@@ -203,7 +203,7 @@ def test_text_that_cannot_be_read_is_named(
 ) -> None:
     text.unlink() if content is None else text.write_bytes(content)
     with pytest.raises(UserError, match=message):
-        make().run()
+        make().make()
 
 
 def test_options_out_of_range_are_refused(make: Callable[..., Synthesis]) -> None:

@@ -11,7 +11,7 @@ from core.errors import ConfigError
 from core.inference.attention_maps import attention_weights
 from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.predict import CoupletWriter
-from tasks.seq2seq.attention_maps import attention
+from tasks.seq2seq.labeled_attention import attention
 from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import CPU, network
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from tasks.runs.history import draw_histories
+from tasks.plots.training_curves import draw_histories
 from tests.commands.command_line import error_of, lines_of, run
 
 Draw = Callable[..., Figure]
