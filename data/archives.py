@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from core.errors import CorpusError
 from core.storage.files import atomic_write, reason_of, require_regular_file
-from data.corpora import CorpusFile
+from data.corpora import CorpusFile, total
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRead
@@ -48,8 +48,8 @@ def unpack(archive: Archive, folder: Path) -> None:
         UserError: ``folder`` cannot be written.
     """
     path, is_tar = archive.path, archive.path.name.endswith(".tar.gz")
-    limits = [file.max_size for file in archive.files]
-    limit = sum(filter(None, limits)) + is_tar * _MAX_UNWANTED_BYTES if all(limits) else None
+    size = total(file.max_size for file in archive.files)
+    limit = None if size is None else size + is_tar * _MAX_UNWANTED_BYTES
     try:
         require_regular_file(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:

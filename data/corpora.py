@@ -1,6 +1,7 @@
 """The catalog of public corpora: files, addresses, checksums, license and citation."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -64,9 +65,13 @@ class Corpus:
     @property
     def size(self) -> int | None:
         """The size of all published files in bytes, unpacked; None if one is unknown."""
-        sizes = [file.size for file in self.files if file.url is not None]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if len(known) == len(sizes) else None
+        return total(file.size for file in self.files if file.url is not None)
+
+
+def total(sizes: Iterable[int | None]) -> int | None:
+    """Returns the sum of ``sizes``; None if one is unknown."""
+    sizes = list(sizes)
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 def find_corpus(name: str) -> Corpus:

@@ -6,7 +6,7 @@ A file reaches its place only when it is complete and checked.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from core.config import from_mapping
 from core.errors import ConfigError, CorpusError, NetworkError, UserError
 from core.storage.files import exists, is_file, is_folder, read_json, reason_of, write_json
 from data.archives import Archive, unpack
-from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
+from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus, total
 from data.download import download
 from data.readers import read_labeled_csv, read_lines
 
@@ -59,15 +59,6 @@ class CorpusReport:
         return all(file.is_ok for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """A checked file that is not in its final place yet."""
-
-    file: CorpusFile
-    path: Path
-    record: FileRecord
-
-
 def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
     """Downloads and checks the files of a corpus that are missing from its folder.
 
@@ -80,8 +71,10 @@ def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
     for url, files in _missing(corpus, folder).items():
         with _staging(folder) as staging:
             path = staging / url.rpartition("/")[2]
+            size = total(file.max_size for file in files)
+            limit = None if size is None else size + _MAX_OVERHEAD
             try:
-                download(url, path, max_bytes=_max_bytes(files), show_progress=show_progress)
+                download(url, path, max_bytes=limit, show_progress=show_progress)
             except NetworkError as error:
                 raise NetworkError(
                     f"cannot download {error}. Try `cli.py data fetch {name}` again, or import "
@@ -144,9 +137,17 @@ def _install(
 ) -> None:
     """Brings the files of all archives into the corpus folder; none of them if one is wrong."""
     with _staging(folder) as staging:
-        staged = [item for archive in archives for item in _stage(archive, staging)]
+        staged = {file: record for a in archives for file, record in _stage(a, staging)}
         _check_published(staged, accepts_subset=accepts_subset)
-        _place(corpus, folder, staged)
+        records = read_record(folder)
+        with _writing(folder):
+            for file, record in staged.items():
+                target = folder / file.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (staging / file.name).replace(target)
+                records[file.name] = record
+        files = {name: asdict(record) for name, record in sorted(records.items())}
+        write_json(folder / RECORD_NAME, {"corpus": corpus.name, "files": files})
 
 
 def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
@@ -162,12 +163,6 @@ def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
         if sha256 is None or not (sha256 == file.sha256 or is_as_fetched):
             missing.setdefault(file.url, []).append(file)
     return missing
-
-
-def _max_bytes(files: Iterable[CorpusFile]) -> int | None:
-    """Returns the most bytes of the published file that contains ``files``, packed or not."""
-    sizes = [file.max_size for file in files]
-    return None if None in sizes else sum(filter(None, sizes)) + _MAX_OVERHEAD
 
 
 def _local_archives(corpus: Corpus, source: Path) -> list[Archive]:
@@ -205,7 +200,7 @@ def _writing(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot write: {reason_of(error)}") from error
 
 
-def _stage(archive: Archive, staging: Path) -> Iterator[_Staged]:
+def _stage(archive: Archive, staging: Path) -> Iterator[tuple[CorpusFile, FileRecord]]:
     """Unpacks the files of an archive into ``staging`` and reads them through."""
     unpack(archive, staging)
     for file in archive.files:
@@ -217,17 +212,8 @@ def _stage(archive: Archive, staging: Path) -> Iterator[_Staged]:
         except CorpusError as error:
             inside = f"in {file.name}: " if archive.path.suffix == ".gz" else ""
             raise CorpusError(archive.origin, inside + error.reason, error.line) from error
-        yield _Staged(
-            file,
-            path,
-            FileRecord(
-                sha256=_sha256(path),
-                size=path.stat().st_size,
-                rows=rows,
-                source=archive.origin,
-                date=datetime.now(UTC).strftime("%Y-%m-%d"),
-            ),
-        )
+        size, date = path.stat().st_size, datetime.now(UTC).strftime("%Y-%m-%d")
+        yield file, FileRecord(_sha256(path), size, rows, archive.origin, date)
 
 
 def _sha256(path: Path) -> str:
@@ -239,14 +225,13 @@ def _sha256(path: Path) -> str:
         raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
 
 
-def _check_published(staged: Iterable[_Staged], *, accepts_subset: bool) -> None:
+def _check_published(staged: Mapping[CorpusFile, FileRecord], *, accepts_subset: bool) -> None:
     """Refuses files that are neither the published ones nor, if allowed, a subset of their rows.
 
     Files of one split that have different numbers of lines are refused, too.
     """
-    first: dict[str, _Staged] = {}
-    for item in staged:
-        file, record = item.file, item.record
+    first: dict[str, CorpusFile] = {}
+    for file, record in staged.items():
         is_subset = accepts_subset and file.rows is not None and record.rows < file.rows
         is_published = file.rows in (None, record.rows) and file.sha256 in (None, record.sha256)
         if not (is_subset or is_published):
@@ -255,23 +240,10 @@ def _check_published(staged: Iterable[_Staged], *, accepts_subset: bool) -> None
                 f"not {file.name} as published: {record.rows:,} rows, sha256 {record.sha256}; "
                 f"expected {file.rows:,} rows, sha256 {file.sha256 or 'unknown'}",
             )
-        other = first.setdefault(file.split, item)
-        if record.rows != other.record.rows:
-            reason = f"{record.rows:,} lines, but {other.file.name} has {other.record.rows:,}"
+        aligned = first.setdefault(file.split, file)
+        if record.rows != staged[aligned].rows:
+            reason = f"{record.rows:,} lines, but {aligned.name} has {staged[aligned].rows:,}"
             raise CorpusError(record.source, reason)
-
-
-def _place(corpus: Corpus, folder: Path, staged: Iterable[_Staged]) -> None:
-    """Moves checked files to their places and records them."""
-    records = read_record(folder)
-    with _writing(folder):
-        for item in staged:
-            target = folder / item.file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            item.path.replace(target)
-            records[item.file.name] = item.record
-    files = {name: asdict(record) for name, record in sorted(records.items())}
-    write_json(folder / RECORD_NAME, {"corpus": corpus.name, "files": files})
 
 
 def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileReport | None:

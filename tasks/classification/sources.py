@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,52 +30,10 @@ _FEW_CLASSES = 20
 
 
 class LabeledText(NamedTuple):
-    """A row of a table: its number in the file, its label and its text."""
+    """A row of a table."""
 
-    row: int
     label: str
     text: str
-
-
-class Source(Protocol):
-    """The rows of a corpus, and how they are divided into splits."""
-
-    classes: list[str]
-
-    def read(self, split: str) -> list[Row]:
-        """Returns the rows of a split."""
-
-    def files(self, split: str) -> list[Path]:
-        """Returns the files whose contents decide a split."""
-
-    def has(self, split: str) -> bool:
-        """Returns whether there is such a split."""
-
-    def check_split(self, split: str) -> None:
-        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-
-
-def open_source(
-    path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None = None
-) -> Source:
-    """Opens a corpus: tables if ``config`` names columns or ``path`` is no AG_News folder.
-
-    Args:
-        seed: selects the rows of the splits that have no file.
-        classes: those of an existing model.
-
-    Raises:
-        CorpusError: there is no such corpus, or its classes differ from the model's.
-    """
-    if not exists(path):
-        raise CorpusError(path, "there is no such folder or file")
-    if not config.text and not is_folder(path):
-        table = open_table(path, delimiter=config.delimiter, has_header=config.header)
-        reason = "name the columns of the texts and of the labels with --text and --label"
-        raise CorpusError(path, f"{reason}; its columns: {table.listed_columns()}")
-    if config.text or _is_folder_of_texts(path):
-        return TableSource(path, config, seed=seed, classes=classes)
-    return NewsFolder(path, config, seed=seed, classes=classes)
 
 
 class NewsFolder:
@@ -100,16 +58,20 @@ class NewsFolder:
         self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
 
     def read(self, split: str) -> list[Row]:
+        """Returns the rows of a split."""
         rows = read_labeled_csv(self._file(split), num_classes=len(self.classes))
         return [rows[i] for i in self._hold_out.rows(split, len(rows))]
 
     def files(self, split: str) -> list[Path]:
+        """Returns the files whose contents decide a split."""
         return [self._folder / CLASSES_FILE, self._file(split)]
 
     def has(self, split: str) -> bool:
+        """Returns whether there is such a split."""
         return split in ("train", "val") or is_file(self._file(split))
 
     def check_split(self, split: str) -> None:
+        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
         self._hold_out.check_split(split, (path.stem for path in self._folder.glob("*.csv")))
 
     def _file(self, split: str) -> Path:
@@ -145,12 +107,11 @@ class TableSource:
         }
         for table in self._tables.values():
             table.require((*self._columns, config.label))
-        self._has_model = classes is not None
+        self._has_model, self.classes = classes is not None, list(classes or ())
         labels = [text.label for text in self._labeled(self._tables["train"])]
-        self.classes = self._classes(labels) if classes is None else list(classes)
-        for name, table in self._tables.items():
-            if self._has_model or name != "train":
-                self._check_labels(table)
+        self.classes = self.classes or self._classes(labels)
+        for name in self._tables.keys() - {"train"}:
+            self._labeled(self._tables[name])  # raises at a label that is not a class
         self._splits = self._divided(labels)
 
     def read(self, split: str) -> list[Row]:
@@ -184,8 +145,14 @@ class TableSource:
         return self._tables.get(split, self._tables["train"])
 
     def _labeled(self, table: Table) -> list[LabeledText]:
-        """Returns the rows that have a text and a label; reports the others once."""
+        """Returns the rows that have a text and a label; reports the others once.
+
+        Raises:
+            CorpusError: at the first label that is not a class.
+        """
         found, others = [], []
+        known, train = set(self.classes), self._tables["train"].path
+        whose = "the model's classes" if self._has_model else f"the labels in {train}"
         for row, record in table.rows():
             label = " ".join(table.text(row, record, (self._config.label,)).split())
             if len(label) > _MAX_LABEL:
@@ -193,7 +160,11 @@ class TableSource:
                 raise row_error(table.path, row, reason)
             text = table.text(row, record, self._columns)
             if label and text.strip():
-                found.append(LabeledText(row, label, text))
+                if self.classes and label not in known:
+                    hint = nearest(label, self.classes) or f": {listed(self.classes)}"
+                    reason = f"the label {shown(label)} is not one of {whose}{hint}"
+                    raise row_error(table.path, row, reason)
+                found.append(LabeledText(label, text))
             else:
                 others.append(row)
         if not found:
@@ -221,17 +192,6 @@ class TableSource:
             )
         return names
 
-    def _check_labels(self, table: Table) -> None:
-        """Raises a CorpusError at the first label that is not a class."""
-        known = set(self.classes)
-        train = self._tables["train"].path
-        whose = "the model's classes" if self._has_model else f"the labels in {train}"
-        for row, label, _ in self._labeled(table):
-            if label not in known:
-                hint = nearest(label, self.classes) or f": {listed(self.classes)}"
-                reason = f"the label {shown(label)} is not one of {whose}{hint}"
-                raise row_error(table.path, row, reason)
-
     def _divided(self, labels: Sequence[str]) -> dict[str, Sequence[int]]:
         """Returns the rows of the training table that belong to each split without a table."""
         path, config = self._tables["train"].path, self._config
@@ -254,6 +214,32 @@ class TableSource:
             splits[name] = sorted(chosen)
             rest = [i for i in rest if i not in chosen]
         return splits | ({"train": rest} if splits else {})
+
+
+Source: TypeAlias = NewsFolder | TableSource
+
+
+def open_source(
+    path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None = None
+) -> Source:
+    """Opens a corpus: tables if ``config`` names columns or ``path`` is no AG_News folder.
+
+    Args:
+        seed: selects the rows of the splits that have no file.
+        classes: those of an existing model.
+
+    Raises:
+        CorpusError: there is no such corpus, or its classes differ from the model's.
+    """
+    if not exists(path):
+        raise CorpusError(path, "there is no such folder or file")
+    if not config.text and not is_folder(path):
+        table = open_table(path, delimiter=config.delimiter, has_header=config.header)
+        reason = "name the columns of the texts and of the labels with --text and --label"
+        raise CorpusError(path, f"{reason}; its columns: {table.listed_columns()}")
+    if config.text or _is_folder_of_texts(path):
+        return TableSource(path, config, seed=seed, classes=classes)
+    return NewsFolder(path, config, seed=seed, classes=classes)
 
 
 def stratified_sample(labels: Sequence[str], *, share: float, seed: int) -> list[int]:
