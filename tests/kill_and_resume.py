@@ -30,7 +30,7 @@ import torch
 from safetensors.torch import load_file
 
 import cli
-from tests.forked import Forked, forked_cli
+from tests.forked import forked, forked_cli
 from tests.tiny_corpora import WRITERS
 
 TIMEOUT = 600.0
@@ -81,7 +81,7 @@ class Victim:
     def live(self, kind: str | None) -> str:
         """Runs until a kill of that kind, or to the end. Returns where the kill happened."""
         command = self._resume if (self.out / "config.json").is_file() else self._begin
-        process = Forked(
+        process = forked(
             partial(train_with_slow_saves, command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -21,7 +21,7 @@ from core.training.config import TrainConfig
 from tests.commands.command_line import run
 from tests.readme_blocks import ROOT, Block, blocks
 from tests.tiny_corpora import write_classification, write_couplet, write_translation
-from tests.torchrun import TIMEOUT, run_forked_torchrun
+from tests.torchrun import TIMEOUT, run_torchrun
 
 READMES = ("README.md", "README.zh.md")
 MANUAL = {
@@ -136,7 +136,7 @@ def _check_target(target: str) -> None:
 
 
 def _torchrun(words: list[str]) -> None:
-    done = run_forked_torchrun(*words, *_added(words))
+    done = run_torchrun(*words, *_added(words))
     assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The processes that torchrun has started: their number, and the connection between them.
+"""The processes that torchrun has started: their number, and which of them fails first.
 
 torchrun sets environment variables that tell every process its rank and the address of the others.
 Nothing here imports torch before there are several processes: a command that only asks stays fast.
@@ -7,24 +7,14 @@ Nothing here imports torch before there are several processes: a command that on
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from core.config import check
-from core.errors import ConfigError, UserError
+from core.errors import ConfigError
 
-if TYPE_CHECKING:
-    import torch
-
-# On a busy machine, or on several machines, processes do not all start at the same time.
-TIMEOUT = timedelta(minutes=10)
-
-_PR_SET_PDEATHSIG = 1  # of Linux, in <sys/prctl.h>
+_STORE_TIMEOUT = timedelta(seconds=5)
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -74,77 +64,23 @@ def world_from_environment(variables: Mapping[str, str] = os.environ) -> World |
     )
 
 
-def end_with_torchrun() -> None:
-    """Makes the system send SIGTERM to this process as soon as the torchrun that started it ends.
+def is_first_to_fail() -> bool:
+    """Returns whether no other process of torchrun has failed before this one, which it records.
 
-    A torchrun that is killed by ``kill -9`` cannot stop its processes. Only Linux can do this; it
-    does nothing elsewhere, and without torchrun.
+    Only the first one says why: all may fail alike, or because of it. torchrun's store of keys and
+    values outlives the processes.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ or not sys.platform.startswith("linux"):
-        return
-    import ctypes
-
-    parent = os.getppid()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it has ended meanwhile
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
-def process_group(
-    world: World, device: torch.device, *, timeout: timedelta = TIMEOUT
-) -> Iterator[None]:
-    """Connects the processes of ``world``: by NCCL on GPUs, otherwise by gloo.
-
-    If the body fails, the connections are left for the operating system to close: an orderly end
-    needs the other processes, which may not answer.
-
-    Args:
-        device: this process's own.
-        timeout: of the start, and of every operation that waits for other processes.
-
-    Raises:
-        UserError: the processes do not find one another in time.
-    """
-    import torch
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return True
     import torch.distributed as dist
 
-    is_gpu = device.type == "cuda"
-    if is_gpu:
-        torch.cuda.set_device(device)
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    key = f"transformer-suite/failed/{os.environ.get('TORCHELASTIC_RESTART_COUNT')}"
     try:
-        with stdout_to_stderr():
-            dist.init_process_group(
-                "nccl" if is_gpu else "gloo",
-                rank=world.rank,
-                world_size=world.size,
-                timeout=timeout,
-                device_id=device if is_gpu else None,
-            )
-            if not is_gpu:
-                # gloo connects pair by pair: a process with all of its pairs could begin and end
-                # while another one still waits for its own.
-                dist.barrier()
-    except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"rank {world.rank}: the {world.size} processes cannot connect: {reason}"
-        ) from error
-    yield
-    dist.destroy_process_group()
-
-
-@contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Redirects stdout, which is for results, to stderr: some versions of gloo write to it."""
-    ours = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 1)
-        os.close(ours)
+        store = dist.TCPStore(*address, is_master=False, timeout=_STORE_TIMEOUT)  # type: ignore[attr-defined]
+        return store.add(key, 1) == 1
+    except dist.DistError:  # torchrun has ended
+        return True
 
 
 def _number(name: str, variables: Mapping[str, str]) -> int:

@@ -48,12 +48,8 @@ class TrainConfig:
             more at the start. Resumed runs then differ in rounding.
         seed: decides everything random.
         save_every: the state is saved after this many steps, and after every epoch.
-        first_step_timeout: with several processes, the seconds that they wait for one another in
-            the first step of an epoch, which may compile the model or encode the corpus anew. The
-            run then stops and names the process that does not answer.
-        step_timeout: the same in every other step. A save belongs to the step before it.
-        main_process_timeout: the same while only the main process works: it prepares the data,
-            validates, or measures the final model.
+        timeout: with several processes, the seconds that they wait for one another, also while the
+            main process prepares the data, validates, or measures the final model.
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
         tensorboard: write the curve to event files in ``tensorboard/``, too.
         choose_search: a task that searches for its outputs chooses the beam size and the length
@@ -61,7 +57,9 @@ class TrainConfig:
         weights_on_disk: "fp32", or "fp16" for a file of half the size.
     """
 
-    RETIRED = MappingProxyType({"r_drop": None})
+    RETIRED = MappingProxyType(
+        dict.fromkeys(("r_drop", "first_step_timeout", "step_timeout", "main_process_timeout"))
+    )
     """See :func:`core.config.without_retired`."""
 
     epochs: int = 20
@@ -84,9 +82,7 @@ class TrainConfig:
     compile: bool = False
     seed: int = 1
     save_every: int = 500
-    first_step_timeout: float = 1800.0
-    step_timeout: float = 600.0
-    main_process_timeout: float = 86_400.0
+    timeout: float = 7200.0
     log_every: int = 100
     tensorboard: bool = False
     choose_search: bool = True
@@ -97,9 +93,7 @@ class TrainConfig:
             check_range(f"train.{name}", getattr(self, name), 1, MAX_COUNT)
         for name in ("patience", "average", "log_every", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
-        for name in ("first_step_timeout", "step_timeout", "main_process_timeout"):
-            value = getattr(self, name)
-            check(0 < value <= 2_592_000, f"train.{name}", value, "above 0, at most 30 days")
+        check(0 < self.timeout <= 2_592_000, "train.timeout", self.timeout, "from 0 to 30 days")
         factor = self.explosion
         check(factor == 0.0 or factor > 1.0, "train.explosion", factor, "0 or above 1")
         check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")

@@ -173,7 +173,6 @@ class Trainer:
         are assumed to be as long as this one.
         """
         state, config = self.state, self.config
-        self._group.set_time_limit(config.first_step_timeout)
         plan = self._objective.data.plan(state.epoch)
         if not plan:
             raise UserError("there is nothing to train on: the training data has no examples")
@@ -195,9 +194,7 @@ class Trainer:
     def step(self, items: Sequence[Any], learning_rate: float) -> float:
         """Takes a step over some entries of the plan, and returns its mean loss."""
         batches = [self._batch(item) for item in items]
-        loss = self._step.take(self.state, batches, self._objective.loss, learning_rate)
-        self._group.set_time_limit(self.config.step_timeout)
-        return loss
+        return self._step.take(self.state, batches, self._objective.loss, learning_rate)
 
     def _batch(self, item: Any) -> Batch | None:
         """Returns this process's shard of a batch; None if it is empty."""
@@ -260,7 +257,6 @@ class Trainer:
             UserError: no epoch had a metric.
         """
         metric, folder = self._objective.metric, self._options.folder
-        self._group.set_main_process_limit(self.config.main_process_timeout)
         if self.state.best is None:
             raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
         with self._group.main_process_first():

@@ -7,7 +7,6 @@ import importlib
 import io
 import os
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from click.exceptions import Exit, NoArgsIsHelpError, NoSuchOption
 from click.shell_completion import shell_complete
 
 from core.config import nearest
-from core.distributed.world import end_with_torchrun, world_from_environment
+from core.distributed.world import is_first_to_fail
 from core.errors import ConfigError, Interrupted, UserError, shorten
 from data.corpora import data_folder
 from tasks.commands.output import discard_stdout
@@ -43,9 +42,6 @@ COMMANDS = (
 """The commands. Each is in the module of this package that has its name."""
 
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-# torchrun stops all processes when one ends. Rank 0 needs this long to report wrong usage.
-_REPORT_SECONDS = 3.0
 
 _MAX_MESSAGE = 1000  # characters
 
@@ -80,7 +76,6 @@ class Program(click.Group):
         _repair_streams()
         name = prog_name or Path(sys.argv[0]).name
         _complete_in_shell(self, name)
-        end_with_torchrun()
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             with StopSignals(), self.make_context(name, arguments[:], **extra) as context:
@@ -111,17 +106,14 @@ def report(error: BaseException, command: str) -> int:
         case Exit():
             return error.exit_code
         case click.UsageError():
-            if not _is_first_process():  # all processes have the same arguments
-                time.sleep(_REPORT_SECONDS)
-            else:
-                _print_error(_usage_message(error, command))
+            _print_error(_usage_message(error, command))
             return error.exit_code
         case UserError():
             _print_error(str(error))
             return 2 if isinstance(error, ConfigError) else 1
         case Interrupted() | KeyboardInterrupt():
             if str(error):
-                click.echo(_shown(str(error)), err=True)
+                _print(str(error))
             return 130
         case OSError() if error.errno in _OUTPUT_ERRORS and error.filename is None:
             discard_stdout()
@@ -152,22 +144,17 @@ def _usage_message(error: click.UsageError, command: str) -> str:
 
 
 def _print_error(message: str) -> None:
-    if message:  # an error without a message is reported by another process
-        click.echo(f"error: {_shown(message)}", err=True)
+    _print(f"error: {message}")
+
+
+def _print(message: str) -> None:
+    if is_first_to_fail():
+        click.echo(_shown(message), err=True)
 
 
 def _shown(message: str) -> str:
     """Returns a message in one short line: names and values in it come from files of any size."""
     return shorten(one_line(message), _MAX_MESSAGE)
-
-
-def _is_first_process() -> bool:
-    """Returns whether this process reports the errors that all processes of torchrun have."""
-    try:
-        world = world_from_environment()
-    except ConfigError:
-        return True
-    return world is None or world.is_main
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -59,7 +59,8 @@ class StopSignals:
         if self._handlers:
             sys.unraisablehook = self._hook
         for number, handler in self._handlers.items():
-            signal.signal(number, handler if self._error is None else signal.SIG_IGN)
+            # After a failure, a signal must not come before the message about it.
+            signal.signal(number, handler if error is None else signal.SIG_IGN)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         previous, self._last = self._last, time.monotonic()

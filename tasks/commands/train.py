@@ -121,13 +121,13 @@ def train(
 
         chosen = replace(chosen, init=model_folder(task.name, chosen.init))
     world = world_from_environment()
-    with _group_of(world, options["device"]) as (group, device):
-        config = _config_of(task, chosen, out)
-        if show_config:
-            if world is None or world.is_main:
-                print_results(as_toml(to_mapping(config)))
-            return
-        corpus = corpus_for(task, data)
+    config = _config_of(task, chosen, out)
+    if show_config:
+        if world is None or world.is_main:
+            print_results(as_toml(to_mapping(config)))
+        return
+    corpus = corpus_for(task, data)
+    with _group_of(world, options["device"], config.train.timeout) as (group, device):
         from core.device import choose_device
         from core.distributed.process_group import ProcessGroup
         from tasks.runs.checkpoint_folder import headline
@@ -189,7 +189,9 @@ def _config_of(task: Task, chosen: ConfigOptions, out: Path) -> Any:
 
 
 @contextmanager
-def _group_of(world: World | None, device: str) -> Iterator[tuple[ProcessGroup | None, str]]:
+def _group_of(
+    world: World | None, device: str, timeout: float
+) -> Iterator[tuple[ProcessGroup | None, str]]:
     """Connects the processes of torchrun. Yields their group, and the device of this one."""
     if world is None:
         yield None, device
@@ -198,6 +200,5 @@ def _group_of(world: World | None, device: str) -> Iterator[tuple[ProcessGroup |
     from core.distributed.process_group import joined_group
 
     device = device_of_rank(device, world.local_rank)
-    advice = "--resume, with the same folders, goes on from the last saved state"
-    with joined_group(world, choose_device(device), advice=advice) as group:
+    with joined_group(world, choose_device(device), timeout=timeout) as group:
         yield group, device

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from core.distributed.process_group import ProcessGroup
+from core.distributed.process_group import Disconnected, ProcessGroup
 from core.errors import ChangedConditions, ConfigError, Interrupted, UserError
 from core.progress import log
 from core.storage.files import (
@@ -169,9 +169,9 @@ class _Run:
                 group=options.group,
             )
             state = fit(training.model, self.config.train, objective, fit_options)
-        except Interrupted as stop:
+        except (Interrupted, Disconnected) as stop:
             message = f"{stop}; --resume, with the same folders, continues the run"
-            raise Interrupted(message) from stop
+            raise type(stop)(message) from stop
         except ChangedConditions as error:
             raise ChangedConditions(
                 f"{error}; restore them, or resume with --accept-changes, which metrics.json notes"
@@ -198,7 +198,6 @@ class _Run:
 
     def _prepare(self) -> Training:
         options = self.options
-        options.group.set_main_process_limit(self.config.train.main_process_timeout)
         # The main process builds the vocabulary and encodes the corpus; the others load both.
         with options.group.main_process_first():
             torch.manual_seed(self.config.train.seed)

@@ -21,7 +21,7 @@ import pytest
 
 import cli
 from tests.commands.command_line import lines_of
-from tests.forked import Forked, forked_cli
+from tests.forked import forked, forked_cli
 
 CLI = Path(__file__).resolve().parents[2] / "cli.py"
 TIMEOUT = 120
@@ -371,7 +371,7 @@ def test_a_signal_while_garbage_is_collected_counts(number: signal.Signals, code
         gc.callbacks[:] = [signal_itself]
         cli.main(["classify"])  # it waits for a text
 
-    with Forked(program, **PIPES) as process:
+    with forked(program, **PIPES) as process:
         try:
             assert process.wait(TIMEOUT) == code
             assert process.stderr and process.stderr.read() == b""

@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from core.distributed import data_parallel
-from core.distributed.process_group import (
-    Disconnected,
-    ProcessGroup,
-    joined_group,
-)
-from core.distributed.world import world_from_environment
+from core.distributed.process_group import ProcessGroup, joined_group
+from core.distributed.world import is_first_to_fail, world_from_environment
 from core.errors import Interrupted, UserError
 from tests.core.training.tiny_runs import (
     CPU,
@@ -67,8 +62,6 @@ class Program:
         self.diverge()
         self.disagree()
         self.read_other_data()
-        if self.group.size == 3:
-            self.wait_for_main()
         (self.folder / f"{self.group.rank}.json").write_text(json.dumps(self.seen))
 
     def talk(self) -> None:
@@ -93,7 +86,13 @@ class Program:
             return validation_of(model)()
 
         state = run_fit(
-            model, self.folder / name, validate=validate, group=self.group, average=0, **changes
+            model,
+            self.folder / name,
+            validate=validate,
+            group=self.group,
+            average=0,
+            precision="fp32",
+            **changes,
         )
         self.seen[name] = {
             "history": [row.columns() for row in state.history],
@@ -141,33 +140,19 @@ class Program:
         except UserError as error:
             self.seen["other data"] = str(error)
 
-    def wait_for_main(self) -> None:
-        """The main process validates until the others, who may wait half a second, have left."""
-        # torchrun stops the main process as soon as the others have ended.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        self.group.set_main_process_limit(0.5)
-        self.group.set_time_limit(60.0)
-
-        def validate() -> None:
-            deadline = time.monotonic() + 20.0
-            notes = [self.folder / f"{rank}.json" for rank in range(1, self.group.size)]
-            while time.monotonic() < deadline and not all(file.exists() for file in notes):
-                time.sleep(0.02)
-
-        try:
-            self.group.broadcast(validate)
-        except Disconnected:
-            self.seen["gave up waiting"] = True
-
 
 def main(folder: Path) -> None:
     world = world_from_environment()
     assert world is not None
     try:
-        with joined_group(world, CPU, advice="try again") as group:
-            Program(group, folder).run()
-            if world.size == 2 and world.is_main:
-                group.barrier()  # for one that does not come
-            raise UserError("this is the end")
+        with joined_group(world, CPU, timeout=100) as group:
+            program = Program(group, folder)
+            program.run()
+            if program.is_last:
+                raise UserError("this is the end")
     except UserError as error:
-        sys.exit(f"error: {error}" if str(error) else 1)
+        sys.exit(f"error: {error}" if is_first_to_fail() else 1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,18 +1,13 @@
-"""Who a process is among several, and how they are connected."""
+"""Who a process is among several."""
 
-import os
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import torch
-import torch.distributed as dist
 
-from core.distributed.world import World, process_group, world_from_environment
-from core.errors import ConfigError, UserError
-from tests.core.training.tiny_runs import CPU
+from core.distributed.world import World, world_from_environment
+from core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 TORCHRUN = {
@@ -53,42 +48,6 @@ def test_half_a_world_is_refused(variable: str, value: str | None, message: str)
     variables = {**TORCHRUN, variable: value}
     with pytest.raises(ConfigError, match=message):
         world_from_environment({name: v for name, v in variables.items() if v is not None})
-
-
-def test_a_group_is_there_inside_and_gone_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
-    monkeypatch.setenv("MASTER_PORT", "0")  # any that is free
-    for _ in range(2):
-        with process_group(World(rank=0, size=1, local_rank=0), CPU):
-            assert dist.get_backend() == "gloo"
-            one = torch.ones(1)
-            dist.all_reduce(one)
-            assert one.item() == 1.0
-        assert not dist.is_initialized()
-
-
-def test_a_greeting_is_no_result(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """gloo of torch 2.8 and others prints "Rank 0 is connected to ..." below Python."""
-    monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: os.write(1, b"Rank 0\n"))
-    for name in ("barrier", "destroy_process_group"):
-        monkeypatch.setattr(dist, name, lambda: None)
-    with process_group(World(rank=0, size=1, local_rank=0), CPU):
-        os.write(1, b"a result\n")
-    assert capfd.readouterr() == ("a result\n", "Rank 0\n")
-
-
-def test_others_that_do_not_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
-    monkeypatch.setenv("MASTER_PORT", "0")
-    world = World(rank=0, size=2, local_rank=0)
-    with (
-        pytest.raises(UserError, match=r"rank 0: the 2 processes cannot connect: .*imed out"),
-        process_group(world, CPU, timeout=timedelta(seconds=1)),
-    ):
-        pass
-    assert not dist.is_initialized()
 
 
 def test_asking_imports_no_torch() -> None:

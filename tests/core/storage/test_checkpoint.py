@@ -31,7 +31,7 @@ from core.storage.checkpoint import (
     save_weights,
 )
 from core.storage.files import remove_partial_files
-from tests.forked import Forked
+from tests.forked import forked
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -194,7 +194,7 @@ def test_what_a_killed_save_leaves_can_be_told_and_removed(path: Path) -> None:
     """Every file that there is in the middle of a save: ours, and one that safetensors makes."""
     save_tensors(path, {"old": torch.ones(3)})
     started: set[str] = set()
-    with Forked(lambda: save_tensors(path, {"new": torch.ones(3_000_000)})) as process:
+    with forked(lambda: save_tensors(path, {"new": torch.ones(3_000_000)})) as process:
         while process.poll() is None:
             started |= {other.name for other in path.parent.iterdir()} - {path.name}
     assert process.returncode == 0

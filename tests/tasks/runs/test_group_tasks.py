@@ -1,6 +1,7 @@
 """Every task is trained by two processes as by one."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,16 @@ import torch
 
 from core.distributed.process_group import ProcessGroup, joined_group
 from core.distributed.world import world_from_environment
-from tests.forked import forked_group
 from tests.tasks import tiny_trainings
+from tests.torchrun import run_torchrun
 
 CPU = torch.device("cpu")
-SETTINGS = ("model.dropout=0", "train.epochs=1", "train.learning_rate=0.005")
+SETTINGS = (
+    "train.precision=fp32",
+    "model.dropout=0",
+    "train.epochs=1",
+    "train.learning_rate=0.005",
+)
 OWN_SETTINGS = {
     # All random choices but the masks of dropout are the same for all processes: the
     # segmentation of words, and the held-out examples.
@@ -42,18 +48,21 @@ def by_two(tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     """The folder with the three runs."""
     folder = tmp_path_factory.mktemp("by_two")
 
-    def program() -> None:
-        world = world_from_environment()
-        assert world is not None
-        with joined_group(world, CPU) as group:
-            for task, corpus in tiny_corpora.items():
-                metrics = train(task, corpus, folder / task, group)
-                assert bool(metrics) == world.is_main
-
-    codes, _, stderr = forked_group(2, program)
-    assert codes == [0, 0], stderr
-    assert stderr.count("epoch 1:") == 3
+    corpora = json.dumps({task: str(path) for task, path in tiny_corpora.items()})
+    done = run_torchrun("--nproc-per-node=2", "-m", __name__, corpora, folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("epoch 1:") == 3
     return folder
+
+
+def main(corpora: dict[str, str], folder: Path) -> None:
+    """What each of the two processes does."""
+    world = world_from_environment()
+    assert world is not None
+    with joined_group(world, CPU, timeout=300) as group:
+        for task, corpus in corpora.items():
+            metrics = train(task, Path(corpus), folder / task, group)
+            assert bool(metrics) == world.is_main
 
 
 def test_two_train_as_one(
@@ -70,3 +79,7 @@ def test_two_train_as_one(
         assert ours[name] == pytest.approx(theirs[name], rel=1e-4)
     for name in FILES:
         assert (by_two / task / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]))

@@ -3,20 +3,17 @@
 import json
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-import cli
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.storage.checkpoint import load_tensors
 from data.codec import TextCodec
 from tasks.runs import run as runs
 from tasks.runs.checkpoint_folder import text_files
 from tests.commands.command_line import error_of, run
-from tests.forked import forked_group
 from tests.tasks.tiny_trainings import tiny_config, train, train_with
 
 Models = Callable[[str], Path]
@@ -233,25 +230,6 @@ def test_a_plain_couplet_model_gets_an_aligned_decoder(
     train("couplet", data, again, *STILL, "model.aligned=true", init=aligned)
     assert weights(again)["alignment.linear.weight"].any()
     assert_close(again, aligned)
-
-
-def test_several_processes_start_from_one_model(
-    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
-) -> None:
-    """With other classes: all processes have the same new last layer."""
-    init, out = tiny_models("classification"), tmp_path / "run"
-    names = ["Good", "Bad", "Ugly"]
-    corpus = other_classes(tiny_corpora["classification"], tmp_path / "corpus", names)
-    folders = (f"--init={init}", f"--data={corpus}", f"--out={out}")
-    settings = [f"--set={setting}" for setting in STILL]
-    command = ["train", "classification", *folders, "--device=cpu", *settings]
-    codes, _, stderr = forked_group(2, partial(cli.main, command))
-    assert codes == [0, 0], stderr
-    assert stderr.count("the last layer is newly initialized") == 1
-    assert_close(out, init, but_not="classifier.3.")
-    alone = tmp_path / "alone"
-    train("classification", corpus, alone, *STILL, "train.seed=1", init=init)
-    assert_close(out, alone)
 
 
 @pytest.mark.parametrize("task", ["translation", "couplet"])
