@@ -5,26 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from core.config import nearest
 from core.errors import shown
 from tasks.pictures import FONTS
+from tasks.web import libretranslate, routes
 from tasks.web.documentation import as_html
 from tasks.web.errors import RequestError, internal_error
 from tasks.web.gate import Gate, Shield
-from tasks.web.libretranslate import libretranslate_routes
-from tasks.web.routes import v1_routes
 from tasks.web.service import Service
 from transformer_suite import __version__
 
 STATIC = Path(__file__).with_name("static")
+
+pages = APIRouter(include_in_schema=False)
 
 _DESCRIPTION = (
     "Translation, news classification and Chinese couplets. Requests and answers are JSON. The "
@@ -34,6 +35,12 @@ _DESCRIPTION = (
 
 def create_app(service: Service) -> ASGIApp:
     """Returns the ASGI application of a service."""
+    handlers: dict[int | type[Exception], Any] = {
+        Exception: _fail,
+        RequestError: _refuse,
+        RequestValidationError: _refuse_body,
+        HTTPException: _refuse_request,
+    }
     api = FastAPI(
         title="Transformer Suite",
         version=__version__,
@@ -42,24 +49,13 @@ def create_app(service: Service) -> ASGIApp:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        exception_handlers=handlers,
     )
-    api.include_router(v1_routes(service))
-    api.include_router(libretranslate_routes(service))
-
-    @api.get("/v1/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return HTMLResponse(as_html(api.openapi()))
-
-    @api.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
-
+    api.state.service = service
+    for router in (pages, routes.router, libretranslate.router):
+        api.include_router(router)
     api.mount("/static/fonts", StaticFiles(directory=FONTS))
     api.mount("/static", StaticFiles(directory=STATIC))
-    api.add_exception_handler(Exception, _fail)
-    api.add_exception_handler(RequestError, _refuse)
-    api.add_exception_handler(RequestValidationError, _refuse_body)
-    api.add_exception_handler(HTTPException, _refuse_request)
     for path in api.openapi()["paths"].values():
         for operation in path.values():  # FastAPI's own answer, which _refuse_body replaces
             operation["responses"].pop("422", None)
@@ -74,8 +70,17 @@ def create_app(service: Service) -> ASGIApp:
     return Shield(app, service.metrics)
 
 
-async def _refuse(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestError)
+@pages.get("/v1/docs")
+async def docs(request: Request) -> HTMLResponse:
+    return HTMLResponse(as_html(request.app.openapi()))
+
+
+@pages.get("/")
+async def page() -> FileResponse:
+    return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+
+async def _refuse(request: Request, error: RequestError) -> JSONResponse:
     return error.response()
 
 
@@ -84,16 +89,16 @@ async def _fail(request: Request, error: Exception) -> JSONResponse:
     return internal_error().response()
 
 
-async def _refuse_request(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    refusal = RequestError(error.status_code, str(error.detail))
+async def _refuse_request(request: Request, error: HTTPException) -> JSONResponse:
+    is_deep = isinstance(error.__cause__, RecursionError)
+    message = "the JSON is nested too deeply" if is_deep else str(error.detail)
+    refusal = RequestError(error.status_code, message)
     refusal.headers = dict(error.headers or {})
     return refusal.response()
 
 
-async def _refuse_body(request: Request, error: Exception) -> JSONResponse:
+async def _refuse_body(request: Request, error: RequestValidationError) -> JSONResponse:
     """Answers a body that does not fit its schema; the message names the first wrong field."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place, reason = first["loc"][1:], str(first["msg"])
     if first["type"] == "json_invalid":

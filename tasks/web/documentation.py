@@ -61,7 +61,8 @@ def _resolve(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[
 
 def _type(field: Mapping[str, Any]) -> str:
     if "anyOf" in field:
-        return " or ".join(_type(option) for option in field["anyOf"])
+        kinds = [kind for kind in field["anyOf"] if kind.get("type") != "null"]
+        return " or ".join(map(_type, kinds))
     if "enum" in field:
         return " or ".join(map(repr, field["enum"]))
     words = str(field.get("type", "any"))
@@ -74,5 +75,5 @@ def _type(field: Mapping[str, Any]) -> str:
         "maxLength": "up to length",
     }
     return " ".join(
-        [words, *(f"{word} {field[key]}" for key, word in bounds.items() if key in field)]
+        [words, *(f"{word} {field[key]:.10g}" for key, word in bounds.items() if key in field)]
     )

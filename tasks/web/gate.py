@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,9 +17,6 @@ from tasks.web.batching import log_failure, stopping
 from tasks.web.config import ServiceConfig
 from tasks.web.errors import RequestError, internal_error
 from tasks.web.metrics import Metrics
-
-MAX_DEPTH = 20
-"""The deepest nesting of JSON that a request may have. Ours have two levels."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -38,8 +34,6 @@ SECURITY_HEADERS = {
 # Without a key, a client can ask whether the service is up and how it is used.
 _PUBLIC = ("/v1/health", "/v1/openapi.json", "/v1/docs")
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _MAX_CLIENTS = 10_000
 
 
@@ -55,40 +49,33 @@ class Shield:
             await self.app(scope, receive, send)
         if scope["type"] != "http":
             return
-        start, response = time.monotonic(), _ShieldedResponse(scope, send)
+        start, status = time.monotonic(), 0
+
+        async def shielded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                if scope["path"].startswith("/v1/"):
+                    headers["Cache-Control"] = "no-store"
+            await send(message)
+
         try:
-            await self.app(scope, receive, response)
+            await self.app(scope, receive, shielded)
         except ClientDisconnect:
-            response.status = 499
+            status = 499
         except (Exception, asyncio.CancelledError) as error:
             # The server cancels the tasks that are unfinished when its time to stop is over.
             is_stopping = isinstance(error, asyncio.CancelledError)
             if not is_stopping:
                 log_failure(scope["method"], error)
-            if response.status == 0:
+            if status == 0:
                 refusal = stopping() if is_stopping else internal_error()
-                await refusal.response()(scope, receive, response)
+                await refusal.response()(scope, receive, shielded)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.request(route, response.status, time.monotonic() - start)
-
-
-class _ShieldedResponse:
-    """A ``send`` that adds the security headers and keeps the ``status``; 0: none was sent."""
-
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self.status = 0
-        self._is_answer = scope["path"].startswith("/v1/")
-        self._send = send
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers.update(SECURITY_HEADERS)
-            if self._is_answer:
-                headers["Cache-Control"] = "no-store"
-        await self._send(message)
+            self.metrics.request(route, status, time.monotonic() - start)
 
 
 class Gate:
@@ -116,8 +103,6 @@ class Gate:
                 self._rates.count(scope["client"][0] if scope.get("client") else "")
             self._check_key(scope, headers)
             body = await self._read_body(headers, receive)
-            if headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-                check_depth(body)
         except RequestError as error:
             await error.response()(scope, receive, send)
             return
@@ -198,19 +183,6 @@ def key_in(headers: Headers) -> str:
     """Returns the API key in the headers of a request, or ""."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-
-
-def check_depth(body: bytes) -> None:
-    """Refuses JSON that is nested deeper than :data:`MAX_DEPTH`, before it is parsed.
-
-    Raises:
-        RequestError: 400.
-    """
-    depth = 0
-    for bracket in _STRING.sub(b"", body).translate(None, _NOT_BRACKETS):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_DEPTH:
-            raise RequestError(400, f"the JSON is nested deeper than {MAX_DEPTH} levels")
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:

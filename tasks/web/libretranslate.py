@@ -11,79 +11,83 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from core.errors import shown
 from tasks.web.errors import RequestError
 from tasks.web.gate import key_in
 from tasks.web.languages import name_of
-from tasks.web.routes import Decorator, check_texts
-from tasks.web.service import Service
+from tasks.web.routes import check_texts
+from tasks.web.service import Client, Offered, Service
 
 _MAX_FIELDS = 1000
 
 
-def libretranslate_routes(service: Service) -> APIRouter:
-    """Returns the routes of a service; without a translation model they answer 404."""
-    router = APIRouter(tags=["LibreTranslate"])
+def _extra(*fields: str) -> dict[str, Any]:
+    """Returns the description of a body with these required fields, for the OpenAPI document."""
+    properties: dict[str, Any] = {name: {"type": "string"} for name in fields}
+    properties["q"] = {
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+    }
+    schema = {"type": "object", "required": list(fields), "properties": properties}
+    kinds = ("application/json", "application/x-www-form-urlencoded")
+    statuses = {"400": "A request that cannot be used.", "413": "Too much text."}
+    return {
+        "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}},
+        "responses": {status: {"description": text} for status, text in statuses.items()},
+    }
 
-    def post(path: str, summary: str, *fields: str) -> Decorator:
-        return router.post(path, summary=summary, response_model=None, openapi_extra=_extra(fields))
 
-    @router.get("/languages", summary="The languages of the translation model", response_model=None)
-    async def languages() -> Response:
-        source, target = service.languages()
-        targets = {source: [source, target], target: [target]}
-        return JSONResponse(
-            [{"code": c, "name": name_of(c), "targets": t} for c, t in targets.items()]
-        )
+router = APIRouter(tags=["LibreTranslate"])
 
-    @post("/translate", "Translate texts", "q", "source", "target")
-    async def translate(request: Request) -> Response:
-        body = await _body(request, service)
-        source, target = service.languages()
-        q = _texts(body, service)
-        _check_language("source", body, ["auto", source, target])
-        _check_language("target", body, [source, target])
-        if body.get("format", "text") != "text":
-            raise RequestError(400, "format must be text: HTML is not translated", field="format")
-        detected = [service.detect_language(text) for text in q]
-        is_auto = body["source"] == "auto"
-        codes = [d["language"] if is_auto else body["source"] for d in detected]
-        if any(code == target and body["target"] == source for code in codes):
-            raise RequestError(400, f"{target} cannot be translated into {source}", field="target")
-        chosen = [i for i, code in enumerate(codes) if code != body["target"]]
-        count = _alternatives(body, service)
-        options = {"n_best": count + 1} if count else {}
-        if count >= service.predictor("translation").generation.beam_size:
-            options["beam_size"] = count + 1
-        texts = [q[i] for i in chosen]
-        results = await service.compute(
-            "translation",
-            service.search_work("translation", options),
-            texts,
-            [*map(len, texts)],
-            request.receive,
-        )
-        translations, others = list(q), [list[str]() for _ in q]
-        for i, result in zip(chosen, results, strict=True):
-            translations[i] = result.text
-            others[i] = [other.text for other in result.others]
-        answer: dict[str, Any] = {"translatedText": translations}
-        if is_auto:
-            answer["detectedLanguage"] = detected
-        if count:
-            answer["alternatives"] = others
-        if isinstance(body["q"], str):
-            answer = {name: values[0] for name, values in answer.items()}
-        return JSONResponse(answer)
 
-    @post("/detect", "Detect the language of a text", "q")
-    async def detect(request: Request) -> Response:
-        body = await _body(request, service)
-        return JSONResponse([service.detect_language(text) for text in _texts(body, service)[:1]])
+@router.get("/languages", summary="The languages of the translation model")
+async def languages(service: Offered) -> JSONResponse:
+    source, target = service.languages()
+    targets = {source: [source, target], target: [target]}
+    return JSONResponse([{"code": c, "name": name_of(c), "targets": t} for c, t in targets.items()])
 
-    return router
+
+@router.post("/translate", summary="Translate texts", openapi_extra=_extra("q", "source", "target"))
+async def translate(request: Request, client: Client) -> JSONResponse:
+    service = client.service
+    body = await _body(request, service)
+    source, target = service.languages()
+    q = _texts(body, service)
+    _check_language("source", body, ["auto", source, target])
+    _check_language("target", body, [source, target])
+    if body.get("format", "text") != "text":
+        raise RequestError(400, "format must be text: HTML is not translated", field="format")
+    detected = [service.detect_language(text) for text in q]
+    is_auto = body["source"] == "auto"
+    codes = [d["language"] if is_auto else body["source"] for d in detected]
+    if any(code == target and body["target"] == source for code in codes):
+        raise RequestError(400, f"{target} cannot be translated into {source}", field="target")
+    chosen = [i for i, code in enumerate(codes) if code != body["target"]]
+    count = _alternatives(body, service)
+    options = {"n_best": count + 1} if count else {}
+    if count >= service.predictor("translation").generation.beam_size:
+        options["beam_size"] = count + 1
+    work = service.search_work("translation", options)
+    results = await client.compute("translation", work, [q[i] for i in chosen])
+    translations, others = list(q), [list[str]() for _ in q]
+    for i, result in zip(chosen, results, strict=True):
+        translations[i] = result.text
+        others[i] = [other.text for other in result.others]
+    answer: dict[str, Any] = {"translatedText": translations}
+    if is_auto:
+        answer["detectedLanguage"] = detected
+    if count:
+        answer["alternatives"] = others
+    if isinstance(body["q"], str):
+        answer = {name: values[0] for name, values in answer.items()}
+    return JSONResponse(answer)
+
+
+@router.post("/detect", summary="Detect the language of a text", openapi_extra=_extra("q"))
+async def detect(request: Request, service: Offered) -> JSONResponse:
+    body = await _body(request, service)
+    return JSONResponse([service.detect_language(text) for text in _texts(body, service)[:1]])
 
 
 async def _body(request: Request, service: Service) -> dict[str, Any]:
@@ -104,6 +108,8 @@ async def _body(request: Request, service: Service) -> dict[str, Any]:
             body = {name: v[0] if len(v) == 1 else v for name, v in fields.items()}
         else:
             raise RequestError(415, "the body must be JSON or a URL-encoded form")
+    except RecursionError as error:
+        raise RequestError(400, "the JSON is nested too deeply") from error
     except ValueError as error:
         raise RequestError(400, f"the body cannot be read: {error}") from error
     if not isinstance(body, dict):
@@ -137,18 +143,3 @@ def _alternatives(body: dict[str, Any], service: Service) -> int:
         message = f"alternatives must be from 0 to {most}"
         raise RequestError(400, message, field="alternatives")
     return value
-
-
-def _extra(fields: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the description of a body with these required fields, for the OpenAPI document."""
-    properties: dict[str, Any] = {name: {"type": "string"} for name in fields}
-    properties["q"] = {
-        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
-    }
-    schema = {"type": "object", "required": list(fields), "properties": properties}
-    kinds = ("application/json", "application/x-www-form-urlencoded")
-    statuses = {"400": "A request that cannot be used.", "413": "Too much text."}
-    return {
-        "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}},
-        "responses": {status: {"description": text} for status, text in statuses.items()},
-    }

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from core.errors import UserError
+from tasks.classification.explain import explain
+from tasks.classification.predict import Classifier
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
 from tasks.web import metrics
-from tasks.web.batching import Work
 from tasks.web.config import ServiceConfig
 from tasks.web.errors import RequestError, request_error
 from tasks.web.schemas import (
@@ -27,11 +28,8 @@ from tasks.web.schemas import (
     Texts,
     TranslateBody,
 )
-from tasks.web.service import Service, plain
-from tasks.web.work import AttentionMaps, Classify, Explain, Score
-
-Route = Callable[..., Awaitable[Response]]
-Decorator = Callable[[Route], Route]
+from tasks.web.service import Client, Offered, plain
+from tasks.web.work import AttentionMaps, Batches, score
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": Error, "description": "A request that cannot be used."},
@@ -41,117 +39,117 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     429: {"model": Error, "description": "Too many requests; see Retry-After."},
     503: {"model": Error, "description": "The service is busy; see Retry-After."},
 }
+_RESULTS: dict[int | str, dict[str, Any]] = {200: {"model": Results}, **_ERRORS}
+
+router = APIRouter(prefix="/v1", tags=["v1"])
 
 
-def v1_routes(service: Service) -> APIRouter:
-    """Returns the routes of a service."""
-    router = APIRouter(prefix="/v1", tags=["v1"])
-    config = service.config
+@router.post("/translate", summary="Translate texts", responses=_RESULTS)
+async def translate(body: TranslateBody, client: Client) -> JSONResponse:
+    check_texts(client.config, body.texts)
+    if not body.sentences:
+        return _answer(body.texts, await _search("translation", body, body.texts, client))
+    parts = [_sentences(text) for text in body.texts]
+    texts = [text.strip() for part in parts for text in part]
+    records = iter(await _search("translation", body, texts, client))
+    return _answer(body.texts, [_joined(part, [*islice(records, len(part))]) for part in parts])
 
-    def post(path: str, summary: str, model: type[Answer] = Results) -> Decorator:
-        responses = {200: {"model": model}, **_ERRORS}
-        return router.post(path, summary=summary, response_model=None, responses=responses)
 
-    def get(path: str, summary: str, kind: type[Response] = JSONResponse) -> Decorator:
-        return router.get(path, summary=summary, response_model=None, response_class=kind)
+@router.post("/couplet", summary="Answer first lines of Chinese couplets", responses=_RESULTS)
+async def couplet(body: CoupletBody, client: Client) -> JSONResponse:
+    check_texts(client.config, body.texts)
+    return _answer(body.texts, await _search("couplet", body, body.texts, client))
 
-    @post("/translate", "Translate texts")
-    async def translate(body: TranslateBody, request: Request) -> Response:
-        if not body.sentences:
-            return _answer(body.texts, await search("translation", body, body.texts, request))
-        check_texts(config, body.texts)
-        parts = [_sentences(text) for text in body.texts]
-        texts = [text.strip() for part in parts for text in part]
-        records = iter(await search("translation", body, texts, request))
-        joined = [_joined(part, list(islice(records, len(part)))) for part in parts]
-        return _answer(body.texts, joined)
 
-    @post("/couplet", "Answer first lines of Chinese couplets")
-    async def couplet(body: CoupletBody, request: Request) -> Response:
-        check_texts(config, body.texts)
-        return _answer(body.texts, await search("couplet", body, body.texts, request))
+@router.post("/classify", summary="Classify news texts", responses=_RESULTS)
+async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
+    check_texts(client.config, body.texts)
+    classifier = client.service.predictor("classification")
+    if body.top is not None and body.top > (most := len(classifier.classes)):
+        raise RequestError(400, f"top must be from 1 to {most}, the classes", field="top")
+    work = Batches(Classifier.classify_scored, classifier)
+    results = await client.compute("classification", work, body.texts)
+    records = [result.record() for result in results]
+    for record in records:
+        record["probabilities"] = dict(islice(record["probabilities"].items(), body.top))
+    if body.explain:
+        work = Batches(explain, classifier)
+        explanations = await client.compute("classification", work, body.texts)
+        for record, explanation in zip(records, explanations, strict=True):
+            record["explanation"] = explanation.record()
+    return _answer(body.texts, records)
 
-    @post("/classify", "Classify news texts")
-    async def classify(body: ClassifyBody, request: Request) -> Response:
-        check_texts(config, body.texts)
-        classifier = service.predictor("classification")
-        if body.top is not None and body.top > (most := len(classifier.classes)):
-            raise RequestError(400, f"top must be from 1 to {most}, the classes", field="top")
 
-        async def compute(work: Work) -> list[Any]:
-            lengths = [*map(len, body.texts)]
-            return await service.compute(
-                "classification", work, body.texts, lengths, request.receive
-            )
+@router.post(
+    "/score",
+    summary="Score pairs: how probable is each target, given its source?",
+    responses=_RESULTS,
+)
+async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
+    check_texts(client.config, body.sources, field="sources")
+    check_texts(client.config, body.targets, field="targets")
+    if len(body.sources) != len(body.targets):
+        message = f"{len(body.sources)} sources, but {len(body.targets)} targets"
+        raise RequestError(400, message, field="targets")
+    pairs = [*zip(body.sources, body.targets, strict=True)]
+    work = Batches(score, client.service.predictor(body.task))
+    rows = zip(pairs, await client.compute(body.task, work, pairs), strict=True)
+    records = [{"source": s, "target": t, **result.record()} for (s, t), result in rows]
+    return JSONResponse({"results": plain(records)})
 
-        records = [result.record() for result in await compute(Classify(classifier))]
-        for record in records:
-            record["probabilities"] = dict(islice(record["probabilities"].items(), body.top))
-        if body.explain:
-            explanations = await compute(Explain(classifier))
-            for record, explanation in zip(records, explanations, strict=True):
-                record["explanation"] = explanation.record()
-        return _answer(body.texts, records)
 
-    @post("/score", "Score pairs: how probable is each target, given its source?")
-    async def score(body: ScoreBody, request: Request) -> Response:
-        check_texts(config, body.sources, field="sources")
-        check_texts(config, body.targets, field="targets")
-        if len(body.sources) != len(body.targets):
-            message = f"{len(body.sources)} sources, but {len(body.targets)} targets"
-            raise RequestError(400, message, field="targets")
-        pairs = [*zip(body.sources, body.targets, strict=True)]
-        lengths = [len(source) + len(target) for source, target in pairs]
-        work = Score(service.predictor(body.task))
-        scores = await service.compute(body.task, work, pairs, lengths, request.receive)
-        rows = zip(pairs, scores, strict=True)
-        records = [{"source": s, "target": t, **result.record()} for (s, t), result in rows]
-        return JSONResponse({"results": plain(records)})
+@router.post(
+    "/attention",
+    summary="Show the attention between a source and its output",
+    responses={200: {"model": Answer}, **_ERRORS},
+)
+async def attention(body: AttentionBody, client: Client) -> JSONResponse:
+    check_texts(client.config, [body.source], field="source")
+    check_texts(client.config, [body.target], field="target")
+    predictor = client.service.predictor(body.task)
+    if len(predictor.models) > 1:
+        raise RequestError(400, "an ensemble has no attention of its own", field="task")
+    most = predictor.models[0].config.num_decoder_layers
+    layer = body.layer or most
+    if layer > most:
+        raise RequestError(400, f"layer must be from 1 to {most}", field="layer")
+    work = AttentionMaps(predictor, layer)
+    (maps,) = await client.compute(body.task, work, [(body.source, body.target)])
+    return JSONResponse(plain(maps))
 
-    @post("/attention", "Show the attention between a source and its output", Answer)
-    async def attention(body: AttentionBody, request: Request) -> Response:
-        check_texts(config, [body.source], field="source")
-        check_texts(config, [body.target], field="target")
-        predictor = service.predictor(body.task)
-        if len(predictor.models) > 1:
-            raise RequestError(400, "an ensemble has no attention of its own", field="task")
-        most = predictor.models[0].config.num_decoder_layers
-        layer = body.layer or most
-        if layer > most:
-            raise RequestError(400, f"layer must be from 1 to {most}", field="layer")
-        work, pair = AttentionMaps(predictor, layer), (body.source, body.target)
-        length = len(body.source) + len(body.target)
-        (maps,) = await service.compute(body.task, work, [pair], [length], request.receive)
-        return JSONResponse(plain(maps))
 
-    @get("/models", "The models and the limits of this service")
-    async def models() -> Response:
-        return JSONResponse({"models": plain(service.models()), "limits": config.limits()})
+@router.get("/models", summary="The models and the limits of this service")
+async def models(service: Offered) -> JSONResponse:
+    return JSONResponse({"models": plain(service.models()), "limits": service.config.limits()})
 
-    @get("/health", "Whether the service is up")
-    async def health() -> Response:
-        return JSONResponse({"status": "ok", "tasks": [*service.predictors]})
 
-    @get("/metrics", "Metrics in the text format of Prometheus", PlainTextResponse)
-    async def prometheus() -> Response:
-        return Response(service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
+@router.get("/health", summary="Whether the service is up")
+async def health(service: Offered) -> JSONResponse:
+    return JSONResponse({"status": "ok", "tasks": [*service.predictors]})
 
-    async def search(
-        task: str, body: Texts, texts: Sequence[str], request: Request
-    ) -> list[dict[str, Any]]:
-        check_texts(config, body.texts)
-        options = body.options()
-        is_backward = isinstance(body, CoupletBody) and body.backward
-        work = service.search_work(task, options, is_backward=is_backward)
-        lengths = [*map(len, texts)]
-        results = await service.compute(task, work, texts, lengths, request.receive)
-        records = [result.record() for result in results]
-        if options.keys() & {"n_best", "candidates"}:
-            for record, result in zip(records, results, strict=True):
-                record["hypotheses"] = [other.record() for other in result.hypotheses]
-        return records
 
-    return router
+@router.get(
+    "/metrics",
+    summary="Metrics in the text format of Prometheus",
+    response_class=PlainTextResponse,
+)
+async def prometheus(service: Offered) -> Response:
+    return Response(service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+async def _search(
+    task: str, body: Texts, texts: Sequence[str], client: Client
+) -> list[dict[str, Any]]:
+    """Returns the record of each text, with its hypotheses where several are asked for."""
+    options = body.options()
+    is_backward = isinstance(body, CoupletBody) and body.backward
+    work = client.service.search_work(task, options, is_backward=is_backward)
+    results = await client.compute(task, work, texts)
+    records = [result.record() for result in results]
+    if options.keys() & {"n_best", "candidates"}:
+        for record, result in zip(records, results, strict=True):
+            record["hypotheses"] = [other.record() for other in result.hypotheses]
+    return records
 
 
 def check_texts(config: ServiceConfig, texts: Sequence[str], *, field: str = "texts") -> None:
@@ -173,7 +171,7 @@ def check_texts(config: ServiceConfig, texts: Sequence[str], *, field: str = "te
             raise RequestError(400, request_error(error).message, field=name) from error
 
 
-def _answer(texts: Iterable[str], records: Iterable[dict[str, Any]]) -> Response:
+def _answer(texts: Iterable[str], records: Iterable[dict[str, Any]]) -> JSONResponse:
     pairs = zip(texts, records, strict=True)
     return JSONResponse({"results": [{"input": text, **plain(record)} for text, record in pairs]})
 

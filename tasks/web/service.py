@@ -6,10 +6,10 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from fastapi import Depends
+from starlette.requests import ClientDisconnect, Request
 
 from core.decoding.config import GenerationConfig
 from core.errors import UserError
@@ -129,35 +129,9 @@ class Service:
             raise request_error(error) from error
         return Search(predictor, request)
 
-    async def compute(
-        self, task: str, work: Work, items: Sequence[Any], lengths: Sequence[int], receive: Receive
-    ) -> list[Any]:
-        """Returns the result of each item, computed together with other requests.
-
-        Args:
-            lengths: of the items, in characters.
-            receive: waits for the client to leave, which stops the work.
-
-        Raises:
-            RequestError: the queue is full, or the work fails or takes too long.
-            ClientDisconnect: the client has left.
-        """
-        job = Job(work, items, lengths, max_seconds=self.config.max_seconds)
-        if items:
-            self._queues[task].put(job)
-        answer = asyncio.wrap_future(job.future)
-        # An error that comes when the client has left is nobody's.
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        left = asyncio.ensure_future(_disconnected(receive))
-        try:
-            either: set[asyncio.Future[Any]] = {answer, left}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                raise ClientDisconnect
-            return answer.result()
-        finally:
-            left.cancel()
-            answer.cancel()
+    def put(self, task: str, job: Job) -> None:
+        """Adds a job to the queue of a task; raises RequestError if it is full."""
+        self._queues[task].put(job)
 
     def _check_limits(self, config: GenerationConfig, candidates: int) -> None:
         for field, value, most in (
@@ -175,9 +149,54 @@ class Service:
         return model
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def service_of(request: Request) -> Service:
+    """Returns the service that a request is for."""
+    service: Service = request.app.state.service
+    return service
+
+
+Offered = Annotated[Service, Depends(service_of)]
+
+
+class Caller:
+    """The client of a request, who may leave before the answer."""
+
+    def __init__(self, service: Offered, request: Request) -> None:
+        self.service = service
+        self.config = service.config
+        self._receive = request.receive
+
+    async def compute(self, task: str, work: Work, items: Sequence[Any]) -> list[Any]:
+        """Returns the result of each item, a text or a pair, computed with other requests.
+
+        Raises:
+            RequestError: the queue is full, or the work fails or takes too long.
+            ClientDisconnect: the client has left, which stops the work.
+        """
+        lengths = [len("".join(item)) for item in items]
+        job = Job(work, items, lengths, max_seconds=self.config.max_seconds)
+        if items:
+            self.service.put(task, job)
+        answer = asyncio.wrap_future(job.future)
+        # An error that comes when the client has left is nobody's.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        left = asyncio.ensure_future(self._left())
+        try:
+            either: set[asyncio.Future[Any]] = {answer, left}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientDisconnect
+            return answer.result()
+        finally:
+            left.cancel()
+            answer.cancel()
+
+    async def _left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+Client = Annotated[Caller, Depends()]
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.classification.explain import explain
 from tasks.seq2seq.labeled_attention import attention
 from tasks.seq2seq.request import GenerationRequest
 from tasks.web.errors import RequestError
@@ -33,39 +32,22 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Classify:
-    """The classification of texts."""
+class Batches:
+    """A function of a predictor and items, which calls ``on_batch`` after each of its batches."""
 
-    classifier: Any
-
-    def __call__(self, texts: Sequence[str], numbers: Sequence[int], check: Check) -> Sequence[Any]:
-        check()
-        return list(self.classifier.classify_scored(texts, on_batch=lambda count: check()))
-
-
-@dataclass(frozen=True)
-class Explain:
-    """What each word of a text contributes to its class."""
-
-    classifier: Any
-
-    def __call__(self, texts: Sequence[str], numbers: Sequence[int], check: Check) -> Sequence[Any]:
-        check()
-        return explain(self.classifier, texts, on_batch=lambda count: check())
-
-
-@dataclass(frozen=True)
-class Score:
-    """The probabilities of targets, given their sources."""
-
+    function: Callable[..., Sequence[Any]]
     predictor: Any
 
-    def __call__(
-        self, pairs: Sequence[tuple[str, str]], numbers: Sequence[int], check: Check
-    ) -> Sequence[Any]:
+    def __call__(self, items: Sequence[Any], numbers: Sequence[int], check: Check) -> Sequence[Any]:
         check()
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        return list(self.predictor.score(sources, targets, on_batch=lambda count: check()))
+        return self.function(self.predictor, items, on_batch=lambda count: check())
+
+
+def score(predictor: Any, pairs: Sequence[tuple[str, str]], **options: Any) -> Sequence[Any]:
+    """Returns the probability of each target, given its source."""
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    scores: Sequence[Any] = predictor.score(sources, targets, **options)
+    return scores
 
 
 @dataclass(frozen=True)

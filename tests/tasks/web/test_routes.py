@@ -389,4 +389,5 @@ def test_the_openapi_document_and_its_page(web: Any) -> None:
             assert "422" not in operation["responses"]
     for name in TranslateBody.model_fields:
         assert f"<code>{name}</code>" in page
+    assert "<code>n_best</code></td><td>integer from 1 to 1000</td>" in page
     assert "http:" not in page and "https:" not in page and HOST not in page
