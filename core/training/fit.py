@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib.util import find_spec
 
 import torch
 from torch import nn
 
-from core.errors import Interrupted
+from core.errors import Interrupted, UserError
 from core.progress import Progress
-from core.training import tensorboard
 from core.training.compilation import CompiledLayers, check_compiler
 from core.training.config import TrainConfig
 from core.training.state import TrainingState
@@ -92,7 +92,10 @@ def check_installed(config: TrainConfig, device: torch.device) -> None:
     Raises:
         UserError: TensorBoard or a compiler is missing; says what to install.
     """
-    if config.tensorboard:
-        tensorboard.check_installed()
+    if config.tensorboard and find_spec("tensorboard") is None:
+        raise UserError(
+            "train.tensorboard needs the package tensorboard, which is not installed: "
+            "pip install 'transformer-suite[tensorboard]'"
+        )
     if config.compile:
         check_compiler(device)

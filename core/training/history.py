@@ -11,11 +11,12 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from core.storage.files import append, is_file, read_text, write_text
+from core.errors import UserError
+from core.storage.files import append, is_file, read_text, reason_of, write_text
 from core.training.config import TrainConfig
 from core.training.state import CurveRow
-from core.training.tensorboard import EventFile
 
 HISTORY_FILE = "history.csv"
 STEPS_FILE = "steps.csv"
@@ -30,7 +31,7 @@ class History:
     def __init__(self, folder: Path, config: TrainConfig) -> None:
         self._folder = folder
         self._config = config
-        self._events: EventFile | None = None
+        self._events: Any = None
 
     def begin(self, step: int) -> None:
         """Removes the rows of steps after ``step``, which a crashed run may have left.
@@ -42,7 +43,10 @@ class History:
         if is_file(path):
             write_text(path, _until(step, read_text(path, errors="replace")))
         if self._config.tensorboard:
-            self._events = EventFile(self._folder / EVENTS_FOLDER, first_step=step + 1)
+            from torch.utils.tensorboard import SummaryWriter
+
+            # TensorBoard ignores what older files have of the steps from here on.
+            self._events = SummaryWriter(self._folder / EVENTS_FOLDER, purge_step=step + 1)
 
     def add_step(self, row: CurveRow) -> None:
         """Adds a row to ``steps.csv``."""
@@ -58,10 +62,16 @@ class History:
         self._add_event("epochs", rows[-1])
 
     def _add_event(self, group: str, row: CurveRow) -> None:
-        if self._events is not None:
-            columns = row.columns().items()
-            values = {f"{group}/{name}": value for name, value in columns if name != "step"}
-            self._events.add(row.step, values)
+        if self._events is None:
+            return
+        try:
+            for name, value in row.columns().items():
+                if name != "step":
+                    self._events.add_scalar(f"{group}/{name}", value, row.step)
+            self._events.flush()
+        except OSError as error:
+            folder = self._folder / EVENTS_FOLDER
+            raise UserError(f"{folder}: cannot write: {reason_of(error)}") from error
 
 
 def as_csv(rows: Sequence[CurveRow]) -> str:

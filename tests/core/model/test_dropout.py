@@ -118,3 +118,18 @@ def test_what_is_no_probability_is_refused(p: float) -> None:
         Dropout(p)
     with pytest.raises(ValueError, match=f"not {p}"):
         dropout(torch.ones(3), p)
+
+
+def test_private_rng_is_its_own_and_ends() -> None:
+    x = torch.ones(1000)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    draws = []
+    for seed in (7, 7, 8):
+        with private_rng(seed):
+            draws.append(dropout(x, 0.5))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    dropout(x, 0.5)
+    assert not torch.equal(torch.get_rng_state(), before)

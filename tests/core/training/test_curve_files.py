@@ -2,18 +2,13 @@
 
 import csv
 import importlib
-import math
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from core.errors import UserError
-from core.training import tensorboard
-from core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE, History
-from core.training.state import CurveRow
-from tests.core.training.tiny_runs import Disturbed, run_fit, tiny_config, tiny_model
+from core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE
+from tests.core.training.tiny_runs import Disturbed, run_fit, tiny_model
 
 TIMES = ("seconds", "tokens_per_second")
 HEADER = b"epoch,step,train_loss,learning_rate,gradient_norm,tokens_per_second,padding_share\n"
@@ -67,18 +62,6 @@ def test_a_row_every_so_many_steps(tmp_path: Path) -> None:
         assert row["train_loss"] == pytest.approx(mean, rel=0.1)
 
 
-def test_its_rows_are_parts_of_the_epochs_row(tmp_path: Path) -> None:
-    state = run_fit(tiny_model(), tmp_path, log_every=8, epochs=2)
-    for row, epoch in zip(rows_of(tmp_path / STEPS_FILE), state.history, strict=True):
-        for name in row.keys() - TIMES:
-            assert row[name] == pytest.approx(epoch.columns()[name]), name
-
-
-def test_no_rows_are_asked_for(tmp_path: Path) -> None:
-    run_fit(tiny_model(), tmp_path, log_every=0, epochs=1)
-    assert not (tmp_path / STEPS_FILE).exists()
-
-
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
     """The rows of a run that nothing interrupts."""
@@ -108,20 +91,6 @@ def test_a_damaged_file_does_not_stop_a_run(tmp_path: Path, content: bytes) -> N
     (tmp_path / STEPS_FILE).write_bytes(content)
     run_fit(tiny_model(), tmp_path, epochs=2, log_every=8, resume=True)
     assert [row["step"] for row in rows_of(tmp_path / STEPS_FILE)] == [16]
-
-
-def test_a_full_disk_is_a_user_error_that_names_the_file(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    history = History(tmp_path, tiny_config())
-    history.begin(0)
-    row = CurveRow(epoch=1, step=1, train_loss=1.0)
-    history.add_step(row)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
-    try:
-        with pytest.raises(UserError, match=rf"{STEPS_FILE}: cannot write: File too large"):
-            history.add_step(row)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 # TensorBoard
@@ -167,21 +136,3 @@ def test_tensorboard_forgets_what_a_crash_lost(tmp_path: Path) -> None:
     shown = [scalars_in(tmp_path / name / EVENTS_FOLDER) for name in ("straight", "parts")]
     for name in ("steps/train_loss", "steps/learning_rate", "epochs/val_loss"):
         assert shown[1][name] == shown[0][name]
-
-
-def test_tensorboard_that_is_not_installed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tensorboard, "find_spec", lambda name: None)
-    message = r"train.tensorboard needs the package tensorboard.*pip install"
-    with pytest.raises(UserError, match=message):
-        run_fit(tiny_model(), tmp_path, tensorboard=True)
-
-
-@pytest.mark.usefixtures("needs_tensorboard")
-def test_tensorboard_takes_what_is_no_number(tmp_path: Path) -> None:
-    file = tensorboard.EventFile(tmp_path, first_step=1)
-    file.add(3, {"a": math.inf, "b": math.nan})
-    shown = scalars_in(tmp_path)
-    assert shown["a"] == [(3, math.inf)]
-    assert math.isnan(shown["b"][0][1])

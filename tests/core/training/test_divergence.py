@@ -54,10 +54,6 @@ def test_one_bad_batch_is_no_explosion() -> None:
     assert first_explosion([1.0] * 201, [*ones, 500.0, *ones]) is None
 
 
-def test_a_first_step_may_be_anything() -> None:
-    assert first_explosion([1e9, 5.0], [1e9, 5.0]) is None
-
-
 # Explosions
 
 
@@ -80,13 +76,6 @@ def test_gradients_may_grow_to_the_square() -> None:
     losses, norms = [2.0] * 120, [0.5] * 100
     assert first_explosion(losses, [*norms, *[90.0] * 20]) is None
     assert first_explosion(losses, [*norms, *[1010.0] * 20]) == 101
-
-
-@pytest.mark.parametrize("factor", [2.0, 40.0])
-def test_the_factor_is_what_is_allowed(factor: float) -> None:
-    below, above = [3.0] * 50 + [2.9 * factor] * 90, [3.0] * 50 + [3.2 * factor] * 90
-    assert first_explosion(below, factor=factor) is None
-    assert first_explosion(above, factor=factor) is not None
 
 
 # Runs

@@ -12,7 +12,6 @@ from core.errors import UserError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
 from core.training import schedule
 from core.training.history import HISTORY_FILE
-from core.training.schedule import make_schedule
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     PAD,
@@ -23,7 +22,6 @@ from tests.core.training.tiny_runs import (
     mean_loss,
     run_fit,
     same,
-    tiny_config,
     tiny_model,
     weights_of,
     without_times,
@@ -81,23 +79,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, where: str) -> 
 def test_nothing_to_train_on(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to train on"):
         run_fit(tiny_model(), tmp_path, data=Pairs(batches=0))
-
-
-def test_training_drops_out_and_validation_does_not(tmp_path: Path) -> None:
-    model = tiny_model()
-    modes = []
-
-    def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
-        modes.append(model.training)
-        return loss_of(model)(batch)
-
-    def validate() -> dict[str, float]:
-        modes.append(model.training)
-        return {"val_loss": 1.0}
-
-    run_fit(model, tmp_path, loss=loss, validate=validate, epochs=2, average=0)
-    assert modes == [*[True] * 8, False, *[True] * 8, False]
-    assert not model.training
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -191,18 +172,3 @@ def test_the_rate_ends_at_zero_though_epochs_differ_in_length(tmp_path: Path) ->
     assert rates[2] == pytest.approx(0.0, abs=1e-12)
     # Epoch 2 takes the run for 4 + 8 + 8 steps, and ends at the twelfth.
     assert rates[1] == pytest.approx(schedule.cosine(0.01, 2, 20)(12))
-
-
-def test_the_schedules_by_name() -> None:
-    def rates(name: str) -> list[float]:
-        config = tiny_config(schedule=name, learning_rate=0.5, warmup_steps=10)
-        made = make_schedule(config, d_model=32, total_steps=50)
-        return [made(step) for step in (1, 10, 40, 50)]
-
-    def expected(made: schedule.Schedule) -> list[float]:
-        return [made(step) for step in (1, 10, 40, 50)]
-
-    assert rates("noam") == expected(schedule.CustomSchedule(32, 10))
-    assert rates("inverse_sqrt") == expected(schedule.inverse_sqrt(0.5, 10))
-    assert rates("cosine") == expected(schedule.cosine(0.5, 10, 50))
-    assert rates("constant") == expected(schedule.constant(0.5, 10))

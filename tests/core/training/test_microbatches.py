@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.model.dropout import dropout, private_rng
+from core.model.dropout import dropout
 from core.training import microbatches
 from core.training.microbatches import (
     Batch,
@@ -16,14 +16,12 @@ from core.training.microbatches import (
 from tests.core.training.tiny_runs import (
     Disturbed,
     Pairs,
-    assert_alike,
     gradients_of,
     loss_of,
     run_fit,
     same,
     tiny_model,
     weights_of,
-    without_times,
 )
 
 
@@ -94,14 +92,6 @@ def test_microbatches_draw_different_numbers() -> None:
     assert not torch.equal(*seen)
 
 
-def test_unused_weights_have_no_gradient() -> None:
-    used, unused = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
-    total, _ = accumulate_gradients(
-        (torch.ones(2, 4),), lambda b: (used * b[0].sum(), 1), [used, unused], 2
-    )
-    assert (total.item(), used.grad.item(), unused.grad) == (8.0, 8.0, None)
-
-
 def test_an_error_in_one_microbatch_is_raised() -> None:
     def loss(batch: Batch) -> tuple[torch.Tensor, int]:
         raise ZeroDivisionError
@@ -111,37 +101,11 @@ def test_an_error_in_one_microbatch_is_raised() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_private_rng_is_its_own_and_ends() -> None:
-    x = torch.ones(1000)
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    draws = []
-    for seed in (7, 7, 8):
-        with private_rng(seed):
-            draws.append(dropout(x, 0.5))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-    dropout(x, 0.5)
-    assert not torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize(
     ("shape", "count"), [((10, 20), 1), ((10, 250), 2), ((10, 900), 3), ((2500, 1), 1), ((0, 0), 1)]
 )
 def test_small_batches_stay_whole(shape: tuple[int, int], count: int) -> None:
     assert microbatch_count((torch.ones(shape), torch.ones(shape[1]))) == count
-
-
-@pytest.mark.usefixtures("always_in_microbatches")
-def test_a_run_in_microbatches_ends_like_one_without(tmp_path: Path) -> None:
-    models = [tiny_model(dropout=0.0), tiny_model(dropout=0.0)]
-    ours = run_fit(models[0], tmp_path / "microbatches", average=0)
-    torch.set_num_threads(1)
-    theirs = run_fit(models[1], tmp_path / "whole", average=0)
-    assert_alike(weights_of(models[0]), weights_of(models[1]))
-    for row, other in zip(without_times(ours), without_times(theirs), strict=True):
-        assert row == pytest.approx(other, abs=1e-4)
 
 
 @pytest.mark.usefixtures("always_in_microbatches")

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.storage.checkpoint import load_tensors, save_tensors
+from core.storage.checkpoint import load_tensors
 from core.training import history as history_module
 from core.training import kept_checkpoints
 from core.training import state_file as state_module
@@ -89,7 +88,7 @@ def tensors_in(folder: Path) -> dict[str, dict[str, Tensor]]:
     return found
 
 
-@pytest.mark.parametrize("at", [4, 7, 8, 9, 10, 17, STEPS])
+@pytest.mark.parametrize("at", [4, 8, 9, STEPS])
 def test_after_a_crash(tmp_path: Path, at: int, uninterrupted: dict[str, Any]) -> None:
     """In the middle of an epoch, after a save and later, in its last step and in the first."""
     with pytest.raises(Crash):
@@ -97,12 +96,14 @@ def test_after_a_crash(tmp_path: Path, at: int, uninterrupted: dict[str, Any]) -
     assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("at", [1, 5, 8, 9, 16, STEPS])
+@pytest.mark.parametrize(
+    ("at", "number"),
+    [(1, signal.SIGTERM), (5, signal.SIGINT), (8, signal.SIGTERM), (STEPS, signal.SIGTERM)],
+)
 def test_after_a_signal(
     tmp_path: Path, at: int, number: int, uninterrupted: dict[str, Any]
 ) -> None:
-    """The step that it came in is done and saved. After the last step of an epoch (8, 16) the run
+    """The step that it came in is done and saved. After the last step of an epoch the run
     used to fail when it was resumed."""
     with pytest.raises(Interrupted, match=rf"stopped at step {at}$"):
         run_fit(tiny_model(), tmp_path, data=Disturbed(at, partial(send, number)))
@@ -188,9 +189,7 @@ def test_after_a_crash_inside_the_end_of_an_epoch(
     assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
 
 
-@pytest.mark.parametrize(
-    ("at", "file"), [(3, "training/state"), (7, "model"), (9, "training/state"), (22, "model")]
-)
+@pytest.mark.parametrize(("at", "file"), [(3, "training/state"), (7, "model")])
 def test_after_the_disk_was_full(
     tmp_path: Path, at: int, file: str, uninterrupted: dict[str, Any]
 ) -> None:
@@ -208,11 +207,6 @@ def test_after_the_disk_was_full(
         assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
 
 
-def test_a_finished_run_stays_as_it_is(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
-    run_fit(tiny_model(), tmp_path)
-    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
-
-
 def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
     """Two epochs and then a third are three, with a schedule that does not depend on the end."""
     model = tiny_model()
@@ -226,16 +220,11 @@ def test_a_finished_run_can_be_prolonged(tmp_path: Path) -> None:
 # Signals
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_fit(
             tiny_model(), tmp_path, data=Disturbed(5, partial(send, signal.SIGINT, signal.SIGINT))
         )
-
-
-def test_the_person_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Interrupted):
-        run_fit(tiny_model(), tmp_path, data=Disturbed(5, partial(send, signal.SIGINT)))
     assert "stopping as soon as this step is saved" in capsys.readouterr().err
 
 
@@ -270,12 +259,6 @@ def test_a_damaged_state_is_refused(stopped: Path) -> None:
     content[place + 12 : place + 13] = b"6"
     stopped.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"state.safetensors: damaged"):
-        run_fit(tiny_model(), stopped.parents[1], resume=True)
-
-
-def test_the_weights_alone_are_no_state(stopped: Path) -> None:
-    save_tensors(stopped, {"weight": torch.ones(3)})
-    with pytest.raises(CheckpointError, match=r"state.safetensors: not a training state"):
         run_fit(tiny_model(), stopped.parents[1], resume=True)
 
 

@@ -1,8 +1,5 @@
 """Learning-rate schedules, by hand and by their shapes."""
 
-import itertools
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -15,7 +12,9 @@ from core.training.schedule import (
     constant,
     cosine,
     inverse_sqrt,
+    make_schedule,
 )
+from tests.core.training.tiny_runs import tiny_config
 
 
 @pytest.mark.parametrize(
@@ -30,27 +29,7 @@ from core.training.schedule import (
 )
 def test_the_papers_rates(step: int, rate: float) -> None:
     assert CustomSchedule(512)(step) == pytest.approx(rate, rel=1e-6)
-
-
-def test_round_numbers_by_hand() -> None:
-    schedule = CustomSchedule(d_model=4, warmup_steps=100, factor=3.0)
-    assert schedule(50) == pytest.approx(3.0 * 0.5 * 50 / 1000)
-    assert schedule(100) == pytest.approx(3.0 * 0.5 * 0.1)
-    assert schedule(400) == pytest.approx(3.0 * 0.5 * 0.05)
-
-
-@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (32, 7), (1, 1)])
-def test_formula_and_its_peak_at_the_end_of_the_warm_up(d_model: int, warmup: int) -> None:
-    schedule = CustomSchedule(d_model, warmup)
-    rates = [schedule(step) for step in range(1, 3 * warmup + 1)]
-    for step, rate in enumerate(rates, start=1):
-        assert rate == pytest.approx(
-            min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3) / math.sqrt(d_model)
-        )
-    rises, falls = rates[:warmup], rates[warmup - 1 :]
-    assert all(a < b for a, b in itertools.pairwise(rises))
-    assert all(a > b for a, b in itertools.pairwise(falls))
-    assert max(rates) == pytest.approx((d_model * warmup) ** -0.5)
+    assert CustomSchedule(512, factor=3.0)(step) == pytest.approx(3.0 * rate, rel=1e-6)
 
 
 def test_the_inverse_square_root_is_the_papers_with_its_peak_named() -> None:
@@ -128,3 +107,18 @@ def test_a_step_without_an_optimizer_says_what_is_missing() -> None:
 def test_sizes_below_one_are_refused(d_model: int, warmup: int) -> None:
     with pytest.raises(ValueError, match=f"not {d_model} and {warmup}"):
         CustomSchedule(d_model, warmup)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [
+        ("noam", CustomSchedule(32, 10)),
+        ("inverse_sqrt", inverse_sqrt(0.5, 10)),
+        ("cosine", cosine(0.5, 10, 50)),
+        ("constant", constant(0.5, 10)),
+    ],
+)
+def test_the_schedules_by_name(name: str, schedule: Schedule) -> None:
+    config = tiny_config(schedule=name, learning_rate=0.5, warmup_steps=10)
+    made = make_schedule(config, d_model=32, total_steps=50)
+    assert [made(step) for step in (1, 10, 40)] == [schedule(step) for step in (1, 10, 40)]

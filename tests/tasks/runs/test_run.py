@@ -19,7 +19,7 @@ from core.errors import CheckpointError, ConfigError, UserError
 from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
 from core.storage.lock import only_writer
-from core.training import compilation, tensorboard
+from core.training import compilation, fit
 from tasks.couplet.config import CoupletConfig
 from tasks.couplet.config import tiny as tiny_couplet
 from tasks.runs import checkpoint_folder as folders
@@ -186,7 +186,7 @@ def test_what_fails_before_it_begins_leaves_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "module", "name", "value"),
     [
-        ("tensorboard", tensorboard, "find_spec", lambda package: None),
+        ("tensorboard", fit, "find_spec", lambda package: None),
         ("compile", compilation, "_BACKEND", "none"),
     ],
 )
