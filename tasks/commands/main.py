@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -94,6 +95,7 @@ def main() -> None:
     with suppress(RuntimeError):  # there is no home
         # Where matplotlib remembers the fonts of a machine.
         os.environ.setdefault("MPLCONFIGDIR", str(data_folder() / "matplotlib"))
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns where it cannot
 
 
 def report(error: BaseException, command: str) -> int:
