@@ -19,17 +19,13 @@ METRICS = ("chrf", "bleu")
 
 @dataclass(frozen=True)
 class LengthBin:
-    """The sentences whose sources have from ``first`` to ``last`` tokens."""
+    """Sentences whose sources have similar lengths."""
 
-    first: int
-    last: int
+    label: str
+    """The numbers of tokens, such as 6-10."""
     sentences: int
     score: float
     """Of the corpus of these sentences, from 0 to 100."""
-
-    @property
-    def label(self) -> str:
-        return str(self.last) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 def quality_by_length(
@@ -60,10 +56,11 @@ def quality_by_length(
         numbers.setdefault((max(1, length) - 1) // width, []).append(index)
     bins = []
     for number, indices in sorted(numbers.items()):
-        of_bin = [translations[i] for i in indices], [references[i] for i in indices]
-        score = scorer.corpus_score(of_bin[0], [of_bin[1]]).score
+        outputs, expected = ([texts[i] for i in indices] for texts in (translations, references))
+        score = scorer.corpus_score(outputs, [expected]).score
         first, last = number * width + 1, (number + 1) * width
-        bins.append(LengthBin(first, last, len(indices), score))
+        label = f"{first}-{last}" if width > 1 else str(first)
+        bins.append(LengthBin(label, len(indices), score))
     return bins, str(scorer.get_signature())
 
 
