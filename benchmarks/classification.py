@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from data.batching import pad_sequence
 from tasks.classification.dataset import (
     LoadSentenceClassificationDataset,
-    encode,
     encode_all,
 )
 from tasks.classification.evaluate import score
@@ -177,9 +176,7 @@ def compare_speed(
 
     def tutorial() -> None:
         for start in range(0, count, _TUTORIAL_BATCH):
-            batch = [
-                encode(ours.codec, t)[:longest] for t in texts[start : start + _TUTORIAL_BATCH]
-            ]
+            batch = [ours.codec.encode(t)[:longest] for t in texts[start : start + _TUTORIAL_BATCH]]
             with torch.no_grad():
                 padded(pad_sequence(batch)).softmax(dim=1)
 

@@ -6,14 +6,12 @@ pooch unpacks archives too, but without a limit of the size, and it follows link
 from __future__ import annotations
 
 import gzip
-import io
-import shutil
 import tarfile
+import tempfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from core.errors import CorpusError
 from core.storage.files import atomic_write, reason_of, require_regular_file
@@ -47,58 +45,42 @@ def unpack(archive: Archive, folder: Path) -> None:
         CorpusError: the archive is damaged, or lacks a file, or a file is larger than published.
         UserError: ``folder`` cannot be written.
     """
-    path, is_tar = archive.path, archive.path.name.endswith(".tar.gz")
-    size = total(file.max_size for file in archive.files)
-    limit = None if size is None else size + is_tar * _MAX_UNWANTED_BYTES
+    path, (first, *_) = archive.path, archive.files
     try:
         require_regular_file(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
-            limited = _Limited(content, limit)
-            members = _members(archive, limited) if is_tar else [(archive.files[0], limited)]
-            for file, member in members:
-                with atomic_write(folder / file.name) as temporary, temporary.open("wb") as copy:
-                    shutil.copyfileobj(member, copy)
+            if path.name.endswith(".tar.gz"):
+                _unpack_tar(archive, content, folder)
+            else:
+                _copy(content, folder / first.name, first.max_size)
     except _CANNOT_UNPACK as error:
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         kind = f"not a valid {path.suffix[1:]} file" if path.suffix == ".gz" else "cannot read"
         raise CorpusError(archive.origin, f"{kind}: {reason}") from error
 
 
-def _members(archive: Archive, content: _Limited) -> Iterator[tuple[CorpusFile, IO[bytes]]]:
-    """Yields the wanted members. Names in the archive never become paths on this disk."""
-    wanted = {file.member: file for file in archive.files}
-    with tarfile.open(fileobj=content, mode="r|") as tar:
-        for member in tar:
-            name = member.name.removeprefix("./")
+def _unpack_tar(archive: Archive, content: SupportsRead[bytes], folder: Path) -> None:
+    """Writes the wanted members. Names in the archive never become paths on this disk."""
+    size = total(file.max_size for file in archive.files)
+    limit = None if size is None else size + _MAX_UNWANTED_BYTES
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        _copy(content, Path(place, "tar"), limit)
+        with tarfile.open(Path(place, "tar"), "r:") as tar:
             # Links are not followed: they may lead out of the archive.
-            opened = tar.extractfile(member) if name in wanted and member.isreg() else None
-            if opened is None:
-                continue
-            file = wanted.pop(name)
-            if file.max_size is not None and member.size > file.max_size:
-                raise ValueError(f"{file.name} has more than {file.max_size:,} bytes")
-            yield file, opened
-    while content.read(1 << 20):
-        pass  # the checksum of gzip comes after the last member
-    if wanted:
-        raise CorpusError(archive.origin, f"has no {', '.join(sorted(map(str, wanted)))}")
+            members = {m.name.removeprefix("./"): m for m in tar if m.isreg()}
+            missing = sorted({str(file.member) for file in archive.files} - members.keys())
+            if missing:
+                raise CorpusError(archive.origin, f"has no {', '.join(missing)}")
+            for file in archive.files:
+                if (member := tar.extractfile(members[str(file.member)])) is not None:
+                    _copy(member, folder / file.name, file.max_size)
 
 
-class _Limited(io.RawIOBase):
-    """Reads ``file``, but not more than ``limit`` bytes.
-
-    A few bytes of gzip can become gigabytes, also in names and members that nobody wants.
-    """
-
-    def __init__(self, file: SupportsRead[bytes], limit: int | None) -> None:
-        self._file, self._limit, self._count = file, limit, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        content = self._file.read(size)
-        self._count += len(content)
-        if self._limit is not None and self._count > self._limit:
-            raise ValueError(f"it has more than {self._limit:,} bytes, the published size")
-        return content
+def _copy(content: SupportsRead[bytes], target: Path, most: int | None) -> None:
+    """Copies at most ``most`` bytes: a few bytes of gzip can become gigabytes."""
+    with atomic_write(target) as temporary, temporary.open("wb") as file:
+        while chunk := content.read(1 << 20):
+            if most is not None and file.tell() + len(chunk) > most:
+                raise ValueError(f"it has more than {most:,} bytes, the published size")
+            file.write(chunk)

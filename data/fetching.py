@@ -39,11 +39,15 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """The state of one file of a corpus; ``note`` explains it."""
+    """The state of one file of a corpus; ``note`` explains it.
+
+    ``is_whole`` is False for a file that lacks some of the published rows.
+    """
 
     name: str
     is_ok: bool
     note: str
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +159,8 @@ def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
     records = read_record(folder)
     missing: dict[str, list[CorpusFile]] = {}
     for file in corpus.files:
-        if file.url is None:
-            continue
-        path, record = folder / file.name, records.get(file.name)
-        sha256 = _sha256(path) if is_file(path) else None
-        is_as_fetched = record is not None and (record.source, record.sha256) == (file.url, sha256)
-        if sha256 is None or not (sha256 == file.sha256 or is_as_fetched):
+        report = _verify(file, folder, records.get(file.name))
+        if file.url is not None and not (report and report.is_ok and report.is_whole):
             missing.setdefault(file.url, []).append(file)
     return missing
 
@@ -261,10 +261,12 @@ def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileRe
     if sha256 != record.sha256:
         note = f"changed since {record.date}: sha256 {sha256}, was {record.sha256}"
         return FileReport(file.name, False, note)
-    if file.url is None:
-        origin = f"{record.rows:,} rows, not in the published set"
-    elif file.rows is not None and record.rows < file.rows:
+    is_whole = file.rows is None or record.rows >= file.rows
+    if not is_whole:
         origin = f"part of the published set: {record.rows:,} of {file.rows:,} rows"
+    elif file.url is None:
+        origin = f"{record.rows:,} rows, not in the published set"
     else:
         origin = f"{record.rows:,} rows, no published sha256 to compare with"
-    return FileReport(file.name, True, f"{origin}; sha256 as recorded on {record.date}")
+    note = f"{origin}; sha256 as recorded on {record.date}"
+    return FileReport(file.name, True, note, is_whole)

@@ -181,13 +181,8 @@ def as_read(text: str, config: ClassificationData) -> str:
     return text.lower() if config.lowercase else text
 
 
-def encode(codec: TextCodec, text: str) -> list[int]:
-    """Returns the ids of a cleaned text; one ``<unk>`` for a text without tokens."""
-    return codec.encode(text) or [UNK_ID]
-
-
 def encode_all(codec: TextCodec, texts: Sequence[str]) -> list[list[int]]:
-    """Returns what :func:`encode` returns for each text, faster."""
+    """Returns the ids of cleaned texts; one ``<unk>`` for a text without tokens."""
     return [ids or [UNK_ID] for ids in codec.encode_all(texts, threads=get_num_threads())]
 
 

@@ -6,12 +6,9 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from core.config import check_choice
 from core.errors import CorpusError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +32,22 @@ class HoldOut:
         return "train" if self.is_needed and split == "val" else split
 
     def rows(self, split: str, count: int) -> Sequence[int]:
-        """Returns which of the ``count`` examples of those files belong to ``split``."""
+        """Returns which of the ``count`` examples of those files belong to ``split``, in order.
+
+        Raises:
+            CorpusError: no example would be held out, or none would remain.
+        """
         if not self.is_needed or split not in ("train", "val"):
             return range(count)
-        kept, held = hold_out(range(count), share=self.share, seed=self.seed, path=self.path)
-        return kept if split == "train" else held
+        share = round(self.share * count)
+        if not 0 < share < count:
+            raise CorpusError(
+                self.path,
+                f"its {count} examples cannot spare data.val_share = {self.share} of them for "
+                "validation: add validation data to the corpus, or give another share",
+            )
+        held = set(random.Random(self.seed).sample(range(count), share))
+        return [i for i in range(count) if (i in held) == (split == "val")]
 
     def splits(self, present: Iterable[str]) -> list[str]:
         """Returns the names of all splits, sorted; ``present`` are those in files."""
@@ -49,25 +57,3 @@ class HoldOut:
     def check_split(self, split: str, present: Iterable[str]) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
         check_choice(f"{self.path.parent}: the split", split, self.splits(present))
-
-
-def hold_out(
-    examples: Sequence[T], *, share: float, seed: int, path: Path
-) -> tuple[list[T], list[T]]:
-    """Returns the remaining and the held-out examples, both in their order.
-
-    Raises:
-        CorpusError: no example would be held out, or none would remain.
-    """
-    count = round(share * len(examples))
-    if not 0 < count < len(examples):
-        raise CorpusError(
-            path,
-            f"its {len(examples)} examples cannot spare data.val_share = {share} of them for "
-            "validation: add validation data to the corpus, or give another share",
-        )
-    held = set(random.Random(seed).sample(range(len(examples)), count))
-    return (
-        [example for i, example in enumerate(examples) if i not in held],
-        [example for i, example in enumerate(examples) if i in held],
-    )

@@ -117,7 +117,7 @@ def test_a_file_larger_than_published_is_given_up(
     for name, content in (
         (GZIP, gzip.compress(large)),
         (PLAIN, large),
-        (TAR, tar_of({"set/in.txt": large})),
+        (TAR, tar_of({"set/in.txt": large, "set/out.txt": b""})),
     ):
         with pytest.raises(CorpusError, match=rf"THE ORIGIN: .* more than {most:,} bytes"):
             unpacked(tmp_path, content, name, files)
