@@ -12,7 +12,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -124,7 +124,7 @@ def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -
     for name, value in mapping.items():
         full_name = f"{where}.{name}" if where else name
         if name not in types_of:
-            raise _unknown("option", full_name, types_of)
+            raise _unknown(full_name, [f"{where}.{known}".lstrip(".") for known in types_of])
         values[name] = converted(full_name, value, types_of[name])
     return cls(**values)
 
@@ -174,60 +174,43 @@ def override(config: C, assignments: Iterable[str]) -> C:
     Raises:
         ConfigError: a text that is not an assignment, an unknown name, or an unusable value.
     """
-    mapping = to_mapping(config)
+    mapping, types_of = to_mapping(config), _full_names(type(config))
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
+        name = name.strip()
         if not equals:
             raise ConfigError(f"expected section.key=value, not {shown(assignment)}")
-        *parents, key = name.strip().split(".")
-        section, section_type = _section(mapping, type(config), parents)
-        types_of = typing.get_type_hints(section_type)
-        full_name = ".".join([*parents, key])
-        if key not in types_of:
-            raise _unknown("option", full_name, types_of, elsewhere=_full_names(type(config), key))
-        if dataclasses.is_dataclass(types_of[key]):
+        if name not in types_of:
+            raise _unknown(name, types_of)
+        section, (*parents, key) = mapping, name.split(".")
+        for parent in parents:
+            section = section[parent]
+        if dataclasses.is_dataclass(types_of[name]):
             names = ", ".join(section[key])
-            raise ConfigError(f"is a section; set one of {names} in it", option=full_name)
-        section[key] = _parse(full_name, text.strip(), types_of[key])
+            raise ConfigError(f"is a section; set one of {names} in it", option=name)
+        section[key] = _plain(name, text.strip(), types_of[name])
     return from_mapping(type(config), mapping)
 
 
-def _section(
-    mapping: dict[str, Any], config_type: Any, names: list[str]
-) -> tuple[dict[str, Any], Any]:
-    """Returns the section of ``mapping`` with the dotted name ``names``, and its dataclass."""
-    for depth, name in enumerate(names, start=1):
-        types_of = typing.get_type_hints(config_type)
-        sections = [n for n, wanted in types_of.items() if dataclasses.is_dataclass(wanted)]
-        if name not in sections:
-            raise _unknown("section", ".".join(names[:depth]), sections)
-        mapping, config_type = mapping[name], types_of[name]
-    return mapping, config_type
-
-
-def _full_names(config_type: Any, key: str) -> list[str]:
-    """Returns the dotted names of all options of ``config_type`` that are called ``key``."""
-    full_names = []
-    for name, wanted in typing.get_type_hints(config_type).items():
+def _full_names(config_type: Any, where: str = "") -> dict[str, Any]:
+    """Returns the dotted names of all sections and options, and their types."""
+    found = {}
+    for name, wanted in typing.get_type_hints(config_type, include_extras=True).items():
+        found[where + name] = wanted
         if dataclasses.is_dataclass(wanted):
-            full_names += [f"{name}.{rest}" for rest in _full_names(wanted, key)]
-        elif name == key:
-            full_names.append(name)
-    return full_names
+            found |= _full_names(wanted, f"{where}{name}.")
+    return found
 
 
-def _unknown(
-    kind: str, full_name: str, siblings: Iterable[str], *, elsewhere: Iterable[str] = ()
-) -> ConfigError:
-    """Returns the error for a name that is not one of its ``siblings``.
-
-    ``elsewhere`` are options of the same name in other sections; the first of them is suggested.
-    """
-    for other_name in elsewhere:
-        return ConfigError(f"unknown {kind} {shown(full_name)}; did you mean {other_name!r}?")
-    parent, dot, name = full_name.rpartition(".")
-    hint = nearest(name, siblings, prefix=parent + dot)
-    return ConfigError(f"unknown {kind} {shown(full_name)}{hint}")
+def _unknown(full_name: str, known: Collection[str]) -> ConfigError:
+    """Returns the error for an unknown name; one of the same name elsewhere is suggested first."""
+    parent, dot, key = full_name.rpartition(".")
+    for name in known:
+        if name.rpartition(".")[2] == key:
+            return ConfigError(f"unknown option {shown(full_name)}; did you mean {name!r}?")
+    siblings = [name[len(parent + dot) :] for name in known if name.rpartition(".")[0] == parent]
+    hint = nearest(key, siblings, prefix=parent + dot) if siblings else nearest(full_name, known)
+    return ConfigError(f"unknown option {shown(full_name)}{hint}")
 
 
 def converted(name: str, value: Any, wanted: Any) -> Any:
@@ -269,38 +252,30 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
     raise ConfigError(f"must be {_describe(wanted)}, not {shown(value)}", option=name)
 
 
-def _parse(name: str, text: str, wanted: Any) -> Any:
-    """Converts the text after the equals sign to the annotated type ``wanted``."""
-    options = _options(wanted)
-    if type(None) in options and text.lower() in ("none", ""):
+def _plain(name: str, text: str, wanted: Any) -> Any:
+    """Returns the plain value that the text after an equals sign stands for.
+
+    A text that does not fit ``wanted`` stays as it is, and is refused as any other value.
+    """
+    kinds = _options(wanted)
+    if type(None) in kinds and text.lower() in ("none", ""):
         return None
-    for option in options:
-        if typing.get_origin(option) is tuple:
-            inner = typing.get_args(option)[0]
-            if dataclasses.is_dataclass(inner):
-                return _toml_list(name, text)
-            return tuple(
-                _parse(name, part.strip(), inner) for part in text.split(",") if part.strip()
-            )
-        if option is bool and text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        if option in (int, float):
-            try:
-                return option(text)
-            except ValueError:
-                continue
-        if option is str:
-            return text
-    raise ConfigError(f"must be {_describe(wanted)}, not {shown(text)}", option=name)
-
-
-def _toml_list(name: str, text: str) -> Any:
-    """Returns a list of tables that is written as in TOML."""
-    try:
-        return tomllib.loads(f"list = {text}")["list"]
-    except (ValueError, RecursionError) as error:
-        reason = f'must be a list such as [{{key = "text", other = 0.5}}], not {shown(text)}'
-        raise ConfigError(reason, option=name) from error
+    if typing.get_origin(kinds[0]) is tuple:
+        inner = typing.get_args(kinds[0])[0]
+        if not dataclasses.is_dataclass(inner):
+            parts = filter(None, map(str.strip, text.split(",")))
+            return [_plain(name, part, inner) for part in parts]
+        try:
+            return tomllib.loads(f"list = {text}")["list"]
+        except (ValueError, RecursionError) as error:
+            reason = f'must be a list such as [{{key = "text", other = 0.5}}], not {shown(text)}'
+            raise ConfigError(reason, option=name) from error
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in {int, float}.intersection(kinds):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _options(wanted: Any) -> list[Any]:
