@@ -12,20 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from core.config import check
 from core.decoding.search import Constraint
-from core.errors import ConfigError
 from core.special_ids import SpecialIds
 
 
 def all_of(*constraints: Constraint) -> Constraint:
-    """Returns a constraint that forbids what any of ``constraints`` forbids.
-
-    Raises:
-        ConfigError: there are none.
-    """
-    if not constraints:
-        raise ConfigError("all_of needs at least one constraint; a search without any takes None")
+    """Returns a constraint that forbids what any of ``constraints``, at least one, forbids."""
 
     def forbidden(outputs: Tensor, sentences: Tensor) -> Tensor:
         is_forbidden = constraints[0](outputs, sentences)
@@ -59,15 +51,11 @@ class NoRepeatNgram:
     """Forbids n-grams that the output already contains (Paulus et al. 2018, section 2.5: n = 3).
 
     Args:
-        size: n; with 1 no token occurs twice.
+        size: n, at least 1; with 1 no token occurs twice.
         vocab_size: V.
-
-    Raises:
-        ConfigError: an n below 1.
     """
 
     def __init__(self, size: int, *, vocab_size: int) -> None:
-        check(size >= 1, "the size of the n-grams", size, "at least 1")
         self._size = size
         self._vocab_size = vocab_size
 
@@ -90,12 +78,8 @@ class ForcedPrefix:
     limit of its sentence is cut there.
 
     Args:
-        prefixes: the first ids of each sentence's output, without ``<bos>``; may be empty.
+        prefixes: the first ids of each sentence's output, without special tokens; may be empty.
         vocab_size: V.
-
-    Raises:
-        ConfigError: a special token in a prefix (``<unk>`` is a word outside the vocabulary), or an
-            id outside the vocabulary; the message names prefix and id.
     """
 
     def __init__(
@@ -106,13 +90,6 @@ class ForcedPrefix:
         special: SpecialIds = SpecialIds(),
         device: torch.device | str | None = None,
     ) -> None:
-        for number, prefix in enumerate(prefixes):
-            for token in prefix:
-                if token in special or not 0 <= token < vocab_size:
-                    raise ConfigError(
-                        f"prefix {number} has the id {token}; the ids of words are those from 0 to "
-                        f"{vocab_size - 1} without the special tokens' {sorted(special)}"
-                    )
         self._lengths = torch.tensor([len(prefix) for prefix in prefixes], device=device)
         longest = max(map(len, prefixes), default=0)
         # [B, longest]: the padding is never read.

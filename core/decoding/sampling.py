@@ -57,17 +57,13 @@ def sample_search(
     Raises:
         ConfigError: an option outside its range; the message gives the range.
         UserError: NaN or infinite logits.
-        ValueError: the numbers of sentence numbers and sentences differ.
     """
-    _check_options(temperature, top_k, top_p)
+    check(0.0 < temperature < math.inf, "temperature", temperature, "above 0 and finite")
+    check(top_k >= 0, "top_k", top_k, "0 (all tokens) or more")
+    check(0.0 < top_p <= 1.0, "top_p", top_p, "above 0 and at most 1 (all tokens)")
     check(0 <= seed < 1 << 32, "seed", seed, "from 0 to 2^32 - 1")
     if sentence_numbers is None:
         sentence_numbers = torch.arange(len(max_lengths), device=max_lengths.device)
-    if sentence_numbers.shape != max_lengths.shape:
-        raise ValueError(
-            f"sentence_numbers must be [B] = {list(max_lengths.shape)}, "
-            f"not {list(sentence_numbers.shape)}"
-        )
 
     def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
         keys = noise_keys(seed, sentence_numbers[sentences], position)
@@ -94,11 +90,7 @@ def draw(
     Returns:
         Token ids. A token with the logit minus infinity is never drawn, unless it is a row of
         nothing else.
-
-    Raises:
-        ConfigError: an option outside its range; the message gives the range.
     """
-    _check_options(temperature, top_k, top_p)
     if logits.shape[0] == 0:
         return keys
     # The best becomes 0. A low temperature then gives minus infinity, but never NaN.
@@ -220,9 +212,3 @@ def _mix(state: Tensor, count: Tensor | int) -> Tensor:
 def _shift_right(x: Tensor, bits: int) -> Tensor:
     """Shifts zeros in from the left, where the shift of a signed type repeats the sign."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _check_options(temperature: float, top_k: int, top_p: float) -> None:
-    check(0.0 < temperature < math.inf, "temperature", temperature, "above 0 and finite")
-    check(top_k >= 0, "top_k", top_k, "0 (all tokens) or more")
-    check(0.0 < top_p <= 1.0, "top_p", top_p, "above 0 and at most 1 (all tokens)")

@@ -44,7 +44,8 @@ class MyTransformerEncoderLayer(nn.Module):
         positions: "rotary", "shaw" or "t5" for positions inside self-attention (see ``positions``).
 
     Raises:
-        ValueError: a size, a probability or a name out of range.
+        ValueError: a size, a probability or a name out of range; in ``forward``, an input or a mask
+            of the wrong size. The message names the sizes.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class MyTransformerEncoderLayer(nn.Module):
         self.d_model = d_model
         self.norm_first = norm_first
         # The modules are made in torch.nn's order, which is the order of the parameters.
-        self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.self_attn = MyMultiheadAttention(d_model, nhead, dropout)
         self.self_attn.positions = relative_positions(
             positions, d_model // nhead, nhead, is_causal=False
         )
@@ -82,14 +83,9 @@ class MyTransformerEncoderLayer(nn.Module):
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``.
-
-        Raises:
-            ValueError: an input or a mask of the wrong size; the message names the sizes.
-        """
+        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``."""
         check_states("src", src, self.d_model)
-        masks = (src_mask, src_key_padding_mask)
-        x = src
+        x, masks = src, (src_mask, src_key_padding_mask)
         if self.norm_first:
             x = x + self._self_attention_block(self.norm1(x), *masks)
             return x + self._feed_forward_block(self.norm2(x))
@@ -129,11 +125,11 @@ class MyTransformerDecoderLayer(nn.Module):
         super().__init__()
         self.d_model = d_model
         self.norm_first = norm_first
-        self.self_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.self_attn = MyMultiheadAttention(d_model, nhead, dropout)
         self.self_attn.positions = relative_positions(
             positions, d_model // nhead, nhead, is_causal=True
         )
-        self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout=dropout)
+        self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout)
         self.linear1 = nn.Linear(d_model, dim_feedforward)
         self.dropout = Dropout(dropout)
         self.linear2 = nn.Linear(dim_feedforward, d_model)
@@ -154,16 +150,11 @@ class MyTransformerDecoderLayer(nn.Module):
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
-
-        Raises:
-            ValueError: an input or a mask of the wrong size; the message names the sizes.
-        """
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
         check_states("tgt", tgt, self.d_model)
         check_states("memory", memory, self.d_model)
-        self_masks = (tgt_mask, tgt_key_padding_mask)
+        x, self_masks = tgt, (tgt_mask, tgt_key_padding_mask)
         memory_masks = (memory_mask, memory_key_padding_mask)
-        x = tgt
         if self.norm_first:
             x = x + self._self_attention_block(self.norm1(x), *self_masks)
             x = x + self._memory_block(self.norm2(x), memory, *memory_masks)
@@ -240,8 +231,7 @@ class MyTransformerDecoder(nn.Module):
         memory_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
-        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
-        x = tgt
+        x, masks = tgt, (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer in self.layers:
             x = layer(x, memory, *masks)
         return x if self.norm is None else self.norm(x)

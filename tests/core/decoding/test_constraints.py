@@ -15,7 +15,6 @@ from core.decoding.constraints import (
 )
 from core.decoding.sampling import sample_search
 from core.decoding.search import Constraint
-from core.errors import ConfigError
 from core.special_ids import SpecialIds
 from tests.core.decoding.search_tables import (
     ENDS,
@@ -197,13 +196,6 @@ def test_every_output_begins_with_its_prefix() -> None:
     assert texts(found) == ["ba", "a", "ccca"]
 
 
-@pytest.mark.parametrize("token", [*SpecialIds(), -1, VOCABULARY_SIZE])
-def test_a_special_token_in_a_prefix_is_refused(token: int) -> None:
-    message = rf"prefix 1 has the id {token}; .* from 0 to 6 without .* \[0, 1, 2, 3\]"
-    with pytest.raises(ConfigError, match=message):
-        ForcedPrefix([[A], [B, token]], **V)
-
-
 # Forbidden tokens, and rules together
 
 
@@ -237,15 +229,3 @@ def test_rules_that_leave_nothing_end_the_output() -> None:
     assert texts(greedy(Usual(), constraint=rule)) == ["abc"]
     (found,) = beam(Usual(), beam_size=2, constraint=rule)
     assert sorted(texts(found)[0]) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: all_of(), "at least one constraint"),
-        (lambda: NoRepeatNgram(0, **V), "at least 1, not 0"),
-    ],
-)
-def test_empty_rules_are_refused_with_what_is_allowed(make: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make()

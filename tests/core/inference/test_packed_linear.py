@@ -116,11 +116,3 @@ def test_later_changes_of_the_weights_have_no_effect(
     weight.zero_()
     bias.zero_()
     assert_near(layer(x), expected, 1e-5)
-
-
-@with_and_without_kernels
-def test_no_gradient_is_recorded(kernels: bool) -> None:
-    weight, bias = (torch.randn(size, requires_grad=True) for size in ((4, 6), (4,)))
-    layer = packed(weight, bias, kernels)
-    assert not layer(torch.randn(3, 6)).requires_grad
-    assert not layer(torch.randn(1, 6)).requires_grad

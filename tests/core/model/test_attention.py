@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 from core.model.attention import (
     MyMultiheadAttention,
@@ -98,32 +98,6 @@ def test_equal_to_torch_whichever_inputs_are_one_tensor(shared: str, bias: bool)
         gradients((out_torch * upstream).sum(), inputs, theirs),
         1e-4,
     )
-
-
-@both_paths
-def test_inputs_need_not_be_contiguous(need_weights: bool) -> None:
-    torch.manual_seed(3)
-    ours, _ = copied(8, 2)
-    query, memory = torch.randn(3, 7, 8).transpose(0, 1), torch.randn(8, 3, 5).permute(2, 1, 0)
-    is_pad = (torch.rand(5, 3) < 0.4).transpose(0, 1)
-    masks = {"key_padding_mask": is_pad, "attn_mask": torch.randn(5, 7).transpose(0, 1)}
-    out, _ = ours(query, memory, memory, need_weights=need_weights, **masks)
-    contiguous, _ = ours(
-        query.contiguous(),
-        memory.contiguous(),
-        memory.contiguous(),
-        need_weights=need_weights,
-        **{name: mask.contiguous() for name, mask in masks.items()},
-    )
-    assert_near(out, contiguous, 1e-6)
-
-
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
-def test_state_dicts_load_both_ways(bias: bool) -> None:
-    ours, theirs = MyMultiheadAttention(12, 3, bias=bias), nn.MultiheadAttention(12, 3, bias=bias)
-    theirs.load_state_dict(ours.state_dict())
-    for name, parameter in ours.state_dict().items():
-        assert torch.equal(parameter, theirs.state_dict()[name])
 
 
 def test_fresh_weights_are_drawn_as_torch_draws_them() -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.core.model.attention_cases import Sizes, copied, random_inputs
@@ -124,26 +123,3 @@ def test_the_lowest_float32_blocks_in_half_precision(need_weights: bool) -> None
         out, _ = module(*inputs, attn_mask=mask, need_weights=need_weights)
     assert torch.isfinite(out).all()
     assert out[2].eq(0).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("dropout_p", [0.0, 0.3])
-def test_the_fused_kernel_itself_gives_zeros_for_blocked_rows(
-    dtype: torch.dtype, dropout_p: float
-) -> None:
-    """:func:`attend` relies on it. Older kernels gave NaN; this says so if one does again."""
-    torch.manual_seed(16)
-    q, k, v = (torch.randn(2, 3, n, 4, dtype=dtype, requires_grad=True) for n in (7, 5, 5))
-    is_open = torch.rand(2, 1, 7, 5) < 0.6
-    is_open[0] = False
-    is_open[1, :, 2] = False
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=is_open, dropout_p=dropout_p)
-    out.backward(torch.randn_like(out))
-    assert out[0].eq(0).all()
-    assert out[1, :, 2].eq(0).all()
-    assert torch.isfinite(out).all()
-    for x in (q, k, v):
-        assert torch.isfinite(x.grad).all()
-        assert x.grad[0].eq(0).all()
-    assert q.grad[1, :, 2].eq(0).all()
-    assert v.grad[1].ne(0).any()

@@ -139,20 +139,6 @@ def test_transformer_equals_torch(
 
 
 @both_norms
-def test_masks_by_position_stand_where_torch_has_them(norm_first: bool) -> None:
-    torch.manual_seed(5)
-    arguments = (8, 2, 1, 1, 13, 0.0, "relu")
-    ours, theirs = copied(
-        MyTransformer(*arguments, norm_first=norm_first),
-        nn.Transformer(*arguments, norm_first=norm_first),
-    )
-    masks = [random_mask("bool", *shape) for shape in ((5, 5), (7, 7), (7, 5))]
-    masks += [random_mask("bool", *shape) for shape in ((3, 5), (3, 7), (3, 5))]
-    inputs = torch.randn(5, 3, 8), torch.randn(7, 3, 8)
-    assert_near(ours(*inputs, *masks), theirs(*inputs, *masks), 1e-5)
-
-
-@both_norms
 def test_dropout_acts_where_torch_has_it(norm_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout is replaced by a multiplication, which shows its places without randomness.
 

@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.config import from_mapping
-from core.inference.attention_maps import attention_weights
-from core.inference.ensemble import Ensemble
 from core.inference.incremental_model import IncrementalModel
-from core.inference.scoring import score
 from tasks.couplet.config import CoupletTransformerConfig
 from tasks.couplet.model import CoupletModel
 from tests.core.decoding.every_search import assert_same, every_search
@@ -116,28 +113,6 @@ def test_every_search_finds_what_it_finds_without_a_cache(  # type: ignore[no-un
         assert_same(found, search(Uncached.step, Uncached(model, src), limits))
 
 
-@every_search
-def test_an_ensemble_of_the_same_model_is_the_model(search) -> None:  # type: ignore[no-untyped-def]
-    model = IncrementalModel(model_of(3))
-    twice = Ensemble([model, model])
-    src, limits = together([column(n, WORDS) for n in (2, 5, 3)]), torch.tensor([4, 5, 6])
-    with torch.inference_mode():
-        found = search(twice.step, twice.start(src), limits)
-        assert_same(found, search(model.step, model.start(src), limits))
-
-
-@every_search
-def test_a_score_is_the_log_probability_of_the_search(search) -> None:  # type: ignore[no-untyped-def]
-    model = model_of(4)
-    prepared = IncrementalModel(model)
-    src = column(5, WORDS)
-    with torch.inference_mode():
-        ((best, *_),) = search(prepared.step, prepared.start(src), torch.tensor([7]))
-    ends = [EOS] if len(best.tokens) < 7 else []
-    scored = score([model], src, torch.tensor([[i] for i in [*best.tokens, *ends]]))
-    assert scored.sentences.item() == pytest.approx(best.log_prob, abs=1e-4)
-
-
 def test_a_snapshot_keeps_the_alignment_that_it_was_made_with() -> None:
     model = model_of(5)
     prepared, src, tokens = IncrementalModel(model), column(4, WORDS), torch.tensor([BOS])
@@ -147,11 +122,6 @@ def test_a_snapshot_keeps_the_alignment_that_it_was_made_with() -> None:
     assert torch.equal(prepared.step(tokens, prepared.start(src)), before)
     changed = IncrementalModel(model)
     assert not torch.equal(changed.step(tokens, changed.start(src)), before)
-
-
-def test_attention_can_be_seen() -> None:
-    weights = attention_weights(model_of(6), column(4, WORDS), column(3, WORDS))
-    assert weights.cross.shape == (2, 1, 2, 3, 4)
 
 
 def test_an_output_layer_of_its_own_begins_and_learns_for_itself() -> None:

@@ -9,7 +9,6 @@ from tasks.couplet.rules import (
     broken,
     check,
     find_avoided,
-    first_positions,
     parallel_places,
     refused_words,
     split_line,
@@ -119,10 +118,6 @@ def test_a_word_inside_a_harmless_phrase_is_not_found() -> None:
     assert find_avoided("今日你来他妈的", words) == "他妈"
     for phrase in read_words("harmless.txt"):
         assert any(word in phrase for word in words), phrase
-
-
-def test_repetitions_are_told_by_first_positions() -> None:
-    assert first_positions("树树还树挺还") == [0, 0, 2, 0, 4, 2]
 
 
 @given(line=st.text("春风，。", max_size=30), size=st.integers(1, 9))

@@ -115,15 +115,6 @@ def test_an_answer_begins_as_it_is_told_to_or_cannot(
         check_form(writer, first, second)
 
 
-def test_a_beginning_that_takes_the_last_level_word_is_kept_all_the_same() -> None:
-    """The rules would have saved 风 for the end; whoever asks for it first has it first."""
-    writer = untrained("风雨地")
-    assert writer.answer(["天月夜"])[0][2] == "风"
-    (couplet,) = writer.answer_scored(["天月夜"], prefix="风")
-    assert couplet.second[0] == "风"
-    assert len(couplet.second) == 3
-
-
 def test_a_prefix_that_cannot_be_is_refused_by_its_reason() -> None:
     writer = WRITERS[0]
     with pytest.raises(ConfigError, match=r"prefix '雨' is in no answer to '天雨': .* characters"):

@@ -69,12 +69,6 @@ def test_a_line_without_a_chinese_character_is_refused(line: str) -> None:
     assert WRITERS[0].answer(["a天", "々雨", "〇"])[0]
 
 
-def test_answers_differ_with_line_and_model() -> None:
-    firsts = ["天雨", "风月", "山树，云夜"]
-    answers = [tuple(writer.answer(firsts)) for writer in WRITERS]
-    assert len(set(answers)) == 3
-
-
 def test_lines_keep_their_order_and_empty_ones_their_place() -> None:
     writer = WRITERS[0]
     firsts = ["天雨", "", "风 月", "  ", "山树，云夜，花地", "风月"]
@@ -118,18 +112,6 @@ def test_the_rules_are_told_as_they_came_out() -> None:
         "rhyme": "雨雨",
     }
     assert {rule for rule, is_kept in poor.rules.items() if not is_kept} == set(poor.broken)
-
-
-def test_a_wider_beam_finds_no_worse_answer() -> None:
-    """By the model's own measure, for lines that leave no choice of length."""
-    firsts = ["天雨树月", "风月花夜", "山树云夜", "云雨", "江日夜"]
-    gains = []
-    for writer in WRITERS:
-        greedy = writer.answer_scored(firsts, beam_size=1, length_penalty=0.0)
-        wide = writer.answer_scored(firsts, beam_size=256, length_penalty=0.0)
-        gains += [w.score - g.score for w, g in zip(wide, greedy, strict=True)]
-    assert min(gains) > -1e-4
-    assert max(gains) > 1e-3
 
 
 def test_the_names_of_the_weights_stay() -> None:

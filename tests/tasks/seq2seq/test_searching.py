@@ -9,7 +9,6 @@ from torch import Tensor
 
 from core.decoding.beam_search import beam_search
 from core.decoding.config import GenerationConfig
-from core.decoding.constraints import ForcedPrefix, all_of
 from core.decoding.diverse_beam_search import diverse_beam_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Hypothesis
@@ -288,15 +287,6 @@ def test_a_constraint_that_returns_something_else_is_an_error(returned: Any, wha
     expected = rf"must return a tensor \[rows, words\] = \[1, 20\] of torch.bool, not {what}"
     with pytest.raises(ConfigError, match=expected):
         searched(CONFIG, [[[4, 5]]], beam_size=1, constraint=lambda outputs, numbers: returned)
-
-
-def test_rules_of_nothing_are_refused() -> None:
-    """A rule that was meant to forbid something and forbids nothing is a mistake."""
-    with pytest.raises(ConfigError, match="all_of needs at least one constraint"):
-        all_of()
-    # A batch may hold sentences without a prefix; a text as prefix that has no word is refused by
-    # the predictors.
-    ForcedPrefix([[], [5]], vocab_size=WORDS)
 
 
 # Ensembles
