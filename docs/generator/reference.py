@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 import transformer_suite
+from core.config import options_of
 from tasks.commands.main import main
 from tasks.task import TASKS, task_named
 
@@ -199,6 +200,8 @@ def _table(section: str, kind: type, presets: dict[str, Any]) -> str:
     Values of the other presets are given where they differ.
     """
     described = _descriptions(kind)
+    for name, option in options_of(kind).items():
+        described[name] = option.help + (f" Values: {option.range}." if option.most else "")
     types_of = typing.get_type_hints(kind)
     rows = ["| option | type | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
