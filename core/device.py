@@ -13,11 +13,7 @@ from core.errors import UserError
 
 _BF16_KERNELS = 32
 _LOAD_FILE = Path("/proc/loadavg")
-_QUOTA_FILES = (
-    Path("/sys/fs/cgroup/cpu.max"),  # cgroup v2: "max 100000" or "150000 100000"
-    Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),  # cgroup v1: "-1" or "150000"
-)
-_V1_PERIOD_FILE = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")  # "max 100000" or "150000 100000"
 
 
 def choose_device(name: str) -> torch.device:
@@ -126,12 +122,9 @@ def _affinity(cores: int) -> int:
 
 def _quota(cores: int) -> int:
     """The number of whole cores that the cgroup of this process (a container, a job) may use."""
-    for path in _QUOTA_FILES:
-        with suppress(OSError, ValueError):
-            quota, *period = path.read_text().split()
-            microseconds = int(period[0] if period else _V1_PERIOD_FILE.read_text())
-            if quota not in ("max", "-1"):
-                return max(1, int(quota) // microseconds)
+    with suppress(OSError, ValueError):  # ValueError: "max"
+        quota, period = map(int, _QUOTA_FILE.read_text().split())
+        return max(1, quota // period)
     return cores
 
 
@@ -145,6 +138,4 @@ def _busy_cores() -> int:
         fields = _LOAD_FILE.read_text().split()  # "0.71 0.80 0.62 3/416 22108"
         running = int(fields[3].partition("/")[0]) - 1  # without this process
         return max(0, min(round(float(fields[0])), running))
-    with suppress(OSError, AttributeError):  # not on Linux, or not on Unix
-        return round(os.getloadavg()[0])
-    return 0
+    return 0  # not on Linux

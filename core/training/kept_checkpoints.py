@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,9 +15,7 @@ from core.storage.checkpoint import (
     WEIGHTS_FILE,
     average_weights,
     copy_into,
-    load_tensors,
     load_weights,
-    model_tensors,
     save_weights,
 )
 from core.storage.files import is_file
@@ -24,28 +23,20 @@ from core.training.config import TrainConfig
 from core.training.state import STATE_FOLDER, Candidate, Metrics, TrainingState
 
 
+@dataclass(frozen=True)
 class KeptCheckpoints:
     """The weights of some epochs on disk, and the best ones as the model in ``folder``.
 
-    Args:
+    Attributes:
         metric: decides which epoch is best; see :func:`is_better`.
         is_writer: whether this process writes the files; the others only update their state.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        config: TrainConfig,
-        folder: Path,
-        metric: str,
-        *,
-        is_writer: bool = True,
-    ) -> None:
-        self._is_writer = is_writer
-        self._model = model
-        self._config = config
-        self._folder = folder
-        self._metric = metric
+    model: nn.Module
+    config: TrainConfig
+    folder: Path
+    metric: str
+    is_writer: bool
 
     def keep(self, state: TrainingState, value: float) -> None:
         """Keeps the weights of the current epoch if they are needed; its metric is ``value``.
@@ -53,27 +44,27 @@ class KeptCheckpoints:
         The weights of the best epoch become the model. Those of the best epochs, or of the last
         ones, are kept for the average.
         """
-        if is_better(self._metric, value, state.best):
+        if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
             self._save_model()
-        if self._config.average < 2 or math.isnan(value):
+        if self.config.average < 2 or math.isnan(value):
             return
         state.candidates.append(Candidate(value, state.epoch))
-        if self._config.average_of == "last":
+        if self.config.average_of == "last":
             state.candidates.sort(key=lambda candidate: -candidate.epoch)
         else:
-            rises = not _falls(self._metric)
+            rises = not _falls(self.metric)
             state.candidates.sort(key=lambda candidate: candidate.value, reverse=rises)
-        del state.candidates[self._config.average :]
+        del state.candidates[self.config.average :]
         if state.epoch in state.kept_epochs:
             self._save(self._path(state.epoch))
 
     def remove_others(self, state: TrainingState) -> None:
         """Removes the weights that ``state`` does not name, after that state was saved."""
-        if not self._is_writer:
+        if not self.is_writer:
             return
         kept = set(map(self._path, state.kept_epochs))
-        for path in (self._folder / STATE_FOLDER).glob("epoch-*.safetensors"):
+        for path in (self.folder / STATE_FOLDER).glob("epoch-*.safetensors"):
             if path not in kept:
                 path.unlink()
 
@@ -89,44 +80,35 @@ class KeptCheckpoints:
             measure_final: the metric of the model as it will be used, which decides. By default it
                 is the metric of ``validate``.
         """
-        self._restore_best(state)
+        if is_file(best := self._path(state.best_epoch)):
+            load_weights(best, self.model)
+            self._save_model()  # the run may have ended before, with an average
         epochs = sorted(candidate.epoch for candidate in state.candidates)
-        if self._config.average < 2 or len(epochs) < 2:
+        if self.config.average < 2 or len(epochs) < 2:
             return
-        self._model.eval()
-        best = state.best if measure_final is None else measure_final()
+        self.model.eval()
+        old = state.best if measure_final is None else measure_final()
         average = average_weights([self._path(epoch) for epoch in epochs])
-        copy_into(self._model, average, self._folder)
-        value = validate()[self._metric] if measure_final is None else measure_final()
+        copy_into(self.model, average, self.folder)
+        value = validate()[self.metric] if measure_final is None else measure_final()
         log(
-            f"average of epochs {', '.join(map(str, epochs))}: {self._metric} {value:.4g} "
-            f"(best epoch: {best:.4g})"
+            f"average of epochs {', '.join(map(str, epochs))}: {self.metric} {value:.4g} "
+            f"(best epoch: {old:.4g})"
         )
-        if is_better(self._metric, value, best):
+        if is_better(self.metric, value, old):
             self._save_model()
             state.averaged = epochs
 
-    def _restore_best(self, state: TrainingState) -> None:
-        """Makes the best epoch the model again; the run may have ended before, with an average."""
-        best = self._path(state.best_epoch)
-        if not is_file(best):
-            return
-        load_weights(best, self._model)
-        kept = load_tensors(self._folder / WEIGHTS_FILE)
-        weights = model_tensors(self._model).items()
-        if not all(torch.equal(kept[name], w.to(kept[name])) for name, w in weights):
-            self._save_model()
-
     def _save_model(self) -> None:
-        dtype = torch.float16 if self._config.weights_on_disk == "fp16" else None
-        self._save(self._folder / WEIGHTS_FILE, dtype=dtype)
+        dtype = torch.float16 if self.config.weights_on_disk == "fp16" else None
+        self._save(self.folder / WEIGHTS_FILE, dtype=dtype)
 
     def _save(self, path: Path, *, dtype: torch.dtype | None = None) -> None:
-        if self._is_writer:
-            save_weights(path, self._model, dtype=dtype)
+        if self.is_writer:
+            save_weights(path, self.model, dtype=dtype)
 
     def _path(self, epoch: int) -> Path:
-        return self._folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
+        return self.folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:

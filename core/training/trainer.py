@@ -114,9 +114,7 @@ class Trainer:
         self._state_path = options.folder / STATE_FOLDER / STATE_FILE
         self._step = TrainingStep(model, config, options.device, group)
         self._history = History(options.folder, config)
-        self._kept = KeptCheckpoints(
-            model, config, options.folder, objective.metric, is_writer=group.is_main
-        )
+        self._kept = KeptCheckpoints(model, config, options.folder, objective.metric, group.is_main)
 
     def begin(self) -> None:
         """Begins the run, or loads the state in its folder.

@@ -33,10 +33,6 @@ def test_together_the_workers_have_the_threads_that_torch_had() -> None:
     assert torch.get_num_threads() == 4
 
 
-def test_nothing_to_do() -> None:
-    assert list(map_on_cores(abs, [])) == []
-
-
 def test_an_error_ends_the_work_and_gives_the_threads_back() -> None:
     done = []
 

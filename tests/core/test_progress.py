@@ -46,11 +46,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_what_is_said_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    log("a line")
-    assert capsys.readouterr() == ("", "a line\n")
-
-
 def test_a_line_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """Names of classes and files come from strangers; an escape sequence went to the terminal."""
     log("class \x1b]0;title\x07 \u202e 中文\r\nerror: forged")
@@ -82,13 +77,6 @@ def test_the_time_left_is_reckoned_from_where_the_work_was_taken_up(
     assert capsys.readouterr().err == "epoch 1/2: 60/100 batch, 40 s, 160 s left\n"
 
 
-def test_work_without_a_known_end(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(None, "reading", unit="lines") as bar:
-        clock.now += 31.0
-        bar.advance(7)
-    assert capsys.readouterr().err == "reading: 7 lines, 31 s\n"
-
-
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -100,15 +88,6 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     assert "a line\n" in shown
     *_, last_line, rest = shown.split("\r")
     assert last_line.strip() == rest == ""
-
-
-def test_the_bar_is_closed_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with pytest.raises(ZeroDivisionError), Progress(4, "work") as bar:
-        bar.advance(1 // 0)
-    assert bar._bar is not None
-    assert bar._bar.disable
 
 
 def test_silence_is_for_the_body_alone(capsys: pytest.CaptureFixture[str]) -> None:
