@@ -198,7 +198,8 @@ def test_answering_a_couplet(page: Page) -> None:
     page.get_by_text("Keep none").click()
     expect(page.locator(".kept")).to_have_count(0)
     assert "keep" not in page.url
-    assert page.evaluate("document.fonts.check('20px Couplet Brush', '风')")
+    state = "[...document.fonts].map(font => `${font.family.replaceAll('\"', '')}: ${font.status}`)"
+    assert page.evaluate(state) == ["Couplet Brush: loaded", "Couplet Kai: unloaded"]
     with page.expect_download() as download:
         papers.nth(0).get_by_text("Save picture").click()
     with open(download.value.path(), "rb") as file:  # noqa: PTH123  # it is a Path or a str
