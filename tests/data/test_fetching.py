@@ -215,7 +215,7 @@ def test_a_data_folder_of_another_user_is_one_line(
     captions: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root reads everything; an ordinary user got a traceback."""
-    (tmp_path / "root").mkdir(mode=0o700)
+    (tmp_path / "root").mkdir(mode=0o000)
     monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(tmp_path / "root"))
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
