@@ -14,7 +14,7 @@ markup, two equal sides, and every line that a test or validation set has, or on
 sentences. Three corpora are made of others: names and places instead of Tatoeba's few ones, two or
 three neighboring sentences in one line, and English news with itself as the source. The last one
 has the tag ``bt``. It shows the decoder how news is written, and that names are copied (Currey et
-al. 2017), until real back-translations take its place.
+al. 2017), until real back-translations take its place: ``corpora/news.en`` has all of this news.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from benchmarks.everyday_sentences import FOLDER as EVERYDAY
 from benchmarks.everyday_sentences import read_table
 
 Pair = tuple[str, str]
+
+RECIPE = Path(__file__).with_name("translation_recipe")
+"""The configurations of the stages; the study in ``tasks/translation`` has the commands."""
 
 GROUPS = {
     "everyday": ("tatoeba", "de_en/tatoeba_challenge", "de_en/tatoeba_pivot"),
@@ -103,6 +106,29 @@ VALIDATION = {
     "de_en/ted_tst2013/test": 350,
 }
 """How many pairs of each validation set a run validates on."""
+
+VOCABULARY = {
+    "base": 1.0,
+    "captions": 2.0,
+    "everyday": 0.4,
+    "names": 0.2,
+    "dialogue": 0.8,
+    "news": 1.0,
+    "talks": 0.9,
+    "prose": 0.8,
+    "films": 0.5,
+    "novel": 0.4,
+    "web": 0.4,
+    "odd": 0.1,
+    "software": 0.15,
+    "phrases": 0.3,
+    "words": 0.2,
+}
+"""The shares of the corpora that the vocabulary is built from, about those of an epoch.
+
+Of all pairs, a quarter are of software or single words. A vocabulary of them needs 5% more tokens
+for captions and 2% more for news.
+"""
 
 NEIGHBORS_PER_SET = 6000
 RANDOM_NEIGHBORS = 4000
@@ -310,6 +336,13 @@ def sentences(text: str) -> list[str]:
     return [part for part in parts if 3 <= len(part.split()) <= 45 and "..." not in part]
 
 
+def drawn(pairs: Sequence[Pair], share: float, seed: str) -> list[Pair]:
+    """Returns a random share of the pairs; with 2.0, every pair twice."""
+    copies, rest = divmod(share, 1.0)
+    rows = random.Random(seed).sample(range(len(pairs)), round(rest * len(pairs)))
+    return [*pairs] * int(copies) + [pairs[row] for row in sorted(rows)]
+
+
 def write(folder: Path, pairs: Iterable[Pair], *, split: str = "train") -> int:
     """Writes the pairs and returns their number."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -355,11 +388,20 @@ def main(data: Path, out: Path, seed: int) -> None:
     lines = sorted(line for line in news if letters(line) not in excluded)
     corpora["copies"] = [(line, line) for line in rng.sample(lines, min(COPIES, len(lines)))]
 
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "news.en").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    corpora["vocabulary"] = [
+        pair
+        for name, share in VOCABULARY.items()
+        for pair in drawn(corpora[name], share, f"{seed}/{name}")
+    ]
     counts = {name: write(out / name, pairs) for name, pairs in corpora.items()}
     validation = [
         pair for name, most in VALIDATION.items() for pair in spaced(read_pairs(data, name), most)
     ]
     write(out / "base", validation, split="val")
+    write(out / "vocabulary", spaced(corpora["words"], 300), split="val")
     record = {
         "seed": seed,
         "corpora": counts,

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.translation_mixture import Filter, Names, fault, neighbors, sentences
+from benchmarks.translation_mixture import (
+    GROUPS,
+    RECIPE,
+    Filter,
+    Names,
+    fault,
+    neighbors,
+    sentences,
+)
+from tasks.runs.config_file import make_config
+from tasks.translation.task import TASK
 
 
 @pytest.mark.parametrize(
@@ -82,3 +92,11 @@ def test_news_loses_its_markup_and_its_agency() -> None:
         "ROME (Reuters) - The bank #39;s profit fell\\by 3%. It &lt;b&gt;closed&lt;/b&gt; at noon."
     )
     assert sentences(text) == ["The bank's profit fell by 3%.", "It closed at noon."]
+
+
+@pytest.mark.parametrize("path", sorted(RECIPE.glob("*.toml")), ids=lambda path: path.stem)
+def test_each_stage_of_the_recipe_is_a_configuration(path: Path) -> None:
+    config = make_config(TASK, config_file=path)
+    made = {*GROUPS, "names", "neighbors", "copies", "vocabulary", "bt"}
+    assert {Path(extra.path).name for extra in config.data.extra} <= made
+    assert path.stem == "reverse" or config.data.tags == ["bt"]
