@@ -22,7 +22,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.decoding.config import GenerationConfig
-from core.inference import incremental_model as incremental_model_module
 from core.inference import packed_linear as packed_linear_module
 from core.inference.incremental_model import IncrementalModel
 from tasks.commands.options import PATH
@@ -65,9 +64,7 @@ def one_batch_at_a_time() -> Iterator[None]:
 OPTIMIZATIONS: dict[str, Optimization] = {
     "nothing": nullcontext,
     "fp16 weights for few rows": lambda: patch.object(packed_linear_module, "_FEW_ROWS", 0),
-    "packed weights": lambda: patch.object(
-        incremental_model_module, "PackedLinear", UnpackedLinear
-    ),
+    "packed weights": lambda: patch.object(packed_linear_module, "PackedLinear", UnpackedLinear),
     "batches in parallel (operations split instead)": one_batch_at_a_time,
     "batches of one length": lambda: patch.object(generation_module, "bucket_by_length", in_order),
     "two threads for a single sentence (one instead)": lambda: patch.object(

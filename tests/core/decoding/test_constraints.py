@@ -13,21 +13,18 @@ from core.decoding.constraints import (
     NoRepeatNgram,
     all_of,
 )
-from core.decoding.sampling import sample_search
 from core.decoding.search import Constraint
 from core.special_ids import SpecialIds
 from tests.core.decoding.search_tables import (
     ENDS,
     IDS,
     VOCABULARY_SIZE,
-    Histories,
     Table,
     beam,
     forbidding,
     greedy,
     probabilities,
     random_table,
-    reader,
     texts,
 )
 
@@ -54,26 +51,6 @@ def allowed(constraint: Constraint, *outputs: str, sentences: list[int] | None =
     assert forbidden.shape == (len(outputs), VOCABULARY_SIZE)
     assert forbidden.dtype == torch.bool
     return ["".join(c for c in "abc." if not row[IDS[c]]) for row in forbidden]
-
-
-def random_outputs(constraint: Constraint, *, runs: int, length: int) -> list[str]:
-    """Returns sampled outputs under the constraint; each sentence has a model of its own."""
-    tables = [Endless(random_table(seed, length=5)) for seed in range(runs)]
-    found = sample_search(
-        reader(tables),
-        Histories(runs),
-        max_lengths=torch.full((runs,), length),
-        constraint=constraint,
-    )
-    return texts(found)
-
-
-class Endless(dict):
-    """Returns a table for outputs of any length: rows depend on five words, ends are rare."""
-
-    def get(self, prefix: str, default: Any = None) -> Any:
-        row = super().get(prefix[-5:], ENDS)
-        return {"a": 0.3, "b": 0.2, "c": 0.1, **row, ".": 0.05}
 
 
 # Minimum length
@@ -130,19 +107,6 @@ def test_rows_do_not_see_each_others_ngrams() -> None:
     assert allowed(NoRepeatNgram(2, **V), "aba", "cca", "bbb") == ["ac.", "abc.", "ac."]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_ngram_comes_twice_in_200_random_outputs(size: int) -> None:
-    def repeats(text: str) -> bool:
-        ngrams = [text[i : i + size] for i in range(len(text) - size + 1)]
-        return len(ngrams) != len(set(ngrams))
-
-    free = random_outputs(forbidding(0), runs=200, length=12)
-    assert sum(map(repeats, free)) > 50
-    ruled = random_outputs(NoRepeatNgram(size, **V), runs=200, length=12)
-    assert not any(map(repeats, ruled))
-    assert len(set(ruled)) > 10
-
-
 @law
 @given(seed=st.integers(0, 2**31 - 1), size=st.integers(1, 3))
 def test_a_beam_repeats_no_ngram_and_loses_nothing_else(seed: int, size: int) -> None:
@@ -197,12 +161,6 @@ def test_every_output_begins_with_its_prefix() -> None:
 
 
 # Forbidden tokens, and rules together
-
-
-def test_forbidden_tokens_are_never_chosen() -> None:
-    rule = forbidding(A, C)
-    assert allowed(rule, "b", "a", "c") == ["b.", "b.", "b."]
-    assert set("".join(random_outputs(rule, runs=20, length=6))) == {"b"}
 
 
 def test_combined_rules_forbid_what_each_forbids() -> None:

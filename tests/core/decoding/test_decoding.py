@@ -305,10 +305,3 @@ def test_a_dead_end_is_dropped_if_there_are_other_outputs() -> None:
     assert texts(found) == ["b"]
     assert probabilities(found) == pytest.approx([0.1])
     assert texts(greedy(DEAD_END)) == ["a"]
-
-
-def test_several_dead_ends_at_once_are_ranked() -> None:
-    table: Table = {"": {"a": 0.3, "b": 0.7}, "a": {}, "b": {}}
-    (found,) = beam(table, beam_size=3)
-    assert texts(found) == ["b", "a"]
-    assert probabilities(found) == pytest.approx([0.7, 0.3])

@@ -82,18 +82,6 @@ def test_the_weights_are_those_of_the_equation() -> None:
     assert (found[0] - found[1]).abs().max() > 1e-3
 
 
-def test_every_layer_has_its_own_weights_in_order() -> None:
-    """Removing the second decoder layer does not change the weights of the first."""
-    model = model_of(1, True)
-    src, tgt = batch()
-    both = attention_weights(model, src, tgt)
-    del model.transformer.decoder.layers[1]
-    first = attention_weights(model, src, tgt)
-    for two, one in [(both.decoder, first.decoder), (both.cross, first.cross)]:
-        assert_near(two[:1], one, 1e-6)
-        assert (two[0] - two[1]).abs().max() > 1e-3
-
-
 def test_weights_cost_nothing_unless_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a request every attention uses the fused kernel."""
     model, (src, tgt) = model_of(1).requires_grad_(False), batch()

@@ -31,19 +31,6 @@ seeds = st.integers(0, 2**31 - 1)
 source_lengths = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
 
-@every_search
-@law
-@given(seed=seeds, lengths=source_lengths)
-def test_one_model_twice_is_the_model(search, seed: int, lengths: list[int]) -> None:  # type: ignore[no-untyped-def]
-    model = IncrementalModel(chatty(seed, True))
-    twice = Ensemble([model, model])
-    src = together([column(n, SRC_WORDS) for n in lengths])
-    limits = torch.tensor([n + 3 for n in lengths])
-    with torch.inference_mode():
-        found = search(twice.step, twice.start(src), limits)
-        assert_same(found, search(model.step, model.start(src), limits))
-
-
 class UncachedEnsemble:
     """Runs every model over the whole prefix at every step and averages the probabilities."""
 

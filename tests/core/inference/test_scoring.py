@@ -21,7 +21,6 @@ from tests.core.model.parity import assert_near
 from tests.core.small_models import (
     BOS,
     EOS,
-    MAX_LEN,
     SRC_WORDS,
     TGT_WORDS,
     UNK,
@@ -153,14 +152,6 @@ def test_a_target_from_bos_on_is_refused() -> None:
     """As in training. Its first token would be scored as a word."""
     with pytest.raises(ValueError, match="after <bos>"):
         score([model_of(1)], column(3, SRC_WORDS), torch.tensor([[BOS], [5], [EOS]]))
-
-
-def test_wrong_sizes_are_refused_with_both_numbers() -> None:
-    model = model_of(1)
-    with pytest.raises(ValueError, match=r"batch 2 .* batch 3"):
-        score([model], torch.full((5, 3), 4), torch.full((4, 2), 4))
-    with pytest.raises(ValueError, match=rf"{MAX_LEN + 1} .* {MAX_LEN}"):
-        score([model], column(3, SRC_WORDS), column(MAX_LEN + 1, TGT_WORDS))
 
 
 def test_nan_is_an_error() -> None:

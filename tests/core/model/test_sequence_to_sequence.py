@@ -111,11 +111,6 @@ def test_what_is_too_long_is_refused_by_its_length(length: int) -> None:
             model(src, tgt)
 
 
-def test_batches_of_different_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"batch 2 .* batch 3"):
-        model_of(1)(torch.full((5, 3), 4), torch.full((4, 2), 4))
-
-
 # Weights
 
 

@@ -7,7 +7,6 @@ from torch import nn
 from core.model.transformer import (
     MyTransformer,
     MyTransformerDecoder,
-    MyTransformerDecoderLayer,
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
@@ -23,23 +22,6 @@ def test_encoder_names_both_widths(shape: tuple[int, ...], norm_first: bool) -> 
     with pytest.raises(ValueError, match=r"src must be .* D = 12, not") as error:
         stack(torch.randn(shape))
     assert str(list(shape)) in str(error.value)
-
-
-@both_norms
-@pytest.mark.parametrize("wrong", ["tgt", "memory"])
-def test_decoder_names_both_widths(wrong: str, norm_first: bool) -> None:
-    layer = MyTransformerDecoderLayer(12, 3, 13, norm_first=norm_first)
-    inputs = {"tgt": torch.randn(7, 3, 12), "memory": torch.randn(5, 3, 12)}
-    inputs[wrong] = torch.randn(6, 3, 8)
-    with pytest.raises(ValueError, match=rf"{wrong} must be .* D = 12, not \[6, 3, 8\]"):
-        layer(**inputs)
-
-
-@both_norms
-def test_decoder_names_both_batches(norm_first: bool) -> None:
-    layer = MyTransformerDecoderLayer(8, 2, 13, norm_first=norm_first)
-    with pytest.raises(ValueError, match="batch 3 but key has batch 4"):
-        layer(torch.randn(7, 3, 8), torch.randn(5, 4, 8))
 
 
 @pytest.mark.parametrize(
