@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,8 @@ from tasks.pictures import check_picture, picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The columns with one panel, and the style of their lines.
-_LOSSES = {"train_loss": "--", "val_loss": "-"}
-_LOSS_NAMES = {"train_loss": "training", "val_loss": "validation"}
+_LOSSES = {"train_loss": "training", "val_loss": "validation"}
+_STYLES: dict[str, dict[str, Any]] = {"train_loss": {"ls": "--", "mfc": "white"}}
 _REQUIRED = ("epoch", "train_loss")
 _NOT_DRAWN = ("epoch", "step", "seconds")
 _SHARES = ("val_accuracy", "padding_share")
@@ -34,6 +33,7 @@ _TITLES = {
     "padding_share": "padding (share of all positions)",
 }
 
+_MARKS: dict[str, Any] = {"marker": "o", "ms": 4}  # a single epoch has no line
 _MAX_MARKED_EPOCHS = 40
 _PANEL_INCHES = (4.5, 3.0)
 
@@ -97,9 +97,9 @@ def _draw_panels(figure: Figure, names: Sequence[str], curves: Sequence[pd.DataF
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten().tolist()
     for axes, (title, lines) in zip(grid, panels.items(), strict=False):
         for number, curve in enumerate(curves):
+            marks = _MARKS if len(curve) <= _MAX_MARKED_EPOCHS else {}
             for name in filter(curve.__contains__, lines):
-                marks = _marks(name) if len(curve) <= _MAX_MARKED_EPOCHS else {}
-                style = {"linestyle": lines[name], "color": palette(number), **marks}
+                style = {"color": palette(number), **marks, **_STYLES.get(name, {})}
                 axes.plot(curve["epoch"], curve[name], **style)
         axes.set_title(title)
         axes.grid()
@@ -107,8 +107,9 @@ def _draw_panels(figure: Figure, names: Sequence[str], curves: Sequence[pd.DataF
         if set(lines) & set(_SHARES):
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if len(lines) > 1:
-            keys = [Line2D([], [], color="grey", ls=lines[name], **_marks(name)) for name in lines]
-            axes.legend(keys, [_LOSS_NAMES[name] for name in lines])
+            styles = (_MARKS | _STYLES.get(name, {}) for name in lines)
+            keys = [Line2D([], [], color="grey", **style) for style in styles]
+            axes.legend(keys, [_LOSSES[name] for name in lines])
     if len(epochs := set(pd.concat(curves)["epoch"])) == 1:
         grid[0].set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
     for axes in grid[len(panels) :]:
@@ -120,17 +121,10 @@ def _draw_panels(figure: Figure, names: Sequence[str], curves: Sequence[pd.DataF
     figure.legend(keys, names, loc="outside upper center", ncols=columns, fontsize="medium")
 
 
-def _panels(curves: Sequence[pd.DataFrame]) -> Mapping[str, Mapping[str, str]]:
-    """Returns the lines of each panel by its title. Every unknown column gets a panel, too."""
+def _panels(curves: Sequence[pd.DataFrame]) -> dict[str, list[str]]:
+    """Returns the columns of each panel by its title. Every unknown column gets a panel, too."""
     names = dict.fromkeys(name for curve in curves for name in curve)
-    panels = {"loss": {name: line for name, line in _LOSSES.items() if name in names}}
     rest = [name for name in names if name not in (*_LOSSES, *_NOT_DRAWN)]
-    for name in sorted(rest, key=lambda name: not name.startswith("val_")):
-        panels[_TITLES.get(name, name.replace("_", " "))] = {name: "-"}
-    return panels
-
-
-def _marks(name: str) -> dict[str, Any]:
-    """Returns the style of the marks at every epoch; a single epoch has no line."""
-    hollow = {"markerfacecolor": "white"} if name == "train_loss" else {}
-    return {"marker": "o", "markersize": 4, **hollow}
+    rest.sort(key=lambda name: not name.startswith("val_"))
+    titles = {_TITLES.get(name, name.replace("_", " ")): [name] for name in rest}
+    return {"loss": [name for name in _LOSSES if name in names], **titles}

@@ -23,18 +23,11 @@ from tasks.seq2seq.batches import source_tensor
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS = ("cross", "encoder", "decoder")
-"""Which attention: from the decoder to the source, inside the encoder, inside the decoder."""
-
-_TITLES = {
-    "cross": "attention of the decoder to the source",
-    "encoder": "self-attention of the encoder",
-    "decoder": "self-attention of the decoder",
-}
-_AXES = {  # of queries and of keys
-    "cross": ("token to write", "source token"),
-    "encoder": ("query", "key"),
-    "decoder": ("token to write", "token read"),
+# Which attention: the title, and the names of the axes of queries and of keys.
+_KINDS = {
+    "cross": ("attention of the decoder to the source", "token to write", "source token"),
+    "encoder": ("self-attention of the encoder", "query", "key"),
+    "decoder": ("self-attention of the decoder", "token to write", "token read"),
 }
 _MAX_IN_A_ROW = 5  # panels
 _CELL_INCHES, _MAX_PANEL_INCHES = 0.25, 8.0
@@ -70,13 +63,13 @@ class Attention:
         A column is a key: a source token, or in "decoder" a token that the decoder has read.
 
         Args:
-            kind: one of ``KINDS``.
+            kind: "cross" (from the decoder to the source), "encoder" or "decoder".
             layer: the number of the layer, from 0; -1 is the last.
 
         Raises:
             ConfigError, UserError: another kind, or no such layer; or as for :func:`.picture`.
         """
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, _KINDS)
         weights: NDArray[np.float32] = getattr(self, kind)
         count = len(weights)
         check(-count <= layer < count, "layer", layer, f"from 0 to {count - 1}")
@@ -87,8 +80,9 @@ class Attention:
         if len(heads) > 1:
             panels["mean of the heads"] = heads.mean(axis=0)
         with picture(path) as figure:
-            figure.suptitle(f"{_TITLES[kind]}, layer {layer % count + 1} of {count}")
-            _draw_heads(figure, panels, rows, columns, _AXES[kind])
+            title, *axis_names = _KINDS[kind]
+            figure.suptitle(f"{title}, layer {layer % count + 1} of {count}")
+            _draw_heads(figure, panels, rows, columns, axis_names)
 
 
 def _draw_heads(
@@ -96,7 +90,7 @@ def _draw_heads(
     panels: Mapping[str, NDArray[np.float32]],
     rows: Sequence[str],
     columns: Sequence[str],
-    axis_names: tuple[str, str],
+    axis_names: Sequence[str],
 ) -> None:
     """Draws the weights ``[T, S]`` of each panel, with its title."""
     width = len(panels) if len(panels) <= _MAX_IN_A_ROW else math.ceil(math.sqrt(len(panels)))
