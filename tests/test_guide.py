@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -21,7 +20,7 @@ import pytest
 import cli
 from docs.generator import sources
 from docs.generator.chinese import joined
-from docs.generator.reference import as_markdown, commands, configuration, python
+from docs.generator.reference import commands, configuration, python
 from tasks.task import TASKS, task_named
 from tests.commands.command_line import run
 from tests.forked import run_in_fork
@@ -139,15 +138,6 @@ def parse(*words: str) -> None:
         context = command.make_context(found_name, rest, parent=context)
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
-    with pytest.raises(click.UsageError):
-        parse("train", "translation", "--no-such-option")
-    with pytest.raises(click.UsageError):
-        parse("plot", "no-such-picture")
-    with pytest.raises(AssertionError):
-        check_command(["pip", "install", ".[nothing]"])
-
-
 TOML = [b for page in PAGES for b in blocks(document("en", page)) if b.language == "toml"]
 
 
@@ -191,16 +181,6 @@ def test_a_picture_is_small_and_shown_with_its_command(picture: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_external_links_are_well_formed(path: str) -> None:
-    """Without a network, nothing more can be checked."""
-    for link in re.findall(r"\]\((\w+:[^)\s]*)\)", text_of(path)):
-        address = urlsplit(link)
-        assert address.scheme == "https", link
-        assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", address.netloc), link
-        assert not set(link) & set("<>\"'`{}"), link
-
-
-@pytest.mark.parametrize("path", DOCUMENTS)
 def test_the_sources_of_a_page_exist(path: str) -> None:
     page = path.removeprefix("docs/")
     markdown = sources.with_sources(text_of(path), page)
@@ -212,24 +192,6 @@ def test_the_sources_of_a_page_exist(path: str) -> None:
 # The generator
 
 
-def test_an_excerpt_is_the_code_without_its_docstring() -> None:
-    found = sources.excerpt("core/model/masks.py", "padding_mask")
-    lines = text_of("core/model/masks.py").splitlines()
-    assert found.text == (
-        "def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:\n"
-        "    return (tokens == pad_id).transpose(0, 1)"
-    )
-    assert lines[found.line - 1] == found.text.splitlines()[0]
-
-
-def test_an_excerpt_can_be_some_lines_of_a_method() -> None:
-    arguments = ("core/model/embedding.py", "TokenEmbedding.forward", "return", "return")
-    assert (
-        sources.excerpt(*arguments).text
-        == "return self.embedding(tokens) * math.sqrt(self.emb_size)"
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "line", "complaint"),
     [("no_such_name", None, "0 definitions"), ("padding_mask", "no such line", "0 lines")],
@@ -239,21 +201,6 @@ def test_an_excerpt_that_is_gone_fails_the_build(
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
         sources.excerpt("core/model/masks.py", name, line, line)
-
-
-def test_a_docstring_becomes_markdown() -> None:
-    text = "Returns ``x``, see :func:`.run`.\n\nArgs:\n    a, b: two\n        lines."
-    assert as_markdown(text) == "Returns `x`, see `run`.\n\n**Args**\n\n- `a, b`: two\n  lines."
-
-
-def test_an_equation_becomes_mathml() -> None:
-    pytest.importorskip("latex2mathml")
-    from docs.generator.equations import with_mathml
-
-    inline = with_mathml(r'a <span class="arithmatex">\(x &lt; y^2\)</span> b')
-    assert re.fullmatch(r"a <math [^>]*inline[^>]*>.*<msup>.*</math> b", inline)
-    block = with_mathml('<div class="arithmatex">\\[\nx\n\\]</div>')
-    assert re.match(r"<math [^>]*display=\"block\"", block)
 
 
 def test_lines_of_chinese_are_joined_except_in_code() -> None:

@@ -37,49 +37,23 @@ def test_the_version_is_that_of_the_package() -> None:
         "nonsense",
         "translate --nonsense",
         "translate --beam 0 Hund",
-        "translate --beam wide Hund",
-        "translate --length-penalty -1 Hund",
-        "translate --length-penalty nan --model {model} Hund",
         "translate --device tpu Hund",
-        "translate --device cuda:x Hund",
-        "translate --threads 0 Hund",
-        "translate --batch-tokens 0 Hund",
         "translate --input german.txt Hund",
         "translate Hund -",
         "translate Hund \udcff",
         "classify --top 0 Hund",
-        "classify --beam 2 Hund",
-        "score classification",
-        "score translation --src a.de",
         "score translation --src a.de --tgt a.en --input a.tsv",
         "score translation Hund",
-        "train nonsense",
-        "train translation --preset nonsense",
         "train translation --set nonsense",
-        "train translation --set train.epoch=1",
         "train translation --set train.epochs=0",
-        "train translation --set train.epochs=many",
-        "train translation --seed x",
-        "train translation --config none.toml",
-        "train translation --device nonsense",
         "train translation --resume --preset tiny",
-        "train translation --resume --config x.toml",
-        "evaluate nonsense",
         "evaluate classification --beam 2",
-        "evaluate classification --length-penalty 1",
-        "data nonsense",
-        "data fetch",
         "data fetch nonsense",
-        "data import multi30k",
         "data import nonsense --from .",
-        "data verify nonsense",
     ],
 )
-def test_wrong_usage_has_exit_code_2(arguments: str, tiny_models: Models, in_tmp: Path) -> None:
-    words = arguments.split(" ")
-    if "{model}" in words:
-        words[words.index("{model}")] = str(tiny_models("translation"))
-    error_of(2, *words)
+def test_wrong_usage_has_exit_code_2(arguments: str, in_tmp: Path) -> None:
+    error_of(2, *arguments.split(" "))
     assert list(in_tmp.iterdir()) == []
 
 

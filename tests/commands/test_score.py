@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tasks.runs.checkpoint_folder import PRETRAINED
 from tasks.task import task_named
 from tests.commands.command_line import error_of, lines_of
 
@@ -73,25 +72,6 @@ def test_json_has_the_log_probability_of_every_token(
     assert [json.loads(line)["log_prob"] for line in small] == pytest.approx(
         [one["log_prob"] for one in records], abs=1e-4
     )
-
-
-def test_several_models_score_as_an_ensemble(
-    task: str, tiny_models: Models, files: tuple[Path, Path, Path]
-) -> None:
-    """One model twice gives the scores of that model; the shipped models do not fit to it."""
-    model = ("--model", tiny_models(task))
-    command = ("score", task, "--json", "--input", files[2])
-    once, twice = lines_of(*command, *model), lines_of(*command, *model, *model)
-    for first, second in zip(map(json.loads, once), map(json.loads, twice), strict=True):
-        assert second["log_probs"] == pytest.approx(first["log_probs"], abs=1e-4)
-    assert "cannot search as one" in error_of(1, *command, *model, "--model", PRETRAINED / task)
-
-
-def test_a_right_translation_is_more_probable_than_a_wrong_one(tiny_models: Models) -> None:
-    predictor: Any = task_named("translation").load(tiny_models("translation"), device="cpu")
-    source = PAIRS["translation"][0][0]
-    right, wrong = predictor.score([source] * 2, ["A dog sees a ball.", "A woman paints the sea."])
-    assert right.mean > wrong.mean + 1.0
 
 
 def test_a_pair_too_long_has_empty_columns_and_null(tiny_models: Models, tmp_path: Path) -> None:

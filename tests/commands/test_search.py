@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.couplet.predict import CoupletWriter
+from core.config import options_of
+from core.decoding.config import GenerationConfig
 from tasks.runs.checkpoint_folder import seal
 from tasks.streaming import lines
 from tasks.translation.predict import Translator
@@ -50,26 +51,6 @@ def test_n_best_is_a_list_in_json(tiny_models: Models) -> None:
         assert {"input": one["input"], **hypotheses[0]} == one
     (first, *_) = map(json.loads, lines_of(*command, "--n-best", 1, *GERMAN))
     assert len(first["hypotheses"]) == 1
-
-
-def test_couplets_have_n_best_lists_too(tiny_models: Models) -> None:
-    model = tiny_models("couplet")
-    command = ("couplet", "--model", model, "--beam", 3, "--n-best", 2)
-    found = CoupletWriter.load(model).answer_scored(FIRSTS, beam_size=3, n_best=2)
-    assert lines_of(*command, *FIRSTS) == [
-        f"{number}\t{one.score:.4f}\t{one.second}"
-        for number, couplet in enumerate(found, start=1)
-        for one in couplet.hypotheses
-    ]
-    (first, *_) = map(json.loads, lines_of(*command, "--json", *FIRSTS))
-    assert [one["second"] for one in first["hypotheses"]] == [c.second for c in found[0].hypotheses]
-    assert list(first["hypotheses"][0]) == ["second", "score", "rules", "broken"]
-
-
-def test_options_have_the_names_of_the_configuration_as_well(tiny_models: Models) -> None:
-    command = ("translate", "--model", tiny_models("translation"), *GERMAN)
-    short = lines_of(*command, "--beam", 3, "--diverse", 0.5)
-    assert lines_of(*command, "--beam-size", 3, "--diversity", 0.5) == short
 
 
 def test_a_line_without_a_chinese_character_is_refused_in_one_line(tiny_models: Models) -> None:
@@ -128,54 +109,7 @@ def test_a_seed_decides_the_samples(tiny_models: Models) -> None:
         assert lines_of(*draw, "--seed", 0) == lines_of(*draw)
 
 
-def test_sampling_from_the_likeliest_token_is_greedy_search(tiny_models: Models) -> None:
-    command = ("translate", "--model", tiny_models("translation"), *GERMAN)
-    greedy = lines_of(*command, "--beam", 1)
-    assert lines_of(*command, "--sample", "--top-k", 1) == greedy
-    assert lines_of(*command, "--sample", "--top-p", 0.001) == greedy
-    assert lines_of(*command, "--sample", "--temperature", 0.001) == greedy
-
-
-def test_no_sample_overrides_the_configuration_of_a_model(
-    tiny_models: Models, tmp_path: Path
-) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(tiny_models("couplet"), folder)
-    config = json.loads((folder / "config.json").read_text())
-    config["generation"] |= {"sample": True, "length_penalty": 0.0, "temperature": 3.0, "seed": 5}
-    (folder / "config.json").write_text(json.dumps(config))
-    seal(folder)
-    # The words of the tiny model are too few for all tones, which would be noted on stderr.
-    firsts = ("--tones", "off", *FIRSTS)
-    drawn = ("--sample", "--temperature", 3, "--seed", 5)
-    plain = ("couplet", "--model", tiny_models("couplet"), *firsts)
-    assert lines_of("couplet", "--model", folder, *firsts) == lines_of(*plain, *drawn)
-    command = ("couplet", "--model", folder, "--no-sample", *firsts)
-    assert lines_of(*command, "--beam", 2) == lines_of(*plain, "--beam", 2)
-
-
 # Lengths, repetition, prefixes
-
-
-def test_length_and_repetition_options_are_those_of_the_api(tiny_models: Models) -> None:
-    model = tiny_models("translation")
-    translator = Translator.load(model)
-    for arguments, options in (
-        (("--max-length", 3), {"max_length": 3}),
-        (("--max-length-ratio", 0.2, "--max-length-extra", 1), None),
-        (("--min-length-ratio", 2), {"min_length_ratio": 2.0}),
-        (("--no-repeat-ngram", 1), {"no_repeat_ngram": 1}),
-        (("--diverse", 2, "--beam", 3), {"diversity": 2.0, "beam_size": 3}),
-        (("--length-penalty", 0, "--beam", 3), {"length_penalty": 0.0, "beam_size": 3}),
-    ):
-        options = options or {"max_length_ratio": 0.2, "max_length_extra": 1}
-        found = lines_of("translate", "--model", model, *arguments, *GERMAN)
-        assert found == translator.translate(GERMAN, **options)
-    plain, short = (
-        lines_of("translate", "--model", model, *more, GERMAN[0])[0]
-        for more in ((), ("--max-length", 3))
-    )
-    assert len(translator.target.encode(short)) <= 3 < len(translator.target.encode(plain))
 
 
 def test_outputs_begin_with_the_prefix(tiny_models: Models) -> None:
@@ -188,16 +122,6 @@ def test_outputs_begin_with_the_prefix(tiny_models: Models) -> None:
 
 
 # Ensembles
-
-
-def test_an_ensemble_of_one_model_twice_is_the_model(tiny_models: Models) -> None:
-    for name, command, texts in (
-        ("translation", "translate", GERMAN),
-        ("couplet", "couplet", FIRSTS),
-    ):
-        model = ("--model", tiny_models(name))
-        once = lines_of(command, *model, "--n-best", 1, *texts)
-        assert lines_of(command, *model, *model, "--n-best", 1, *texts) == once
 
 
 def test_the_message_about_incompatible_models_names_them(
@@ -240,28 +164,21 @@ def test_evaluate_takes_the_options_of_a_search(
 
 # Refused options
 
-CONTRADICTIONS = {
-    "--beam 4 --sample": "--beam must be 1 with sampling, not 4",
-    "--length-penalty 1 --sample": "--length-penalty must be 0.0 with sampling, not 1.0",
-    "--diverse 0.5 --sample": "--diverse must be 0.0 with sampling, not 0.5",
-    "--top-p 0.9": "--top-p must be 1.0 without sampling, not 0.9",
-    "--top-k 5": "--top-k must be 0 without sampling, not 5",
-    "--temperature 2": "--temperature must be 1.0 without sampling, not 2.0",
-    "--seed 3": "--seed must be 0 without sampling, not 3",
-    "--seed 3 --no-sample": "--seed must be 0 without sampling, not 3",
-    "--beam 2 --n-best 3": "--n-best must be at most the width of the beam (2), not 3",
-    "--beam 1 --diverse 0.5": "--diverse must be 0 with a beam of 1, not 0.5",
-    "--length-penalty nan": "--length-penalty must be from 0 to 10, not nan",
-}
 
-
-@pytest.mark.parametrize("arguments", CONTRADICTIONS)
-@pytest.mark.parametrize("task", ["translation", "couplet"])
-def test_contradicting_options_are_named(task: str, arguments: str, tiny_models: Models) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--beam 4 --sample", "--beam must be 1 with sampling, not 4"),
+        ("--top-p 0.9", "--top-p must be 1.0 without sampling, not 0.9"),
+        ("--beam 2 --n-best 3", "--n-best must be at most the width of the beam (2), not 3"),
+        ("--beam 1 --diverse 0.5", "--diverse must be 0 with a beam of 1, not 0.5"),
+        ("--length-penalty nan", "--length-penalty must be from 0 to 10, not nan"),
+    ],
+)
+def test_contradicting_options_are_named(arguments: str, message: str, tiny_models: Models) -> None:
     """They are refused before standard input is read."""
-    command = {"translation": "translate", "couplet": "couplet"}[task]
-    message = error_of(2, command, "--model", tiny_models(task), *arguments.split())
-    assert message == f"error: {CONTRADICTIONS[arguments]}"
+    command = ("translate", "--model", tiny_models("translation"))
+    assert error_of(2, *command, *arguments.split()) == f"error: {message}"
 
 
 def test_evaluate_names_contradicting_options_too(
@@ -280,58 +197,27 @@ def test_evaluate_names_contradicting_options_too(
     assert "one --model" in error_of(2, "evaluate", "classification", *data, *twice)
 
 
-def test_contradicting_lengths_are_named(tiny_models: Models) -> None:
-    command = ("translate", "--model", tiny_models("translation"), "Hund")
-    message = error_of(2, *command, "--min-length-ratio", 2, "--max-length-ratio", 1)
-    assert message.endswith("--min-length-ratio must be at most the largest ratio (1.0), not 2.0")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--beam 0",
-        "--n-best 0",
-        "--length-penalty 11",
-        "--diverse -1",
-        "--sample --temperature 0",
-        "--sample --top-k -1",
-        "--sample --top-p 0",
-        "--sample --top-p 2",
-        "--sample --seed -1",
-        "--sample --seed 4294967296",
-        "--max-length 0",
-        "--max-length-ratio -1",
-        "--max-length-extra -1",
-        "--min-length-ratio -1",
-        "--no-repeat-ngram -1",
-    ],
-)
+@pytest.mark.parametrize("arguments", ["--beam 20000", "--threads 100000", "--seed -1"])
 def test_the_message_about_a_value_out_of_range_has_the_range(arguments: str) -> None:
+    """``--threads 100000`` was a segmentation fault; ``--beam 20000`` ran out of memory."""
     message = error_of(2, "translate", *arguments.split(), "Hund")
-    assert f"'{re.findall('--[a-z-]+', arguments)[-1]}'" in message
+    assert f"'{arguments.split()[0]}'" in message
     assert "is not in the range" in message
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--beam 20000",
-        "--n-best 20000",
-        "--diverse 1e300",
-        "--sample --temperature 1e300",
-        "--sample --top-k 99999999999",
-        "--max-length 1000000000",
-        "--max-length-ratio 1e308",
-        "--max-length-extra 1000000000",
-        "--min-length-ratio 1e308",
-        "--no-repeat-ngram 1000000000",
-        "--threads 100000",
-        "--batch-tokens 1000000000",
-    ],
-)
-def test_values_that_no_machine_can_take_are_refused_by_name(arguments: str) -> None:
-    """``--threads 100000`` was a segmentation fault; ``--beam 20000`` ran out of memory."""
-    test_the_message_about_a_value_out_of_range_has_the_range(arguments)
+def test_every_option_of_a_search_has_its_range_in_the_help() -> None:
+    text = run("translate", "--help").stdout
+    for name, option in options_of(GenerationConfig).items():
+        assert re.search(rf"^  --{(option.short or name).replace('_', '-')}\b", text, re.MULTILINE)
+        assert option.least is None or f"[{option.least}<=x<={option.most}]" in text
+
+
+def test_the_options_reach_the_search(tiny_models: Models) -> None:
+    model = tiny_models("translation")
+    options = {"beam_size": 3, "diversity": 2.0, "max_length": 6, "no_repeat_ngram": 1}
+    arguments = ("--beam", 3, "--diversity", 2, "--max-length", 6, "--no-repeat-ngram", 1)
+    expected = Translator.load(model).translate(GERMAN, **options)
+    assert lines_of("translate", "--model", model, *arguments, *GERMAN) == expected
 
 
 @pytest.mark.parametrize(
@@ -369,13 +255,3 @@ def test_couplet_has_no_length_options() -> None:
     for option in ("--max-length", "--min-length-ratio", "--no-repeat-ngram"):
         assert f"No such option '{option}'" in run("couplet", option, 1, "天").stderr
         assert option not in run("couplet", "--help").stdout
-
-
-def test_help_lists_all_options_of_a_search() -> None:
-    text = run("translate", "--help").stdout
-    for option in (
-        *("--beam", "--n-best", "--length-penalty", "--diverse", "--sample", "--temperature"),
-        *("--top-k", "--top-p", "--seed", "--max-length", "--max-length-ratio", "--threads"),
-        *("--max-length-extra", "--min-length-ratio", "--no-repeat-ngram", "--prefix"),
-    ):
-        assert re.search(rf"^  {option}\b", text, re.MULTILINE), option

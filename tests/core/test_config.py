@@ -1,6 +1,5 @@
 """Configurations from plain values, and every value that cannot be one."""
 
-import dataclasses
 import json
 import tomllib
 from dataclasses import dataclass, field
@@ -8,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import (
@@ -19,7 +17,7 @@ from core.config import (
     to_mapping,
     without_retired,
 )
-from core.errors import ConfigError, UserError
+from core.errors import ConfigError
 from core.model.config import EncoderConfig, TransformerConfig
 from core.training.config import TrainConfig
 
@@ -62,23 +60,15 @@ def section(**values: Any) -> Section:
     ("name", "value", "expected"),
     [
         ("count", 7, 7),
-        ("count", -1, -1),
-        ("rate", 0.25, 0.25),
         ("rate", 2, 2.0),
         ("is_on", True, True),
-        ("name", "", ""),
         ("size", None, None),
-        ("size", 5, 5),
-        ("length", None, None),
         ("length", 5, 5),
         ("length", "same", "same"),
         ("length_text_first", 5, 5),
         ("columns", ["title", "text"], ("title", "text")),
-        ("columns", ("title",), ("title",)),
-        ("columns", [], ()),
         ("sizes", [1, 2], (1, 2)),
         ("inner", {"depth": 4}, Inner(depth=4)),
-        ("inner", {}, Inner()),
     ],
 )
 def test_values_of_the_right_type(name: str, value: object, expected: object) -> None:
@@ -91,15 +81,10 @@ def test_values_of_the_right_type(name: str, value: object, expected: object) ->
     ("name", "value", "message"),
     [
         ("count", 7.0, "section.count must be a whole number, not 7.0"),
-        ("count", "7", "section.count must be a whole number, not '7'"),
         ("count", True, "section.count must be a whole number, not True"),
-        ("count", None, "section.count must be a whole number, not None"),
-        ("rate", "fast", "section.rate must be a number, not 'fast'"),
         ("rate", True, "section.rate must be a number, not True"),
         ("rate", float("nan"), "section.rate must be a number, not nan"),
-        ("rate", float("inf"), "section.rate must be a number, not inf"),
         ("is_on", 1, "section.is_on must be true or false, not 1"),
-        ("is_on", "true", "section.is_on must be true or false, not 'true'"),
         ("name", 3, "section.name must be a text, not 3"),
         ("size", 1.5, "section.size must be a whole number or none, not 1.5"),
         ("length", 1.5, "section.length must be a whole number or none or a text, not 1.5"),
@@ -178,11 +163,6 @@ def test_there_and_back_through_json_and_toml() -> None:
     assert from_mapping(Config, tomllib.loads(toml)).section == expected
 
 
-def test_a_config_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Config().train.epochs = 3  # type: ignore[misc]
-
-
 # Assignments
 
 
@@ -190,25 +170,17 @@ def test_a_config_cannot_be_changed() -> None:
     ("assignment", "name", "expected"),
     [
         ("section.count=7", "count", 7),
-        ("section.count=-7", "count", -7),
         (" section.count = 7 ", "count", 7),
         ("section.rate=1e-3", "rate", 0.001),
-        ("section.rate=2", "rate", 2.0),
         ("section.is_on=true", "is_on", True),
         ("section.is_on=False", "is_on", False),
         ("section.name=a=b", "name", "a=b"),
-        ("section.name=", "name", ""),
         ("section.name=none", "name", "none"),
-        ("section.name=3", "name", "3"),
         ("section.size=none", "size", None),
-        ("section.size=None", "size", None),
         ("section.size=", "size", None),
-        ("section.size=5", "size", 5),
         ("section.length=5", "length", 5),
         ("section.length=same", "length", "same"),
-        ("section.length=none", "length", None),
         ("section.length_text_first=5", "length_text_first", 5),
-        ("section.columns=title", "columns", ("title",)),
         ("section.columns=title, text", "columns", ("title", "text")),
         ("section.columns=", "columns", ()),
         ("section.sizes=1,2,3", "sizes", (1, 2, 3)),
@@ -227,8 +199,6 @@ def test_assignments_are_read_as_their_options_type(
     ("assignment", "message"),
     [
         ("section.count=7.5", "section.count must be a whole number, not '7.5'"),
-        ("section.count=", "section.count must be a whole number, not ''"),
-        ("section.rate=fast", "section.rate must be a number, not 'fast'"),
         ("section.rate=inf", "section.rate must be a number, not inf"),
         ("section.is_on=yes", "section.is_on must be true or false, not 'yes'"),
         ("section.size=big", "section.size must be a whole number or none, not 'big'"),
@@ -273,22 +243,12 @@ def test_several_assignments_the_last_one_wins() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"d_model": 0}, "model.d_model must be at least 1, not 0"),
         ({"nhead": 0}, "model.nhead must be at least 1, not 0"),
         ({"nhead": 7}, "model.nhead must be a divisor of model.d_model (256), not 7"),
-        ({"num_encoder_layers": 0}, "model.num_encoder_layers must be at least 1, not 0"),
-        ({"num_decoder_layers": 0}, "model.num_decoder_layers must be at least 1, not 0"),
-        ({"dim_feedforward": -5}, "model.dim_feedforward must be at least 1, not -5"),
         ({"max_len": 1}, "model.max_len must be at least 2, not 1"),
         ({"d_model": 10**9}, "model.d_model must be at most 131,072, not 1000000000"),
-        (
-            {"num_encoder_layers": 10**9},
-            "model.num_encoder_layers must be at most 1,000, not 1000000000",
-        ),
-        ({"num_decoder_layers": 1001}, "model.num_decoder_layers must be at most 1,000, not 1001"),
         ({"max_len": 40_000_000}, "model.max_len must be at most 32,768, not 40000000"),
         ({"dropout": 1.0}, "model.dropout must be at least 0 and below 1, not 1.0"),
-        ({"dropout": -0.1}, "model.dropout must be at least 0 and below 1, not -0.1"),
         (
             {"activation": "rleu"},
             "model.activation must be one of relu, gelu, not 'rleu'; did you mean 'relu'?",
@@ -312,20 +272,16 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         *((name, -1, "0 or more") for name in ("patience", "average", "log_every")),
         *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm")),
         *((name, 10**10, "at most 1,000,000,000") for name in ("epochs", "batch_tokens")),
-        ("seed", -1, "from 0 to 2^32 - 1"),
         ("seed", 2**32, "from 0 to 2^32 - 1"),
         ("learning_rate", 0.0, "above 0"),
         ("label_smoothing", 1.0, "at least 0 and below 1"),
         ("adam_beta2", 1.0, "at least 0 and below 1"),
         ("explosion", 1.0, "0 or above 1"),
-        ("explosion", -1.0, "0 or above 1"),
         ("ema", 1.0, "at least 0 and below 1"),
-        ("adam_beta2", -0.1, "at least 0 and below 1"),
         ("optimizer", "sgd", "one of adamw, adam"),
         ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
         ("average_of", "first", "one of best, last"),
         ("precision", "fp16", "one of auto, fp32, bf16"),
-        ("weights_on_disk", "bf16", "one of fp32, fp16"),
     ],
 )
 def test_what_no_training_can_use(name: str, wrong: object, allowed: str) -> None:
@@ -342,11 +298,6 @@ def test_adam_has_no_weight_decay() -> None:
         TrainConfig(optimizer="adam", weight_decay=0.1)
 
 
-@pytest.mark.parametrize("value", [0, 2**32 - 1])
-def test_the_smallest_and_the_largest_seed(value: int) -> None:
-    assert TrainConfig(seed=value).seed == value
-
-
 # Choices
 
 
@@ -358,11 +309,6 @@ def test_choices_and_hints() -> None:
         str(caught.value) == "colour must be one of red, green, not 'gren'; did you mean 'green'?"
     )
     assert nearest("xyz", ["red", "green"]) == ""
-
-
-def test_a_config_error_is_both_the_users_and_a_value_error() -> None:
-    assert issubclass(ConfigError, UserError)
-    assert issubclass(ConfigError, ValueError)
 
 
 _OPTIONS = st.sampled_from(["d_model", "dropout", "activation", "norm_first", "no\x1b[2Jsuch"])
@@ -379,11 +325,6 @@ def check_error(option: str, value: object) -> None:
     except ConfigError as error:
         assert len(str(error)) < 300
         assert str(error).isprintable()
-
-
-@given(option=_OPTIONS, value=_VALUES)
-def test_no_value_gives_anything_but_a_short_error(option: str, value: object) -> None:
-    check_error(option, value)
 
 
 def test_values_that_cannot_be_shown_are_a_short_error() -> None:
