@@ -67,19 +67,6 @@ def hold(queue: BatchQueue, work: Upper) -> Job:
     return first
 
 
-def test_what_waits_is_computed_together_and_each_gets_its_own(queue: BatchQueue) -> None:
-    work = Upper()
-    hold(queue, work)
-    others = [job(work, f"a{i}", f"b{i}") for i in range(5)]
-    for other in others:
-        queue.put(other)
-    work.may_run.set()
-    for i, other in enumerate(others):
-        assert other.future.result(5) == [f"0 A{i}", f"1 B{i}"]
-    assert len(work.batches) == 2
-    assert len(work.batches[1]) == 10
-
-
 def test_unequal_work_is_not_computed_together(queue: BatchQueue) -> None:
     work = Upper()
     hold(queue, work)
@@ -186,21 +173,6 @@ def test_work_stops_when_all_its_clients_have_left(queue: BatchQueue) -> None:
     later = job(next_work, "a")
     queue.put(later)
     assert later.future.result(5) == ["next0 A"]  # though the first work may not run
-
-
-def test_work_goes_on_for_those_who_stay(queue: BatchQueue) -> None:
-    work, second = Upper(), Upper("second")
-    hold(queue, work)
-    stays, leaves = job(second, "a"), job(second, "b")
-    queue.put(stays)
-    queue.put(leaves)
-    work.may_run.set()
-    wait_until(lambda: second.batches)
-    leaves.future.cancel()
-    time.sleep(0.05)
-    assert not stays.future.done()
-    second.may_run.set()
-    assert stays.future.result(5) == ["second0 A"]
 
 
 def test_a_request_has_a_limit_of_computing_time(queue: BatchQueue) -> None:

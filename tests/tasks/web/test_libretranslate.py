@@ -86,10 +86,7 @@ def test_the_detector_of_the_model_decides_where_there_is_one() -> None:
     [
         ("Zwei Kinder spielen im Schnee und lachen.", "de"),
         ("Two children are playing in the snow.", "en"),
-        ("Deux enfants jouent dans la neige.", "fr"),
-        ("Dos niños juegan en la nieve y se ríen.", "es"),
         ("两个孩子在雪地里玩耍。", "zh"),
-        ("Двое детей играют в снегу.", "ru"),
     ],
 )
 def test_the_language_of_a_sentence(text: str, code: str) -> None:
@@ -101,18 +98,14 @@ def test_the_language_of_a_sentence(text: str, code: str) -> None:
     ("body", "field"),
     [
         ({"source": "de", "target": "en"}, "q"),
-        ({**BODY, "q": 1}, "q"),
         ({**BODY, "q": [1]}, "q"),
         ({**BODY, "q": []}, "q"),
         ({**BODY, "q": "\ud800"}, "q[0]"),
         ({**BODY, "source": "fr"}, "source"),
-        ({**BODY, "source": ["de"]}, "source"),
         ({**BODY, "target": "de", "source": "en"}, "target"),
-        ({"q": "a", "source": "de"}, "target"),
         ({**BODY, "format": "html"}, "format"),
         ({**BODY, "alternatives": 16}, "alternatives"),
         ({**BODY, "alternatives": True}, "alternatives"),
-        ([], None),
         (b"{", None),
         (b'{"q": ' + b"9" * 5000 + b"}", None),
     ],

@@ -131,19 +131,6 @@ def test_couplets_are_the_writers(web: Any) -> None:
     assert one["hypotheses"][0]["rules"]
 
 
-def test_candidates_are_the_writers(web: Any) -> None:
-    lines = ["风天山", "雨地水树"]
-    results = post(web, "/v1/couplet", {"texts": lines, "candidates": 3})["results"]
-    expected = predictors()["couplet"].generate(lines, GenerationRequest(candidates=3))
-    for result, own in zip(results, expected, strict=True):
-        seconds = [hypothesis["second"] for hypothesis in result["hypotheses"]]
-        assert seconds == [other.second for other in own.hypotheses]
-    body = {"texts": lines, "candidates": 51}
-    assert refusal(web, "/v1/couplet", body)["field"] == "candidates"
-    body = {"texts": lines, "candidates": 3, "beam": 2}
-    assert refusal(web, "/v1/couplet", body)["field"] == "candidates"
-
-
 def test_the_form_of_a_couplet_is_asked_for(web: Any) -> None:
     body = {"texts": ["风天山"], "keep": "？水？", "tones": "off"}
     (result,) = post(web, "/v1/couplet", body)["results"]
@@ -217,12 +204,8 @@ def test_a_task_that_is_not_offered() -> None:
     ("path", "body", "status", "field", "reason"),
     [
         ("translate", {"texts": "one"}, 400, "texts", "valid list"),
-        ("translate", {}, 400, "texts", "required"),
         ("translate", [], 400, None, "JSON object"),
-        ("translate", None, 400, None, "JSON object"),
-        ("translate", b"", 400, None, "JSON object"),
         ("translate", b"{", 400, None, "not valid JSON"),
-        ("translate", b"\xff", 400, None, ""),
         ("translate", b'{"texts": ["\\ud800"]}', 400, "texts[0]", ""),
         ("translate", b'{"\\ud800": 1, "texts": []}', 400, None, "in UTF-8"),
         ("translate", b'{"texts": [], "seed": ' + b"9" * 5000 + b"}", 400, None, ""),
@@ -231,16 +214,12 @@ def test_a_task_that_is_not_offered() -> None:
         ("translate", {"texts": ["a", 1]}, 400, "texts[1]", "valid string"),
         ("translate", {"texts": [], "baem": 2}, 400, "baem", "did you mean 'beam'?"),
         ("translate", {"texts": [], "beam_size": 2}, 400, "beam_size", "did you mean 'beam'?"),
-        ("translate", {"texts": [], "beam": "2"}, 400, "beam", "valid integer"),
-        ("translate", {"texts": [], "beam": True}, 400, "beam", "valid integer"),
         ("translate", {"texts": [], "beam": 0}, 400, "beam", "greater"),
         ("translate", {"texts": [], "beam": 17}, 400, "beam", "at most 16"),
         ("translate", {"texts": [], "n_best": 9}, 400, "n_best", "width of the beam"),
-        ("translate", {"texts": [], "sample": True, "n_best": 51}, 400, "n_best", "at most 50"),
         ("translate", {"texts": [], "seed": 1}, 400, "seed", "without sampling"),
         ("translate", {"texts": [], "int8": True}, 400, "int8", "unknown option"),
         ("translate", {"texts": [], "prefix": "Katze"}, 400, "prefix", "does not know"),
-        ("translate", {"texts": [], "prefix": ""}, 400, "prefix", "prefix"),
         ("translate", {"texts": [], "pass_through": True}, 400, "pass_through", "calibrate"),
         ("translate", {"texts": ["a"] * 101}, 413, "texts", "at most 100"),
         ("translate", {"texts": ["", "a" * 5001]}, 413, "texts[1]", "at most 5,000"),
@@ -252,9 +231,8 @@ def test_a_task_that_is_not_offered() -> None:
             "candidates",
             "beside beam",
         ),
-        ("couplet", {"texts": ["风"], "max_length": 3}, 400, "max_length", "unknown option"),
+        ("couplet", {"texts": ["风"], "candidates": 51}, 400, "candidates", "at most 50"),
         ("classify", {"texts": [], "top": 9}, 400, "top", "from 1 to 5"),
-        ("classify", {"texts": [], "tops": 1}, 400, "tops", "did you mean 'top'?"),
         ("score", {"task": "poem", "sources": [], "targets": []}, 400, "task", "translation"),
         (
             "score",
@@ -286,13 +264,6 @@ def test_other_types_of_body_are_refused(web: Any) -> None:
         answer = web.post("/v1/translate", content=content, headers={"Content-Type": kind})
         assert answer.status_code == 400
         assert "application/json" in answer.json()["error"]
-
-
-def test_unknown_paths_and_methods(web: Any) -> None:
-    assert web.get("/v1/nothing").status_code == 404
-    assert web.get("/v1/nothing").json()["error"]
-    assert web.get("/v1/translate").status_code == 405
-    assert web.get("/../setup.cfg").status_code == 404
 
 
 def test_answers_do_not_depend_on_who_else_asks() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,12 +166,6 @@ def test_a_port_that_is_taken_is_an_error() -> None:
 @pytest.mark.parametrize("host", ["not.a.host.invalid", "a" * 70 + ".b", "::1::1", "a\0b"])
 def test_a_host_that_nobody_has_is_an_error(host: str) -> None:
     assert "cannot serve at" in error_of(1, "serve", "--port=0", "--host", host)
-
-
-def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
-    """The address is announced when all models are loaded, not before."""
-    message = error_of(1, "serve", "--port=0", "--couplet", tmp_path, "--only=couplet")
-    assert str(tmp_path) in message
 
 
 @pytest.mark.parametrize(
