@@ -167,8 +167,8 @@ def test_what_was_begun_in_another_way_is_refused(
         make().make()
     shutil.rmtree(tmp_path / "out")
     made = make()
-    made.run()
-    assert made.run() == make().make()  # finished: nothing to do
+    made.make()
+    assert made.make() == make().make()  # finished: nothing to do
     with pytest.raises(UserError, match="there is another corpus; name another --out"):
         replace(made, length_ratio=3.0).make()
     text.write_text("Ein Hund.\n")
