@@ -145,14 +145,6 @@ def test_options_have_the_names_of_the_command_line_as_well(translator: Translat
         translator.translate(SENTENCE, beam=3, beam_size=3)
 
 
-def test_unknown_options_are_refused_with_the_nearest(
-    translator: Translator, writer: CoupletWriter
-) -> None:
-    for predict in (translator.translate, translator.attention, writer.answer):
-        with pytest.raises(ConfigError, match="unknown option 'lenght_penalty'; did you mean 'le"):
-            predict("", lenght_penalty=1.0)
-
-
 # Paths are strings
 
 

@@ -6,8 +6,6 @@ import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -103,12 +101,6 @@ def test_the_languages_are_the_extensions_of_the_files(tiny_corpora: Corpora, in
     data = json.loads(Path("run/config.json").read_text())["data"]
     assert (data["src"], data["tgt"]) == ("xx", "yy")
     assert "--src" in error_of(2, "train", "couplet", *command)
-
-
-def test_a_missing_run_cannot_be_resumed(in_tmp: Path) -> None:
-    message = error_of(1, "train", "translation", "--resume", "--out", "none")
-    assert "none: nothing to resume" in message
-    assert "without --resume" in message
 
 
 def cut_off(path: Path) -> None:
@@ -222,24 +214,6 @@ def test_evaluate_reports_on_the_test_split(
     assert report["split"] in "\n".join(lines_of(*command))
     other = json.loads("\n".join(lines_of(*command, "--json", "--split", "val")))
     assert other["split"] == "val"
-
-
-def test_evaluate_passes_the_options_of_a_search_on(
-    tiny_models: Models, tiny_corpora: Corpora
-) -> None:
-    asked: dict[str, Any] = {}
-    table = SimpleNamespace(table=lambda: "the table")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            task_named("translation"),
-            "evaluate",
-            lambda *model_and_data, **options: asked.update(options) or table,
-        )
-        command = ("evaluate", "translation", "--data", tiny_corpora["translation"])
-        options = ("--beam", 3, "--length-penalty", 0.5, "--split", "val", "--device", "cpu")
-        assert lines_of(*command, *options) == ["the table"]
-    search = {"beam_size": 3, "length_penalty": 0.5}
-    assert asked == {"split": "val", "device": "cpu", **search}
 
 
 def test_models_lists_the_shipped_models(

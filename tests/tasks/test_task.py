@@ -72,15 +72,6 @@ def test_presets_file_and_assignments_come_in_that_order(tmp_path: Path) -> None
     assert config.train.batch_tokens == tiny.train.batch_tokens
 
 
-def test_values_of_every_kind_can_be_set() -> None:
-    config = make("classification", "data.columns=description", "data.max_sen_len=same")
-    assert config.data.columns == ("description",)
-    assert config.data.max_sen_len == "same"
-    assert make("classification", "data.max_sen_len=64").data.max_sen_len == 64
-    assert make("classification", "data.max_sen_len=none").data.max_sen_len is None
-    assert make("translation", "data.share_vocabulary=false").data.share_vocabulary is False
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

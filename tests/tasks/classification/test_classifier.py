@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.metrics import classification_report, confusion_matrix, f1_score
+from sklearn.metrics import f1_score
 
 from core.errors import CheckpointError, ConfigError, CorpusError
 from data.codec import TextCodec
@@ -123,23 +123,6 @@ def test_long_texts_are_classified_in_pieces_weighted_by_length(how: str, tmp_pa
     assert sum(endless.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_batches_on_several_cores_give_the_same_probabilities(tmp_path: Path) -> None:
-    classifier = untrained(tmp_path)
-    texts = [" ".join(TEXTS[: n % 4 + 1]) for n in range(30)]
-    before, counts = torch.get_num_threads(), list[int]()
-    alone = classifier.classify_scored(texts)
-    torch.set_num_threads(3)
-    try:
-        together = classifier.classify_scored(texts, batch_tokens=20, on_batch=counts.append)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
-    assert len(counts) > 3
-    assert sum(counts) == 30
-    for one, other in zip(alone, together, strict=True):
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-
-
 def test_what_scars_is_cleaned_in_prediction_as_in_training(tmp_path: Path) -> None:
     classifier = untrained(tmp_path)
     one, other = classifier.classify_scored(["shares&lt;br&gt;fall", "shares fall"])
@@ -189,21 +172,6 @@ def test_scores_equal_those_worked_out_by_hand() -> None:
     assert report.macro_f1 == pytest.approx((3 / 4 + 2 / 3 + 4 / 5) / 4)
     assert report.macro_f1 == f1_score(TRUTH, GIVEN, average="macro")
     assert [f["texts"] for f in report.classes.values()] == [4, 3, 2, 1, 0]
-
-
-def test_scores_equal_sklearns_report() -> None:
-    report = evaluate.score(GIVEN, TRUTH, list("abcd"))
-    theirs = classification_report(TRUTH, GIVEN, output_dict=True, zero_division=0.0)
-    for name in "abcd":
-        ours = report.classes[name]
-        assert (ours["precision"], ours["recall"], ours["f1"], ours["texts"]) == (
-            theirs[name]["precision"],
-            theirs[name]["recall"],
-            theirs[name]["f1-score"],
-            theirs[name]["support"],
-        )
-    assert report.macro_f1 == theirs["macro avg"]["f1-score"]
-    assert report.confusion == confusion_matrix(TRUTH, GIVEN).tolist()
 
 
 def test_the_report_is_json_and_a_table(tmp_path: Path) -> None:

@@ -32,48 +32,6 @@ def classifier(tiny_models: Models) -> Classifier:
     return Classifier.load(tiny_models("classification"), device="cpu")
 
 
-def replaced_by(value: Tensor, module: object, inputs: object, output: object) -> Tensor:
-    return value
-
-
-def integrated_gradients(classifier: Classifier, words: list[str], number: int) -> list[float]:
-    """The contributions of words by Sundararajan et al. (2017), equation 1.
-
-    The function is the log-odds of a class; the path goes from zeros to the embeddings.
-    """
-    ids = [classifier.codec.encode(word) for word in words]
-    src = pad_sequence([[i for word in ids for i in word]])
-    model, steps = classifier.model, 64
-    embedded = model.embedding(src).detach()  # [S, 1, D]
-    shares = (torch.arange(steps) + 0.5) / steps
-    points = (embedded * shares[:, None]).requires_grad_()  # [S, steps, D]: a batch
-    hook = model.embedding.register_forward_hook(partial(replaced_by, points))
-    scores = model(src.expand(-1, steps)) / classifier.config.prediction.temperature
-    hook.remove()
-    torch.logit(scores.softmax(dim=1)[:, number]).sum().backward()
-    assert points.grad is not None
-    of_token = (points.grad.mean(dim=1) * embedded[:, 0]).sum(dim=1).tolist()
-    ends = np.cumsum([len(word) for word in ids])
-    return [sum(of_token[e - len(w) : e]) for w, e in zip(ids, ends, strict=True)]
-
-
-def test_it_agrees_with_integrated_gradients(classifier: Classifier) -> None:
-    rng = np.random.default_rng(1)
-    sports, business = (list(_TOPICS[name].split()) for name in ("Sports", "Business"))
-    correlations, agreements = [], 0
-    for _ in range(12):
-        words = [*rng.choice(sports, 5, replace=False), *rng.choice(business, 3, replace=False)]
-        rng.shuffle(words)
-        (found,) = explain(classifier, [" ".join(words)])
-        ours = [word.contribution for word in found.words]
-        number = classifier.classes.index(found.label)
-        theirs = integrated_gradients(classifier, words, number)
-        correlations.append(spearmanr(ours, theirs).statistic)
-        agreements += sum(np.sign(ours) == np.sign(theirs))
-    assert np.mean(correlations) > 0.7
-    assert agreements / (12 * 8) > 0.8
-
-
 def test_a_contribution_is_the_difference_without_the_word(classifier: Classifier) -> None:
     text = "goal coach market final"
     (found,) = explain(classifier, [text])

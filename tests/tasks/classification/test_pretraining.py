@@ -6,10 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from core.errors import ConfigError
 from core.training.config import TrainConfig
 from data.examples import IdLists
-from tasks.classification.config import ClassificationData
 from tasks.classification.model import ClassificationModel
 from tasks.classification.pretraining import (
     PretrainingHeads,
@@ -104,16 +102,6 @@ def test_both_losses_fall_and_only_the_encoder_changes() -> None:
     assert similarity.diagonal().min() > similarity.fliplr().diagonal().max()
 
 
-def test_the_same_seed_gives_the_same_weights() -> None:
-    config = TrainConfig(batch_tokens=120, warmup_steps=5, seed=1)
-    weights = []
-    for _ in range(2):
-        model = new_model()
-        pretrain(model, texts_of_two_topics(30), config, epochs=1)
-        weights.append(model.embedding.weight.detach().clone())
-    torch.testing.assert_close(*weights, rtol=0, atol=0)
-
-
 def test_losses_of_a_batch_without_masked_tokens_are_finite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,8 +111,3 @@ def test_losses_of_a_batch_without_masked_tokens_are_finite(
     )
     assert losses.tolist() == [0.0, 0.0]  # one text: there is nothing to choose from
     losses.sum().backward()
-
-
-def test_a_negative_number_of_epochs_is_refused() -> None:
-    with pytest.raises(ConfigError, match="pretraining_epochs"):
-        ClassificationData(pretraining_epochs=-1)

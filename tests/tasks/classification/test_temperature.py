@@ -10,8 +10,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from core.errors import ConfigError
-from tasks.classification.config import MIN_TEMPERATURE, PredictionConfig
+from tasks.classification.config import MIN_TEMPERATURE
 from tasks.classification.temperature import (
     fit_temperature,
     scaled,
@@ -130,8 +129,3 @@ def test_several_temperatures_give_what_each_gives_alone(
         assert not probabilities[1].any()
     assert states.shape == (4, classifier.config.model.d_model)
     assert not torch.equal(found[1], found[2])
-
-
-def test_only_temperatures_above_zero_are_accepted() -> None:
-    with pytest.raises(ConfigError, match=r"prediction\.temperature must be at least"):
-        PredictionConfig(temperature=0.0)

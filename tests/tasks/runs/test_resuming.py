@@ -125,15 +125,6 @@ def test_a_run_is_not_resumed_with_another_corpus(
     assert train(task, data, out, 3, resume=True)["changes"] == changes
 
 
-@pytest.mark.parametrize("task", ["couplet"])
-def test_a_file_that_comes_or_goes_is_a_change_too(data: Path, out: Path) -> None:
-    shutil.rmtree(data / "test")
-    with pytest.raises(
-        ChangedConditions, match=r"test/in\.txt is missing; test/out\.txt is missing"
-    ):
-        train("couplet", data, out, 2, resume=True)
-
-
 def test_a_corpus_may_move(tiny_corpora: dict[str, Path], tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     shutil.copytree(tiny_corpora["couplet"], first)

@@ -20,10 +20,8 @@ from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
 from core.storage.lock import only_writer
 from core.training import compilation, fit
-from tasks.couplet.config import CoupletConfig
-from tasks.couplet.config import tiny as tiny_couplet
 from tasks.runs import checkpoint_folder as folders
-from tasks.runs import provenance, run_folder
+from tasks.runs import provenance
 from tasks.runs import run as runs
 from tasks.runs.training import Training
 from tasks.task import Report
@@ -155,15 +153,6 @@ def test_a_folder_with_a_run_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="continue it with --resume, or name another --out"):
         train(tmp_path)
     assert contents(tmp_path) == before
-
-
-def test_what_fails_before_it_begins_leaves_the_folder_free(tmp_path: Path) -> None:
-    def fail() -> Training:
-        raise UserError("no such corpus")
-
-    with pytest.raises(UserError, match="no such corpus"):
-        train(tmp_path, prepare=fail)
-    train(tmp_path)
 
 
 def test_what_fails_before_it_begins_leaves_no_folder(tmp_path: Path) -> None:
@@ -312,14 +301,6 @@ def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
     assert not any(path.exists() for path in left)
 
 
-def test_another_tasks_run_cannot_be_resumed(tmp_path: Path) -> None:
-    train(tmp_path)
-    before = contents(tmp_path)
-    with pytest.raises(CheckpointError, match="a model for translation, not for couplet"):
-        train(tmp_path, tiny_couplet(), resume=True, task="couplet")
-    assert contents(tmp_path) == before
-
-
 @pytest.mark.parametrize(
     ("config", "name"),
     [
@@ -388,12 +369,6 @@ def test_an_interrupted_run_has_no_numbers_yet(tmp_path: Path) -> None:
     assert folders.headline(metrics) == "not measured"
 
 
-def test_the_headline_is_the_reports_own() -> None:
-    assert folders.headline({"test": {"headline": "BLEU 40.00 on test"}}) == "BLEU 40.00 on test"
-    for metrics in ({}, {"test": {}}, {"test": None}):
-        assert folders.headline(metrics) == "not measured"
-
-
 def git(folder: Path, *arguments: str) -> None:
     who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
@@ -423,20 +398,3 @@ def test_a_copy_installed_inside_another_project_does_not_name_its_commit(tmp_pa
     installed = tmp_path / ".venv" / "site-packages"
     installed.mkdir(parents=True)
     assert provenance.commit_of(installed) is None
-
-
-def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    git(tmp_path, "init", "--quiet")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert provenance.commit_of(tmp_path) is None
-
-
-def test_every_tasks_configuration_can_be_trained(tmp_path: Path) -> None:
-    """The sections that a resumed run is checked by are in all of them."""
-    config = tiny_couplet()
-    folders.write_config(tmp_path, "couplet", config)
-    run_folder.check_resumable("couplet", config, tmp_path)
-    other = dataclasses.replace(config, data=dataclasses.replace(config.data, extra=("verse",)))
-    with pytest.raises(ConfigError, match=r"data\.extra"):
-        run_folder.check_resumable("couplet", other, tmp_path)
-    assert isinstance(other, CoupletConfig)

@@ -12,19 +12,16 @@ import pytest
 import torch
 
 from core.errors import CheckpointError, ConfigError
-from core.inference.ensemble import Ensemble
-from core.inference.incremental_model import IncrementalModel
 from core.storage.checkpoint import save_weights
-from data.tokenizers import Whitespace
 from data.vocabulary import Vocabulary
 from tasks.couplet.predict import CoupletWriter
 from tasks.runs import checkpoint_folder as folders
-from tasks.seq2seq.objective import mean_logits, measure_pairs
+from tasks.seq2seq.objective import mean_logits
 from tasks.task import PAIR_TASKS
 from tasks.translation.config import TranslationConfig
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
-from tests.tasks.tiny_networks import CPU, network, spread
+from tests.tasks.tiny_networks import network, spread
 from tests.tasks.tiny_trainings import measured
 
 Models = Callable[[str], Path]
@@ -68,22 +65,6 @@ def test_the_logits_are_the_mean_probabilities_logarithms() -> None:
         expected = (first(src, tgt).softmax(dim=-1) + second(src, tgt).softmax(dim=-1)) / 2
     assert torch.allclose(found.exp(), expected, atol=1e-6)
     assert torch.equal(mean_logits([first], src, tgt), first(src, tgt))
-
-
-def test_the_loss_of_a_model_twice_is_its_own() -> None:
-    model = network()
-    pairs = [([5, 6], [7, 8, 9]), ([4], [4])]
-    one, two = (
-        measure_pairs(each, pairs, batch_tokens=50, device=CPU)
-        for each in ([model], [model, model])
-    )
-    assert one == pytest.approx(two)
-
-
-def test_one_model_is_no_ensemble(tiny_models: Models) -> None:
-    folder = tiny_models("translation")
-    assert isinstance(Translator.load(folder, device="cpu").step_model(), IncrementalModel)
-    assert isinstance(Translator.load([folder, folder], device="cpu").step_model(), Ensemble)
 
 
 def test_snapshots_are_made_once_for_float_and_once_for_int8(tiny_models: Models) -> None:
@@ -139,13 +120,6 @@ def test_every_model_has_influence(tiny_models: Models, tmp_path: Path) -> None:
     assert found.segments > 27
 
 
-def test_the_smallest_limit_of_all_holds(tiny_models: Models, tmp_path: Path) -> None:
-    folder = tiny_models("translation")
-    short = changed(folder, tmp_path / "short", max_tokens=5)
-    for both in ([folder, short], [short, folder]):
-        assert Translator.load(both, device="cpu").max_source_tokens == 5
-
-
 def test_models_of_other_texts_are_refused(tiny_models: Models, tmp_path: Path) -> None:
     folder = tiny_models("translation")
     french = changed(folder, tmp_path / "french", src="fr")
@@ -171,21 +145,3 @@ def test_models_of_other_words_are_refused(tiny_models: Models, tmp_path: Path) 
     assert f"{folder} and {other}" in str(caught.value)
     assert "their vocabulary differs, word 5 is" in str(caught.value)
     assert "'🙂'" in str(caught.value)
-
-
-def test_vocabularies_of_other_sizes_are_named_by_them(tiny_models: Models, tmp_path: Path) -> None:
-    folder = tiny_models("translation")
-    translator = Translator.load(folder, device="cpu")
-    config = replace(
-        translator.config,
-        data=replace(translator.config.data, tokenizer=Whitespace.name, vocab_size=None),
-    )
-    out = []
-    for size in (20, 21):
-        own = tmp_path / str(size)
-        Vocabulary(translator.source.vocabulary.itos[:size]).save(own / "vocabulary.txt")
-        folders.write_config(own, "translation", config)
-        save_weights(own / "model.safetensors", TranslationModel(size, size, config.model))
-        out.append(own)
-    with pytest.raises(CheckpointError, match=r"source vocabulary differs, .*20 tok.*21 tokens"):
-        Translator.load(out, device="cpu")

@@ -64,12 +64,6 @@ def test_epochs_differ_and_repeat() -> None:
     assert first.plan(1) != other.plan(1)
 
 
-def test_the_encoding_of_each_epoch_is_used() -> None:
-    data = PairData(lambda epoch: [([4] * epoch, [5])], batch_tokens=50, seed=3)
-    assert data.plan(2) == [[([4, 4], [5])]]
-    assert data.plan(3) == [[([4, 4, 4], [5])]]
-
-
 def by_hand(pairs: list[Pair]) -> tuple[float, int, int]:
     """The summed loss, the right guesses and the tokens, one pair and one position at a time."""
     model, loss, right, count = network(), 0.0, 0, 0

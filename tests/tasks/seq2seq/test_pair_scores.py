@@ -15,7 +15,6 @@ from data.batching import pad_sequence
 from data.codec import TextCodec
 from data.tokenizers import get_tokenizer
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
-from tasks.couplet.predict import CoupletWriter
 from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.translation.predict import Translator
 from tests.tasks.searching import search
@@ -71,14 +70,6 @@ def test_scores_are_the_models_in_any_batch(pairs: list[tuple[str, str]], size: 
         assert one.log_probs == pytest.approx(other.log_probs, **NOISE)
 
 
-def test_an_empty_target_is_its_end_and_an_empty_source_no_exception() -> None:
-    first, second = scores(["der Hund", ""], ["", ""])
-    assert first.tokens == second.tokens == ("<eos>",)
-    assert first.log_prob == pytest.approx(by_hand("der Hund", "")[0], **NOISE)
-    assert second.log_prob == pytest.approx(by_hand("", "")[0], **NOISE)
-    assert first.log_prob != pytest.approx(second.log_prob, abs=0.01)
-
-
 def test_a_text_that_looks_like_a_special_token_is_an_unknown_word() -> None:
     (found,) = scores(["der Hund"], ["<eos> <pad> Hund <bos>"])
     assert found.unknown == 3
@@ -101,22 +92,6 @@ def test_a_pair_too_long_for_the_model_has_no_probability(side: int) -> None:
         assert found[i].log_probs == pytest.approx(by_hand(*pairs[i]), **NOISE)
 
 
-def test_every_pair_in_a_batch_is_reported() -> None:
-    reported: list[int] = []
-    sources = ["der Hund", "", "ein Boot am Meer", "Hund " * MAX_LEN]
-    score_texts(
-        [MODEL],
-        (CODEC, CODEC),
-        sources,
-        sources,
-        device=CPU,
-        batch_tokens=4,
-        on_batch=reported.append,
-    )
-    assert sum(reported) == 3  # the one that is too long is in none
-    assert len(reported) > 1
-
-
 def test_a_record_is_json_without_infinities() -> None:
     found = scores(["der Hund", "Hund " * MAX_LEN], ["das Zebra", "Hund"])
     fine, too_long = (json.loads(json.dumps(one.record(), allow_nan=False)) for one in found)
@@ -126,12 +101,6 @@ def test_a_record_is_json_without_infinities() -> None:
     assert (fine["tokens"], fine["unknown"]) == (["das", "Zebra", "<eos>"], 1)
     assert (too_long["log_prob"], too_long["mean"]) == (None, None)
     assert too_long["log_probs"] == [None, None]
-
-
-def test_sources_and_targets_must_be_equally_many() -> None:
-    with pytest.raises(ValueError, match="longer"):
-        scores(["der Hund"], ["das Haus", "ein Boot"])
-    assert scores([], []) == []
 
 
 # The models that ship: a search's own output has the probability that the search gave it
@@ -157,14 +126,3 @@ def test_a_translation_has_the_probability_that_the_search_found() -> None:
     assert len(same) >= 10
     scored = translator.score([sources[i] for i in same], [targets[i] for i in same])
     assert_scores_are_the_searchs([found[i] for i in same], scored)
-
-
-def test_a_couplet_has_the_probability_that_the_search_found() -> None:
-    """That of the model, which the rules of the form, left aside here, would change."""
-    writer = CoupletWriter.load(device="cpu")
-    firsts = ["晚风摇树树还挺", "春风送暖，万里河山披锦绣", "一帆风顺年年好"]
-    ids = [writer.codec.encode(first) for first in firsts]
-    found = search(writer.step_model(), ids, GenerationConfig(beam_size=3))
-    seconds = [writer.codec.decode(best.tokens) for best, *_ in found]
-    spaced = [" ".join(second) for second in seconds]
-    assert_scores_are_the_searchs(found, writer.score(firsts, spaced))

@@ -13,7 +13,6 @@ from core.decoding.diverse_beam_search import diverse_beam_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Hypothesis
 from core.errors import ConfigError
-from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.n_best import Output
@@ -301,18 +300,3 @@ def test_a_model_twice_is_the_model(config: GenerationConfig) -> None:
     one = search_texts(model, texts, config, **options)
     two = search_texts(step_model(model, model), texts, config, **options)
     assert tokens(one) == tokens(two)
-
-
-def test_the_shortest_model_limits_an_ensemble() -> None:
-    sizes: Any = {"d_model": 8, "nhead": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
-    models = [
-        SequenceToSequence(
-            WORDS, WORDS, TransformerConfig(**sizes, max_len=n), share_embeddings=True
-        )
-        for n in (50, 9)
-    ]
-    for model in models:
-        with torch.no_grad():
-            model.eval().generator.bias[EOS] = -100.0
-    (found,) = search(step_model(*models), [[4] * 8], CONFIG)
-    assert len(found[0].tokens) == 8

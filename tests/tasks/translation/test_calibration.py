@@ -79,13 +79,6 @@ def test_a_run_ends_with_a_calibration(translator: Translator) -> None:
     assert (empty.confidence, empty.familiarity) == (None, None)
 
 
-def test_texts_unlike_the_training_data_are_told(sharp: Path) -> None:
-    translator = Translator.load(sharp, device="cpu")
-    known, strange = translator.translate_scored(["Ein Kind malt das Meer.", STRANGE])
-    assert strange.record()["unfamiliar"]
-    assert not known.record()["unfamiliar"]
-
-
 def test_each_alternative_has_its_own_confidence(translator: Translator) -> None:
     translator.confidence = Confidence(torch.tensor([1.0, 0.0, 0.0, 0.0]))
     known, strange = translator.translate_scored([GERMAN, STRANGE], beam_size=3, n_best=3)

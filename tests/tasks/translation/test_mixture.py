@@ -237,15 +237,3 @@ def test_a_run_with_an_extra_folder_resumes_as_if_never_stopped(
     assert read_config(tmp_path / "run", "translation", TranslationConfig).data == long.data
     text = Translator.load(tmp_path / "run", device="cpu").translate("<bt> 🐕 ein Hund")
     assert "<unk>" not in text and "�" not in text
-
-
-def test_an_init_model_without_the_tag_is_refused(
-    tiny_models: Models, tiny_corpora: dict[str, Path], tmp_path: Path
-) -> None:
-    corpus = tiny_corpora["translation"]
-    message = error_of(
-        2,
-        *("train", "translation", "--init", tiny_models("translation"), "--data", corpus),
-        *("--out", tmp_path / "run", "--set", f'data.extra=[{{path="{corpus}", tag="bt"}}]'),
-    )
-    assert "the vocabulary has no tag 'bt': leave out the tag in data.extra" in message

@@ -74,20 +74,6 @@ def test_every_good_line_and_its_translation_are_a_pair(
     assert names == {"train.de", "train.en", "synthesis.json"}
 
 
-def test_the_provenance_says_what_the_corpus_was_made_of(
-    make: Callable[..., Synthesis], tiny_models: Models
-) -> None:
-    made = make().make()
-    weights = tiny_models("translation") / "model.safetensors"
-    assert made["models"][0].keys() >= {"config.json", "model.safetensors", "vocabulary.txt"}
-    assert made["models"][0]["model.safetensors"].startswith("sha256")
-    assert weights.exists()
-    assert (made["language"], made["translated_into"]) == ("de", "en")
-    assert [*made["text"]] == ["text.de"]
-    assert made["search"]["beam_size"] == 2
-    assert made["torch"]
-
-
 def test_pairs_of_absurd_lengths_are_left_out(
     make: Callable[..., Synthesis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,11 +190,6 @@ def test_text_that_cannot_be_read_is_named(
     text.unlink() if content is None else text.write_bytes(content)
     with pytest.raises(UserError, match=message):
         make().make()
-
-
-def test_options_out_of_range_are_refused(make: Callable[..., Synthesis]) -> None:
-    with pytest.raises(ConfigError, match="length_ratio must be at least 1"):
-        make(length_ratio=0.5)
 
 
 def test_the_command_makes_a_corpus_that_a_run_can_use(

@@ -12,14 +12,9 @@ import sacrebleu
 
 from core.decoding.config import GenerationConfig
 from core.errors import CheckpointError, UserError
-from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
-from tasks.runs import checkpoint_folder as folders
 from tasks.task import task_named
-from tasks.translation import evaluate
-from tasks.translation.codecs import build_codecs
 from tasks.translation.config import TranslationConfig, TranslationData, tiny
-from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tests.tasks.tiny_networks import sizes
 from tests.tasks.tiny_trainings import measured, train_with
@@ -28,21 +23,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]
-
-
-def test_bleu_is_sacrebleus_own() -> None:
-    hypotheses = ["The dog runs over a green field.", "A man sees the sea.", "Two children play."]
-    references = ["The dog runs over the field.", "A man sees the big sea.", "two children play."]
-    cased = sacrebleu.corpus_bleu(hypotheses, [references])
-    lowercase = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=True)
-    assert cased.score < lowercase.score < 100
-    score, signature = evaluate.bleu(hypotheses, references)
-    assert score == cased.score
-    assert "nrefs:1|case:mixed|" in signature
-    assert "tok:13a|" in signature
-    score, signature = evaluate.bleu(hypotheses, references, lowercase=True)
-    assert score == lowercase.score
-    assert "case:lc|" in signature
 
 
 def test_the_report_is_about_what_the_translator_says(
@@ -131,35 +111,6 @@ def test_the_folder_is_all_it_takes(tiny_models: Models, tmp_path: Path) -> None
         with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
             Translator.load(tmp_path, device="cpu")
         (tmp_path / name).write_bytes(kept)
-
-
-def test_weights_of_another_vocabulary_are_refused(tiny_models: Models, tmp_path: Path) -> None:
-    model = tiny_models("translation")
-    shutil.copytree(model, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "vocabulary.txt").unlink()
-    (tmp_path / "sentencepiece.model").unlink()
-    config = TranslationConfig(
-        model=folders.read_config(model, "translation", TranslationConfig).model,
-        data=TranslationData(vocab_size=30),
-    )
-    texts = [f"der Hund {word}" for word in ("sieht", "rennt", "sucht", "malt", "gibt nach")]
-    build_codecs(texts, texts, config.data, tmp_path)
-    folders.seal(tmp_path)
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: .* has shape"):
-        Translator.load(tmp_path, device="cpu")
-
-
-def test_the_names_of_the_weights_stay() -> None:
-    """Models that were trained and shipped are loaded by these names."""
-    config = TransformerConfig(
-        d_model=8, nhead=2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=16
-    )
-    names = {name for name, _ in TranslationModel(9, 9, config).named_parameters()}
-    assert "src_embedding.embedding.weight" in names
-    assert not any(name.startswith("tgt_embedding") for name in names)
-    apart = TranslationModel(9, 7, config, share_embeddings=False)
-    assert "tgt_embedding.embedding.weight" in dict(apart.named_parameters())
-    assert {name.split(".")[0] for name in names} == {"src_embedding", "transformer", "generator"}
 
 
 def test_a_run_without_a_test_split_is_trained_all_the_same(

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.decoding.search import Hypothesis
-from core.errors import UserError
 from data.codec import TextCodec
 from data.tokenizers import TOKENIZER_NAMES
 from data.vocabulary import EOS_ID, UNK_ID
@@ -74,15 +73,6 @@ def test_texts_keep_their_order_and_empty_ones_their_place(folder: Path) -> None
     assert isinstance(found[0].score, float)
     assert translator.translate(texts) == [f.text for f in found]
     assert translator.translate([]) == []
-
-
-def test_options_replace_those_of_the_model(folder: Path) -> None:
-    translator = untrained(folder)
-    assert translator.translate_scored(TEXTS, beam_size=1) != translator.translate_scored(TEXTS)
-    short = translator.translate(TEXTS, beam_size=1, max_length_ratio=0.0, max_length_extra=2)
-    assert all(len(text.split()) <= 2 for text in short)
-    with pytest.raises(UserError, match=r"generation\.beam_size"):
-        translator.translate(TEXTS, beam_size=0)
 
 
 LONG_TEXTS = {
@@ -154,14 +144,6 @@ def codec_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("more_codecs")
 
 
-def test_a_word_without_end_is_translated_whole(codec_folder: Path, echo: list[list[int]]) -> None:
-    translator = untrained(codec_folder, tokenizer="sentencepiece", vocab_size=45, max_tokens=20)
-    word = "Haus" * 750
-    (found,) = translator.translate_scored([f"ein {word} rennt"])
-    assert found.text == f"ein {word} rennt"
-    assert max(map(len, echo)) <= 20
-
-
 def test_text_without_spaces_is_split_after_its_own_marks(
     tmp_path: Path, echo: list[list[int]]
 ) -> None:
@@ -217,22 +199,6 @@ def untrained_once(folder: Path, tokenizer: str, limit: int) -> Translator:
             folder / tokenizer, tokenizer=tokenizer, vocab_size=size, max_tokens=limit
         )
     return _KEPT[tokenizer, limit]
-
-
-def test_five_thousand_words_go_through_a_real_model(folder: Path) -> None:
-    translator = untrained(folder, max_len=31)
-    with torch.no_grad():
-        translator.models[0].generator.bias[EOS_ID] = -100.0  # so that each segment can be counted
-    counts: list[int] = []
-    (found,) = translator.translate_scored(
-        [" ".join([*WORDS[2:], *WORDS[:2]] * (5000 // len(WORDS)))],  # begins with a word
-        beam_size=1,
-        max_length_ratio=0.0,
-        max_length_extra=3,
-        on_batch=counts.append,
-    )
-    assert found.segments == sum(counts) > 150
-    assert len(found.text.split()) == 3 * found.segments
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZER_NAMES)

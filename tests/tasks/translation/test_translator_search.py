@@ -10,7 +10,6 @@ from torch import Tensor
 from core.errors import ConfigError
 from data.codec import CodecConfig, TextCodec
 from tasks.translation.predict import Translation, Translator, known_ids
-from tests.core.decoding.search_tables import forbidding
 
 SENTENCES = ["Ein Hund sieht das Boot.", "Eine Frau malt das Meer.", "Ein Kind hört die Straße."]
 TEXTS = [SENTENCES[0], "", " ".join(SENTENCES), SENTENCES[1]]
@@ -69,18 +68,6 @@ def test_diverse_alternatives_differ_in_every_sentence(translator: Translator) -
     assert all(first != second for first, second in zip(*ranks, strict=True))
 
 
-def test_sampling_depends_on_seed_and_number_and_not_on_batches(translator: Translator) -> None:
-    options = {"sample": True, "temperature": 2.0, "n_best": 2}
-    drawn = translator.translate_scored(TEXTS, seed=1, **options)
-    again = translator.translate_scored(TEXTS, seed=1, batch_tokens=1, **options)
-    assert texts_of(drawn) == texts_of(again)
-    assert texts_of(drawn) != texts_of(translator.translate_scored(TEXTS, seed=2, **options))
-    (alone,) = translator.translate_scored(TEXTS[3:], seed=1, numbers=[3], **options)
-    assert texts_of([alone]) == texts_of(drawn[3:])
-    twice = translator.translate([TEXTS[0]] * 2, seed=1, sample=True, temperature=5.0)
-    assert twice[0] != twice[1]
-
-
 def test_a_translation_begins_as_it_is_told_to(translator: Translator) -> None:
     for options in ({}, {"beam_size": 4, "n_best": 3}, {"sample": True}):
         found = translator.translate_scored(TEXTS, prefix="A cat sees", **options)
@@ -114,16 +101,6 @@ def test_options_that_cannot_be_are_refused_before_there_is_a_text(translator: T
     for wrong, right in (("beem_size", "beam_size"), ("bean", "beam"), ("diversty", "diversity")):
         with pytest.raises(ConfigError, match=f"unknown option '{wrong}'; did you mean '{right}'"):
             translator.translate([], **{wrong: 4})
-
-
-def test_words_can_be_forbidden(translator: Translator) -> None:
-    vocabulary = translator.target.vocabulary
-    plain = translator.translate(SENTENCES, beam_size=3)
-    used = translator.target.encode(plain[0])
-    forbidden = forbidding(used[1], vocab_size=len(vocabulary))
-    found = translator.translate(SENTENCES, beam_size=3, constraint=forbidden)
-    assert found[0] != plain[0]
-    assert used[1] not in translator.target.encode(found[0])
 
 
 def test_a_constraint_can_tell_texts_apart(translator: Translator) -> None:
