@@ -10,7 +10,7 @@ import pytest
 
 import transformer_suite
 from tasks.task import TASKS, task_named
-from tests.tasks.tiny_trainings import measured, train
+from tests.tasks.tiny_models import measured, train
 from transformer_suite import (
     ClassificationModel,
     Classifier,

@@ -11,7 +11,7 @@ from core.storage.checkpoint import WEIGHTS_FILE
 from tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
 from tasks.couplet.rules import RULES
 from tests.commands.command_line import error_of, lines_of, run
-from tests.tasks.two_way_model import write_two_way_model
+from tests.tasks.tiny_models import write_two_way_model
 
 Models = Callable[[str], Path]
 

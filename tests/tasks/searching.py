@@ -11,7 +11,7 @@ from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.seq2seq.generation import EncodedTexts, generate_texts
 from tasks.seq2seq.n_best import Output
 from tasks.seq2seq.request import GenerationRequest
-from tests.tasks.tiny_networks import CPU
+from tests.tasks.tiny_models import CPU
 
 
 def step_model(*models: SequenceToSequence) -> StepModel:

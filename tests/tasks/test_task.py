@@ -13,7 +13,7 @@ from tasks.couplet.model import CoupletModel
 from tasks.runs.checkpoint_folder import model_folder, read_config
 from tasks.task import task_named
 from tasks.translation.model import TranslationModel
-from tests.tasks.tiny_trainings import tiny_config
+from tests.tasks.tiny_models import tiny_config
 
 
 def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None) -> Any:

@@ -1,38 +1,15 @@
 """Couplet writers that have learnt nothing, and the form that they keep all the same."""
 
-import torch
-
-from core.config import complete, to_mapping
-from core.decoding.config import GenerationConfig
-from data.codec import TextCodec
-from data.tokenizers import Characters
-from data.vocabulary import SPECIALS, Vocabulary
-from tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig
-from tasks.couplet.model import CoupletModel
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import ending_tone, last_word
 from tasks.couplet.tones import is_punctuation, line_tones, tones
-from tests.tasks.tiny_networks import CPU, sizes, spread
+from tests.tasks.tiny_models import untrained_writer
 
 LEVELS, OBLIQUES, MARKS = "风天山花云江", "雨地水树月夜日", "，。"
 UNKNOWN = "猫狗鹤a1々！《》🙂"
 
 
-def untrained(words: str, *, max_len: int = 64, seed: int = 1) -> CoupletWriter:
-    codec = TextCodec(Characters(), Vocabulary([*SPECIALS, *words]))
-    model_config = complete(
-        CoupletTransformerConfig, None, to_mapping(sizes(max_len)) | {"aligned": True}
-    )
-    config = CoupletConfig(
-        model=model_config, generation=GenerationConfig(beam_size=1), form=STRICT
-    )
-    torch.manual_seed(seed)
-    model = CoupletModel(len(codec.vocabulary), config.model)
-    spread(model)
-    return CoupletWriter([model.eval()], codec, config, CPU)
-
-
-WRITERS = [untrained(LEVELS + OBLIQUES + MARKS, seed=seed) for seed in range(3)]
+WRITERS = [untrained_writer(LEVELS + OBLIQUES + MARKS, seed=seed) for seed in range(3)]
 
 
 def marks(line: str) -> list[tuple[int, str]]:

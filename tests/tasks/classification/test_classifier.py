@@ -11,46 +11,21 @@ import torch
 from sklearn.metrics import f1_score
 
 from core.errors import CheckpointError, ConfigError, CorpusError
-from data.codec import TextCodec
 from data.vocabulary import UNK_ID
 from tasks.classification import evaluate
-from tasks.classification.config import (
-    ClassificationConfig,
-    ClassificationData,
-    ClassifierConfig,
-)
 from tasks.classification.dataset import LoadSentenceClassificationDataset
-from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier
 from tasks.classification.train import measure_texts, text_loss
 from tasks.runs.checkpoint_folder import seal
-from tests.tasks.tiny_networks import CPU, spread
-from tests.tasks.tiny_trainings import measured
+from tests.tasks.tiny_models import CLASSES, measured, untrained_classifier
+from tests.tasks.tiny_models import NEWS as TEXTS
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]
 
-CLASSES = ["World", "Спорт", "财经", "Sci/Tech", "Health & Life"]
-TEXTS = ["shares fall", "the cup final", "a minister and an army at the border", "bank buys bank"]
-
-
-def untrained(folder: Path, *, max_len: int = 512, **options: Any) -> Classifier:
-    data: dict[str, Any] = {"tokenizer": "whitespace", "vocab_size": None, "min_freq": 1}
-    config = ClassificationConfig(
-        model=ClassifierConfig(
-            d_model=8, nhead=2, num_encoder_layers=1, dim_feedforward=16, max_len=max_len
-        ),
-        data=ClassificationData(**(data | options)),
-    )
-    codec = TextCodec.build(TEXTS, folder, config.data)
-    torch.manual_seed(1)
-    model = ClassificationModel(len(codec.vocabulary), len(CLASSES), config.model)
-    spread(model)
-    return Classifier(model.eval(), codec, CLASSES, config, CPU)
-
 
 def test_probabilities_are_of_all_classes_and_add_up_to_one(tmp_path: Path) -> None:
-    found = untrained(tmp_path).classify_scored(TEXTS)
+    found = untrained_classifier(tmp_path).classify_scored(TEXTS)
     for result in found:
         assert set(result.probabilities) == set(CLASSES)
         values = list(result.probabilities.values())
@@ -88,7 +63,7 @@ def test_an_early_exit_needs_ngrams_and_a_probability(tiny_models: Models) -> No
 
 
 def test_texts_keep_their_order_and_empty_ones_their_place(tmp_path: Path) -> None:
-    classifier = untrained(tmp_path)
+    classifier = untrained_classifier(tmp_path)
     texts = [TEXTS[2], "", TEXTS[0], " \t", "&lt;br&gt;", TEXTS[1]]
     alone = [classifier.classify_scored([text])[0] for text in texts]
     for batch_tokens in (1, 8, 1000):
@@ -105,7 +80,7 @@ def test_texts_keep_their_order_and_empty_ones_their_place(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", ["model.max_len", "data.max_sen_len"])
 def test_long_texts_are_classified_in_pieces_weighted_by_length(how: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"max_len": 4} if how == "model.max_len" else {"max_sen_len": 4}
-    classifier = untrained(tmp_path, **options)
+    classifier = untrained_classifier(tmp_path, **options)
     words = ["a minister and an", "army at the border", "bank shares"]
     counts: list[int] = []
     (whole,) = classifier.classify_scored([" ".join(words)], on_batch=counts.append)
@@ -124,13 +99,13 @@ def test_long_texts_are_classified_in_pieces_weighted_by_length(how: str, tmp_pa
 
 
 def test_what_scars_is_cleaned_in_prediction_as_in_training(tmp_path: Path) -> None:
-    classifier = untrained(tmp_path)
+    classifier = untrained_classifier(tmp_path)
     one, other = classifier.classify_scored(["shares&lt;br&gt;fall", "shares fall"])
     assert one == other
 
 
 def test_a_text_of_unknown_words_is_classified(tmp_path: Path) -> None:
-    (result,) = untrained(tmp_path, tokenizer="basic_english").classify_scored([";;"])
+    (result,) = untrained_classifier(tmp_path, tokenizer="basic_english").classify_scored([";;"])
     assert result.label in CLASSES
 
 
@@ -217,7 +192,7 @@ def test_classes_without_rows_are_reported(
 
 def test_validation_goes_the_way_of_prediction(tmp_path: Path) -> None:
     """Texts above max_sen_len were judged whole in validation, but piece by piece in prediction."""
-    classifier = untrained(tmp_path, max_sen_len=3)
+    classifier = untrained_classifier(tmp_path, max_sen_len=3)
     examples = [(classifier.codec.encode(text), label) for label, text in enumerate(TEXTS)]
     measured = measure_texts(classifier, examples, batch_tokens=7)
     found = classifier.classify_scored(TEXTS)
@@ -229,7 +204,7 @@ def test_validation_goes_the_way_of_prediction(tmp_path: Path) -> None:
 
 
 def test_an_impossible_class_costs_a_finite_loss(tmp_path: Path) -> None:
-    classifier = untrained(tmp_path)
+    classifier = untrained_classifier(tmp_path)
     with torch.no_grad():
         classifier.model.classifier[3].bias.copy_(torch.tensor([1e4, 0.0, 0.0, 0.0, 0.0]))
     measured = measure_texts(classifier, [([4], 1)], batch_tokens=7)
@@ -238,7 +213,7 @@ def test_an_impossible_class_costs_a_finite_loss(tmp_path: Path) -> None:
 
 
 def test_the_loss_is_cross_entropy_smoothed(tmp_path: Path) -> None:
-    model = untrained(tmp_path).model
+    model = untrained_classifier(tmp_path).model
     src, labels = torch.tensor([[4, 5], [6, 7]]), torch.tensor([2, 0])
     log_probs = model(src).log_softmax(dim=1)
     right = log_probs[torch.arange(2), labels]
@@ -249,7 +224,7 @@ def test_the_loss_is_cross_entropy_smoothed(tmp_path: Path) -> None:
 
 def test_token_dropout_hides_words_and_never_padding(tmp_path: Path) -> None:
     seen: list[torch.Tensor] = []
-    model = untrained(tmp_path).model
+    model = untrained_classifier(tmp_path).model
     model.embedding.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     src = torch.full((50, 40), 5)
     src[30:] = model.pad_id

@@ -4,16 +4,11 @@ import re
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from scipy.stats import spearmanr
-from torch import Tensor
 
-from data.batching import pad_sequence
 from tasks.classification.explain import (
     MAX_WORDS,
     Contribution,
@@ -22,7 +17,6 @@ from tasks.classification.explain import (
     words_of,
 )
 from tasks.classification.predict import Classifier
-from tests.tiny_corpora import _TOPICS
 
 Models = Callable[[str], Path]
 

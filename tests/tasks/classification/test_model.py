@@ -13,7 +13,7 @@ from data.vocabulary import PAD_ID
 from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
 from tasks.classification.inference import PackedClassificationModel
 from tasks.classification.model import ClassificationModel, pool
-from tests.tasks.tiny_networks import spread
+from tests.tasks.tiny_models import spread
 
 
 def pool_by_hand(states: Tensor, lengths: list[int], concat_type: str) -> Tensor:

@@ -12,7 +12,7 @@ from tasks.classification.config import ClassifierConfig
 from tasks.classification.inference import PackedClassificationModel
 from tasks.classification.model import ClassificationModel
 from tasks.classification.ngrams import HashedNgrams
-from tests.tasks.tiny_networks import spread
+from tests.tasks.tiny_models import spread
 
 SUBWORDS = (*SPECIALS, "▁the", "▁C", "ats", "s", "▁", "▁大狗", "É", "▁a" + "b" * 40)
 WORDS = (*SPECIALS, "the", "Cats", "大狗", ".")

@@ -17,7 +17,7 @@ from tasks.classification.temperature import (
 )
 from tasks.reliability import calibration_error, most_probable
 from tasks.task import task_named
-from tests.tasks.tiny_trainings import measured
+from tests.tasks.tiny_models import measured
 
 
 def ece(probabilities: Tensor, labels: Tensor) -> float:

@@ -8,7 +8,8 @@ import pytest
 from core.errors import ConfigError, CorpusError, TextError
 from tasks.couplet.request import CoupletRequest, read_avoided
 from tasks.couplet.tones import LEVEL, OBLIQUE, tones
-from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form, untrained
+from tests.tasks.tiny_models import untrained_writer
+from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form
 
 BEAM: dict[str, Any] = {"beam_size": 4}
 SAMPLE: dict[str, Any] = {"sample": True, "temperature": 2.0}
@@ -44,7 +45,7 @@ def test_a_pattern_that_no_answer_can_have_is_refused(keep: str, reason: str) ->
 
 
 def test_a_long_line_is_answered_in_parts_and_says_so() -> None:
-    writer = untrained(LEVELS + OBLIQUES, max_len=5)
+    writer = untrained_writer(LEVELS + OBLIQUES, max_len=5)
     lines = ["山水月日云夜", "天雨天地雨天云", "风地花树江水天"]
     for line, found in zip(lines, writer.answer_scored(lines, tones="off"), strict=True):
         lost = sorted({"characters", "repetition", "palindrome"} & found.broken.keys())
@@ -61,7 +62,7 @@ def test_tones_hold_where_they_are_asked_for() -> None:
 
 
 def test_an_answer_without_enough_fitting_words_says_which_do_not_fit() -> None:
-    writer = untrained("山地水树")
+    writer = untrained_writer("山地水树")
     couplet = writer.answer_scored("风雨云月", tones="strict")  # needs two level words, has one
     assert couplet.rules["ending"] and not couplet.rules["tones"]
     assert couplet.note == f"no answer has all tones opposed; alike: {couplet.broken['tones']}"
@@ -70,14 +71,14 @@ def test_an_answer_without_enough_fitting_words_says_which_do_not_fit() -> None:
 
 def test_the_classical_table_decides_if_asked() -> None:
     """竹 is level today and oblique by Pingshui: another tone answers it."""
-    writer = untrained(LEVELS + OBLIQUES + MARKS, seed=2)
+    writer = untrained_writer(LEVELS + OBLIQUES + MARKS, seed=2)
     for rhyme, tone in (("modern", OBLIQUE), ("pingshui", LEVEL)):
         second = writer.answer("天竹", rhyme=rhyme, tones="strict")
         assert tones(second[1], rhyme) == {tone}
 
 
 def test_traditional_lines_have_traditional_answers() -> None:
-    writer = untrained("风云门龙马鸟东来", seed=3)
+    writer = untrained_writer("风云门龙马鸟东来", seed=3)
     second = writer.answer("時間不見")
     assert second == writer.answer("时间不见", script="traditional")
     assert writer.answer("時間不見", script="simplified") == writer.answer("时间不见")

@@ -9,8 +9,8 @@ from tasks.couplet.config import RerankConfig
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.reranking import Features, features_of, is_different, rank
 from tasks.seq2seq.request import GenerationRequest
-from tests.tasks.tiny_networks import CPU
-from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form, untrained
+from tests.tasks.tiny_models import CPU, untrained_writer
+from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, WRITERS, check_form
 
 WRITER = WRITERS[0]
 FIRST = "天雨，树月"
@@ -112,7 +112,7 @@ def test_a_prefix_and_a_long_line_have_candidates_too() -> None:
     writer = writer_of(SMALL)
     for one in writer.answer_scored(FIRST, candidates=3, prefix="花").hypotheses:
         assert one.second.startswith("花")
-    short = untrained(LEVELS + OBLIQUES + MARKS, max_len=6)
+    short = untrained_writer(LEVELS + OBLIQUES + MARKS, max_len=6)
     line = "天雨树月，山地风水"
     found = short.answer_scored(line, candidates=3)
     assert len(found.hypotheses) == 3

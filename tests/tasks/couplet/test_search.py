@@ -14,6 +14,7 @@ from data.vocabulary import EOS_ID
 from tasks.couplet.config import CoupletConfig
 from tasks.couplet.rules import broken_rule, check
 from tasks.couplet.tones import is_chinese
+from tests.tasks.tiny_models import untrained_writer
 from tests.tasks.tiny_writers import (
     LEVELS,
     MARKS,
@@ -21,7 +22,6 @@ from tests.tasks.tiny_writers import (
     UNKNOWN,
     WRITERS,
     check_form,
-    untrained,
 )
 
 FIRSTS = ["天雨树月", "", "风月，花夜", "山树云夜"]
@@ -130,7 +130,7 @@ def test_a_prefix_that_cannot_be_is_refused_by_its_reason() -> None:
 
 
 def test_a_line_in_segments_begins_once() -> None:
-    writer = untrained(LEVELS + OBLIQUES + MARKS, max_len=8)
+    writer = untrained_writer(LEVELS + OBLIQUES + MARKS, max_len=8)
     line = "天雨，风月树。" * 3
     free = writer.answer(line)
     prefix = next(character for character in "花云江" if character != free[0])

@@ -16,7 +16,7 @@ from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES
 from tasks.couplet.tones import is_chinese
 from tasks.task import task_named
-from tests.tasks.tiny_trainings import measured
+from tests.tasks.tiny_models import measured, untrained_writer
 from tests.tasks.tiny_writers import (
     LEVELS,
     MARKS,
@@ -25,11 +25,11 @@ from tests.tasks.tiny_writers import (
     WRITERS,
     check_form,
     marks,
-    untrained,
 )
 
 SMALL = [
-    untrained(words) for words in ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")
+    untrained_writer(words)
+    for words in ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")
 ]
 
 
@@ -85,7 +85,7 @@ def test_lines_keep_their_order_and_empty_ones_their_place() -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_lines_longer_than_the_model_are_answered_in_pieces(beam_size: int) -> None:
-    writer = untrained(LEVELS + OBLIQUES + MARKS, max_len=8)
+    writer = untrained_writer(LEVELS + OBLIQUES + MARKS, max_len=8)
     counts: list[int] = []
     line = "天雨，风月树。" * 5 + "山地水夜" * 6
     (couplet,) = writer.answer_scored([line], beam_size=beam_size, on_batch=counts.append)
@@ -102,7 +102,7 @@ def test_lines_longer_than_the_model_are_answered_in_pieces(beam_size: int) -> N
 def test_the_rules_are_told_as_they_came_out() -> None:
     (good,) = WRITERS[0].answer_scored(["天雨，风月"])
     assert good.rules == dict.fromkeys(RULES, True)
-    (poor,) = untrained("雨").answer_scored(["月雨"])
+    (poor,) = untrained_writer("雨").answer_scored(["月雨"])
     assert poor.second == "雨雨"
     assert poor.broken == {
         "characters": "雨",

@@ -10,7 +10,7 @@ import torch
 
 from core.distributed.process_group import ProcessGroup, joined_group
 from core.distributed.world import world_from_environment
-from tests.tasks import tiny_trainings
+from tests.tasks import tiny_models
 from tests.torchrun import run_torchrun
 
 CPU = torch.device("cpu")
@@ -40,7 +40,7 @@ FILES = ("config.json", "vocabulary.txt")
 
 def train(task: str, corpus: Path, out: Path, group: ProcessGroup | None = None) -> dict[str, Any]:
     settings = (*SETTINGS, *OWN_SETTINGS[task])
-    return tiny_trainings.train(task, corpus, out, *settings, group=group or ProcessGroup())
+    return tiny_models.train(task, corpus, out, *settings, group=group or ProcessGroup())
 
 
 @pytest.fixture(scope="module")

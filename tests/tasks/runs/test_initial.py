@@ -10,11 +10,12 @@ import torch
 
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.storage.checkpoint import load_tensors
+from core.training.trainer import FitOptions
 from data.codec import TextCodec
 from tasks.runs import run as runs
 from tasks.runs.checkpoint_folder import text_files
 from tests.commands.command_line import error_of, run
-from tests.tasks.tiny_trainings import tiny_config, train, train_with
+from tests.tasks.tiny_models import tiny_config, train, train_with
 
 Models = Callable[[str], Path]
 Corpora = dict[str, Path]
@@ -94,8 +95,8 @@ def test_a_run_that_was_stopped_before_its_first_save_starts_from_the_model_agai
     init = shutil.copytree(tiny_models("couplet"), tmp_path / "init")
     data, out = tiny_corpora["couplet"], tmp_path / "run"
 
-    def stopped(*arguments: object, on_begin: Callable[[], None], **options: object) -> None:
-        on_begin()
+    def stopped(model: object, config: object, objective: object, options: FitOptions) -> None:
+        options.on_begin()
         raise Interrupted("stopped")
 
     with monkeypatch.context() as patch:

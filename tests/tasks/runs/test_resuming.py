@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from core.errors import ChangedConditions, CorpusError
-from tests.tasks import tiny_trainings
+from tests.tasks import tiny_models
 
 FirstRuns = Callable[[str], Path]
 
@@ -44,7 +44,7 @@ def train(
     accept_changes: bool = False,
 ) -> dict[str, Any]:
     settings = (*SETTINGS[task], f"train.epochs={epochs}", *more)
-    return tiny_trainings.train(
+    return tiny_models.train(
         task, data, out, *settings, resume=resume, accept_changes=accept_changes
     )
 

@@ -26,7 +26,7 @@ from tasks.runs import run as runs
 from tasks.runs.training import Training
 from tasks.task import Report
 from tasks.translation.config import TranslationConfig, tiny
-from tests.tasks.tiny_networks import CPU
+from tests.tasks.tiny_models import CPU
 
 CONFIG = dataclasses.replace(tiny(), train=dataclasses.replace(tiny().train, epochs=2, average=2))
 DATA = Path("corpora/multi30k")

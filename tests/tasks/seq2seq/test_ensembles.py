@@ -21,8 +21,7 @@ from tasks.task import PAIR_TASKS
 from tasks.translation.config import TranslationConfig
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
-from tests.tasks.tiny_networks import network, spread
-from tests.tasks.tiny_trainings import measured
+from tests.tasks.tiny_models import measured, network, spread
 
 Models = Callable[[str], Path]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from core.decoding.config import GenerationConfig
 from core.decoding.search import Constraint, Hypothesis
 from tests.tasks.searching import search
-from tests.tasks.tiny_networks import network
+from tests.tasks.tiny_models import network
 
 # More lengths than fit into a batch, in no order.
 SOURCES = [[4 + (3 * i + j) % 16 for j in range(1 + 5 * i % 11)] for i in range(23)]

@@ -13,7 +13,7 @@ from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.predict import CoupletWriter
 from tasks.seq2seq.labeled_attention import attention
 from tasks.translation.predict import Translator
-from tests.tasks.tiny_networks import CPU, network
+from tests.tasks.tiny_models import CPU, network
 
 Models = Callable[[str], Path]
 

@@ -18,7 +18,7 @@ from tasks.seq2seq.batches import (
     source_tensor,
 )
 from tasks.seq2seq.objective import measure_pairs, pair_loss
-from tests.tasks.tiny_networks import CPU, network
+from tests.tasks.tiny_models import CPU, network
 
 # Sides of many lengths, none the length of its other side.
 PAIRS: list[Pair] = [

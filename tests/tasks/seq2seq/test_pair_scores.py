@@ -18,7 +18,7 @@ from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.translation.predict import Translator
 from tests.tasks.searching import search
-from tests.tasks.tiny_networks import CPU, network
+from tests.tasks.tiny_models import CPU, network
 
 # The rounding error of a score, some units in the last of the seven digits of a float32.
 NOISE = {"abs": 2e-5, "rel": 3e-6}

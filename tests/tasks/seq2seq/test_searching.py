@@ -19,7 +19,7 @@ from tasks.seq2seq.n_best import Output
 from tasks.seq2seq.request import GREEDY
 from tests.core.decoding.search_tables import forbidding
 from tests.tasks.searching import search, search_texts, step_model
-from tests.tasks.tiny_networks import network
+from tests.tasks.tiny_models import network
 
 WORDS = 20
 EOS = 3

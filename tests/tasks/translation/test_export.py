@@ -17,7 +17,7 @@ from tasks.translation.export import to_ctranslate2
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, run
-from tests.tasks.tiny_networks import spread
+from tests.tasks.tiny_models import spread
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `export` is not installed")
 

@@ -23,8 +23,8 @@ from tasks.translation.config import (
 )
 from tasks.translation.dataset import ParallelCorpus
 from tasks.translation.predict import Translator
-from tests.commands.command_line import error_of, lines_of
-from tests.tasks.tiny_trainings import train_with
+from tests.commands.command_line import lines_of
+from tests.tasks.tiny_models import train_with
 
 Models = Callable[[str], Path]
 Pairs = list[tuple[str, str]]

@@ -18,7 +18,8 @@ from tasks.translation.placeholders import (
 )
 from tasks.translation.predict import Translator
 from tasks.translation.typography import readable
-from tests.tasks.translation.test_translator import echo, untrained
+from tests.tasks.tiny_models import untrained_translator
+from tests.tasks.translation.test_translator import echo
 
 __all__ = ["echo"]  # a fixture
 
@@ -30,7 +31,7 @@ FIRST, SECOND, *_ = PLACEHOLDERS
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("bytes")
     options = {"tokenizer": "sentencepiece", "vocab_size": 400, "byte_fallback": True}
-    return untrained(folder, **options)
+    return untrained_translator(folder, **options)
 
 
 @pytest.mark.parametrize(

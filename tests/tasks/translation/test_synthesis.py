@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, UserError
+from core.errors import UserError
 from tasks.seq2seq.request import GenerationRequest
 from tasks.streaming import lines as streaming
 from tasks.translation import synthesis

@@ -15,30 +15,10 @@ from data.codec import TextCodec
 from data.tokenizers import TOKENIZER_NAMES
 from data.vocabulary import EOS_ID, UNK_ID
 from tasks.seq2seq import generation
-from tasks.translation.codecs import build_codecs
-from tasks.translation.config import TranslationConfig, TranslationData
-from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 from tasks.translation.segments import encoded_segments, lines
-from tests.tasks.tiny_networks import CPU, sizes, spread
-
-TEXTS = ["ein Hund rennt .", "der Hund sieht das Haus , und rennt .", "das Haus sieht er nicht ."]
-WORDS = sorted({word for text in TEXTS for word in text.split()})
-
-
-def untrained(folder: Path, max_len: int = 512, **options: Any) -> Translator:
-    options = {"tokenizer": "whitespace", "vocab_size": None, "min_freq": 1} | options
-    config = TranslationConfig(model=sizes(max_len), data=TranslationData(**options))
-    source, target = build_codecs(TEXTS, TEXTS, config.data, folder)
-    torch.manual_seed(1)
-    model = TranslationModel(
-        len(source.vocabulary),
-        len(target.vocabulary),
-        config.model,
-        share_embeddings=config.data.share_vocabulary,
-    )
-    spread(model)
-    return Translator([model.eval()], source, target, config, CPU)
+from tests.tasks.tiny_models import SENTENCES as TEXTS
+from tests.tasks.tiny_models import untrained_translator
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +41,7 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 
 def test_texts_keep_their_order_and_empty_ones_their_place(folder: Path) -> None:
-    translator = untrained(folder)
+    translator = untrained_translator(folder)
     texts = ["", TEXTS[1], "  \t ", TEXTS[0], "\n", TEXTS[2], TEXTS[0]]
     found = translator.translate_scored(texts)
     alone = [translator.translate_scored([text])[0] for text in texts]
@@ -91,7 +71,9 @@ def test_long_texts_are_translated_whole(
     text: str, limit: str, folder: Path, echo: list[list[int]]
 ) -> None:
     lengths: dict[str, Any] = {"max_tokens": 20}
-    translator = untrained(folder, **({"max_len": 21} if limit == "model.max_len" else lengths))
+    translator = untrained_translator(
+        folder, **({"max_len": 21} if limit == "model.max_len" else lengths)
+    )
     (found,) = translator.translate_scored([text])
     assert found.text == text
     assert found.segments == len(echo) == (1 if text.count(" ") < 20 else found.segments)
@@ -104,7 +86,7 @@ def test_long_texts_are_translated_whole(
 def test_long_texts_are_split_after_sentences_then_clauses_then_words(
     folder: Path, echo: list[list[int]]
 ) -> None:
-    translator = untrained(folder, max_tokens=8)
+    translator = untrained_translator(folder, max_tokens=8)
     sentence, clauses, words = (
         "das Haus sieht er nicht .",
         "der Hund sieht das Haus , er sieht das Haus nicht .",
@@ -123,7 +105,7 @@ def test_long_texts_are_split_after_sentences_then_clauses_then_words(
 
 def test_each_sentence_is_translated_by_itself(folder: Path, echo: list[list[int]]) -> None:
     """A model of captions gave one sentence for a paragraph of three, and dropped the others."""
-    translator = untrained(folder)
+    translator = untrained_translator(folder)
     text = "Hund rennt. Haus rennt nicht! Er sieht das Haus."
     (found,) = translator.translate_scored([text])
     assert found.segments == 3
@@ -131,7 +113,7 @@ def test_each_sentence_is_translated_by_itself(folder: Path, echo: list[list[int
 
 
 def test_a_document_keeps_its_lines(folder: Path, echo: list[list[int]]) -> None:
-    translator = untrained(folder)
+    translator = untrained_translator(folder)
     text = "Hund rennt\n\n  - Haus rennt . Haus sieht\n  - er sieht\r\n> Hund\n"
     assert translator.translate(text) == text
     assert [len(ids) for ids in echo] == [2, 3, 2, 2, 1]
@@ -148,7 +130,7 @@ def test_text_without_spaces_is_split_after_its_own_marks(
     tmp_path: Path, echo: list[list[int]]
 ) -> None:
     config = {"tokenizer": "characters", "max_tokens": 8}
-    translator = untrained(tmp_path, **config)
+    translator = untrained_translator(tmp_path, **config)
     codec = translator.source
     codec.vocabulary = type(codec.vocabulary)([*codec.vocabulary.itos[:4], *"狗猫跑看。，”"])
     text = "狗看猫跑。猫看狗跑，狗看猫猫猫跑。”狗狗狗狗狗狗狗狗狗狗。"
@@ -195,7 +177,7 @@ _KEPT: dict[tuple[str, int], Translator] = {}
 def untrained_once(folder: Path, tokenizer: str, limit: int) -> Translator:
     size = 45 if tokenizer == "sentencepiece" else None
     if (tokenizer, limit) not in _KEPT:
-        _KEPT[tokenizer, limit] = untrained(
+        _KEPT[tokenizer, limit] = untrained_translator(
             folder / tokenizer, tokenizer=tokenizer, vocab_size=size, max_tokens=limit
         )
     return _KEPT[tokenizer, limit]
@@ -205,7 +187,9 @@ def untrained_once(folder: Path, tokenizer: str, limit: int) -> Translator:
 @pytest.mark.parametrize("share", [True, False])
 def test_every_tokenizer_translates(tokenizer: str, share: bool, tmp_path: Path) -> None:
     size = 45 if tokenizer == "sentencepiece" else None
-    translator = untrained(tmp_path, tokenizer=tokenizer, vocab_size=size, share_vocabulary=share)
+    translator = untrained_translator(
+        tmp_path, tokenizer=tokenizer, vocab_size=size, share_vocabulary=share
+    )
     with torch.no_grad():
         translator.models[0].generator.bias[EOS_ID] = -100.0  # so that there is something to see
     texts = translator.translate([TEXTS[0], "", "völlig 新しい words"], beam_size=2)

@@ -13,9 +13,8 @@ from starlette.testclient import TestClient
 from tasks.web.app import create_app
 from tasks.web.config import ServiceConfig
 from tasks.web.service import Service
-from tests.tasks.classification.test_classifier import untrained as untrained_classifier
+from tests.tasks.tiny_models import untrained_classifier, untrained_translator
 from tests.tasks.tiny_writers import WRITERS
-from tests.tasks.translation.test_translator import untrained as untrained_translator
 
 HOST = "http://localhost:8000"
 

@@ -21,7 +21,7 @@ from tasks.web.config import ServiceConfig
 from tasks.web.errors import public_name
 from tasks.web.schemas import CoupletBody, TranslateBody
 from tasks.web.service import Service, plain
-from tests.tasks.two_way_model import write_two_way_model
+from tests.tasks.tiny_models import write_two_way_model
 from tests.tasks.web.services import (
     HOST,
     async_client,
