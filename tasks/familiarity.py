@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from core.storage.checkpoint import load_optional, save_tensors
-from tasks.runs.checkpoint_folder import FAMILIARITY_FILE, calibration_file
+from tasks.runs.checkpoint_folder import FAMILIARITY_FILE
 
 MAX_TEXTS = 5000
 """The most training texts that the distribution is estimated from."""
@@ -95,8 +95,7 @@ class Familiarity:
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder; about 4 D * D bytes."""
         names = ("mean", "whitening", "quantiles")
-        with calibration_file(folder, FAMILIARITY_FILE) as path:
-            save_tensors(path, {name: getattr(self, name) for name in names})
+        save_tensors(folder / FAMILIARITY_FILE, {name: getattr(self, name) for name in names})
 
     def distance(self, states: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Returns the Mahalanobis distance ``[N]`` of pooled states ``[N, D]``."""

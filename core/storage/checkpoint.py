@@ -1,13 +1,15 @@
 """Files of tensors: weights and training states.
 
 The format is safetensors: a JSON header and raw numbers, so that loading never runs code from the
-file. The header has a checksum over the names, types, shapes and bytes of the tensors. A truncated
-or altered file is refused.
+file. The header has a checksum over the names, types, shapes and bytes of the tensors; that of a
+model also has the digests of the files that belong to it. A truncated or altered file is refused.
+Equal tensors give equal files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,8 +34,13 @@ M = TypeVar("M", bound=nn.Module)
 Shapes = Mapping[str, Sequence[int]]
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], *, digests: Mapping[str, str] | None = None
+) -> None:
     """Writes ``tensors`` in one atomic step.
+
+    Args:
+        digests: those of other files, by name; see :func:`read_digests`.
 
     Raises:
         UserError: the file cannot be written (a full disk, no permission...); an old file stays.
@@ -42,12 +49,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     header = {
         "format": "transformer-suite",
         "version": str(FORMAT_VERSION),
-        "sha256": _digest(plain),
-    }
+        "sha256": _digest(plain, files := json.dumps(digests, sort_keys=True) if digests else ""),
+    } | ({"files": files} if files else {})
     with atomic_write(path) as temporary:
         mode = temporary.stat().st_mode
         try:
             save_file(plain, temporary, metadata=header)
+            _sort_header(temporary)
             temporary.chmod(mode)  # safetensors makes files that only their owner can read
         except SafetensorError as error:  # a full disk, among others
             raise UserError(f"{path}: cannot write: {error}") from error
@@ -59,10 +67,9 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file is missing, cut off, altered, or of another format or version.
     """
-    _read_shapes(path)
+    _, header = _read_header(path)
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise _not_readable(path, error) from error
@@ -73,9 +80,25 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             f"{path}: format version {shorten(str(header.get('version')))}, "
             f"this program reads {FORMAT_VERSION}"
         )
-    if header.get("sha256") != _digest(tensors):
+    if header.get("sha256") != _digest(tensors, header.get("files", "")):
         raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
     return tensors
+
+
+def read_digests(path: Path) -> dict[str, str]:
+    """Returns the digests of other files that the header of a file of tensors has, by name.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    _, header = _read_header(path)
+    try:
+        digests = json.loads(header.get("files", "{}"))
+    except (ValueError, RecursionError) as error:
+        raise _not_readable(path, error) from error
+    if not isinstance(digests, dict):
+        raise CheckpointError(f"{path}: damaged: the digests of other files are not readable")
+    return digests
 
 
 def load_optional(
@@ -131,10 +154,17 @@ def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> 
             weight.copy_(tensors[name])
 
 
-def save_weights(path: Path, model: nn.Module, *, dtype: torch.dtype | None = None) -> None:
+def save_weights(
+    path: Path,
+    model: nn.Module,
+    *,
+    dtype: torch.dtype | None = None,
+    digests: Mapping[str, str] | None = None,
+) -> None:
     """Saves the weights of ``model``; floating-point ones as ``dtype``, if it is given.
 
-    A weight with a value beyond the range of ``dtype`` keeps its own type.
+    ``digests`` are those of :func:`save_tensors`. A weight with a value beyond the range of
+    ``dtype`` keeps its own type.
     """
     tensors = model_tensors(model)
     if dtype is not None:
@@ -145,7 +175,7 @@ def save_weights(path: Path, model: nn.Module, *, dtype: torch.dtype | None = No
             else tensor
             for name, tensor in tensors.items()
         }
-    save_tensors(path, tensors)
+    save_tensors(path, tensors, digests=digests)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -167,7 +197,7 @@ def load_model(path: Path, build: Callable[[], M]) -> M:
         CheckpointError: the file is damaged, or belongs to another architecture.
     """
     with torch.device("meta"), _NoRandomNumbers():
-        _check_shapes(_shapes(model_tensors(build())), _read_shapes(path), path)
+        _check_shapes(_shapes(model_tensors(build())), _read_header(path)[0], path)
     model = build()
     load_weights(path, model)
     return model
@@ -203,8 +233,18 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
-def _read_shapes(path: Path) -> Shapes:
-    """Returns the shapes of the tensors in the file ``path``, from its header alone.
+def _sort_header(path: Path) -> None:
+    """Sorts the names in the header of the file ``path``; safetensors writes them in any order."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        text = json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        file.seek(8)
+        file.write(text.encode().ljust(size))
+
+
+def _read_header(path: Path) -> tuple[Shapes, Mapping[str, str]]:
+    """Returns the shapes of the tensors in the file ``path``, and what else its header says.
 
     Raises:
         CheckpointError: the file is missing or damaged, or a tensor cannot be one of ours.
@@ -213,20 +253,22 @@ def _read_shapes(path: Path) -> Shapes:
         raise CheckpointError(f"{path}: there is no such file")
     shapes = {}
     try:
+        path.open("rb").close()  # safetensors reports what may not be read as missing
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118
                 header = file.get_slice(name)
                 shapes[name] = header.get_shape()
                 if header.get_dtype() not in _TYPES or max(shapes[name], default=0) > _MAX_SIZE:
                     raise ValueError(f"{shown(name)} has an impossible type or size")
+            return shapes, file.metadata() or {}
     except (SafetensorError, OSError, ValueError) as error:
         raise _not_readable(path, error) from error
-    return shapes
 
 
 def _not_readable(path: Path, error: Exception) -> CheckpointError:
-    reason = reason_of(error) if isinstance(error, OSError) else shorten(str(error))
-    return CheckpointError(f"{path}: damaged or not a safetensors file ({reason})")
+    if isinstance(error, OSError):
+        return CheckpointError(f"{path}: cannot read: {reason_of(error)}")
+    return CheckpointError(f"{path}: damaged or not a safetensors file ({shorten(str(error))})")
 
 
 def _check_shapes(wanted: Shapes, shapes: Shapes, source: Path, model: str = "this model") -> None:
@@ -257,11 +299,12 @@ def _shapes(tensors: Mapping[str, Tensor]) -> Shapes:
     return {name: list(tensor.shape) for name, tensor in tensors.items()}
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
+def _digest(tensors: Mapping[str, Tensor], files: str) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         if tensor.numel():
             digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
+    digest.update(files.encode())
     return digest.hexdigest()

@@ -20,6 +20,9 @@ from core.storage.files import read_text, reason_of
 # The errors of file systems that have no locks; some network file systems are among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
+# A link is not followed, and a pipe without a reader is an error instead of a wait.
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+
 
 @contextmanager
 def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
@@ -59,7 +62,7 @@ def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
         )
     try:
         try:
-            file = holder.open("wb", buffering=0)
+            file = os.fdopen(os.open(holder, _WRITE, 0o666), "wb", buffering=0)
         except OSError as error:
             raise UserError(f"{holder}: cannot write: {reason_of(error)}") from error
         # It stays open: the system could give the number of a removed file to a new one.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,6 +30,7 @@ class KeptCheckpoints:
 
     Attributes:
         metric: decides which epoch is best; see :func:`is_better`.
+        digests: those of the files that belong to the model, for the header of its weights.
         is_writer: whether this process writes the files; the others only update their state.
     """
 
@@ -36,6 +38,7 @@ class KeptCheckpoints:
     config: TrainConfig
     folder: Path
     metric: str
+    digests: Mapping[str, str]
     is_writer: bool
 
     def keep(self, state: TrainingState, value: float) -> None:
@@ -101,11 +104,11 @@ class KeptCheckpoints:
 
     def _save_model(self) -> None:
         dtype = torch.float16 if self.config.weights_on_disk == "fp16" else None
-        self._save(self.folder / WEIGHTS_FILE, dtype=dtype)
+        self._save(self.folder / WEIGHTS_FILE, dtype=dtype, digests=self.digests)
 
-    def _save(self, path: Path, *, dtype: torch.dtype | None = None) -> None:
+    def _save(self, path: Path, **options: Any) -> None:
         if self.is_writer:
-            save_weights(path, self.model, dtype=dtype)
+            save_weights(path, self.model, **options)
 
     def _path(self, epoch: int) -> Path:
         return self.folder / STATE_FOLDER / f"epoch-{epoch:03d}.safetensors"

@@ -86,6 +86,8 @@ class FitOptions:
         on_begin: called before the first step, when nothing can prevent the run from starting or
             continuing; only in the main process.
         group: the processes that train together; by default this process alone.
+        digests: those of the files in ``folder`` that belong to the model, for the header of its
+            weights.
     """
 
     folder: Path
@@ -96,6 +98,7 @@ class FitOptions:
     check_folder: Callable[[], None] = lambda: None
     on_begin: Callable[[], None] = lambda: None
     group: ProcessGroup = field(default_factory=ProcessGroup)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trainer:
@@ -114,7 +117,9 @@ class Trainer:
         self._state_path = options.folder / STATE_FOLDER / STATE_FILE
         self._step = TrainingStep(model, config, options.device, group)
         self._history = History(options.folder, config)
-        self._kept = KeptCheckpoints(model, config, options.folder, objective.metric, group.is_main)
+        self._kept = KeptCheckpoints(
+            model, config, options.folder, objective.metric, options.digests, group.is_main
+        )
 
     def begin(self) -> None:
         """Begins the run, or loads the state in its folder.

@@ -1,4 +1,4 @@
-"""``models``: the shipped models, and the manifests and the calibration of checkpoint folders."""
+"""``models``: the shipped models, and the calibration of checkpoint folders."""
 
 from __future__ import annotations
 
@@ -25,19 +25,6 @@ def models(context: click.Context, is_json: bool) -> None:
     """List the shipped models, which the commands take without --model."""
     if context.invoked_subcommand is None:
         _list(is_json)
-
-
-@models.command()
-@click.argument("folder", metavar="FOLDER", type=PATH)
-def seal(folder: Path) -> None:
-    """Accept the files in FOLDER as they are.
-
-    A model is refused if its configuration, vocabulary or names of classes are not as its
-    manifest.json says. After a change on purpose, for example of a class's name, this writes the
-    manifest again.
-    """
-    changed = ", ".join(checkpoint_folder.seal(folder)) or "nothing"
-    print_results(f"{folder}: {checkpoint_folder.MANIFEST_FILE} is written; changed: {changed}\n")
 
 
 @models.command()

@@ -2,8 +2,7 @@
 
 * ``config.json``: the task and its configuration
 * ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: convert text to ids and back
-* ``model.safetensors``: the weights, with a checksum of their own
-* ``manifest.json``: the sha256 of the other files that decide the model's answers
+* ``model.safetensors``: the weights, with their checksum and the digests of the text files above
 * ``familiarity.safetensors``: tells texts unlike the training data
 * ``confidence.safetensors``, ``language.safetensors``: a translator's confidence, and how it tells
   its two languages apart
@@ -16,20 +15,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 from core.config import from_mapping, to_mapping, without_retired
 from core.errors import CheckpointError, ConfigError, UserError, shorten, shown
-from core.progress import log
 from core.storage.files import (
-    exists,
     is_file,
     is_folder,
-    is_there,
     read_json,
     reason_of,
     require_regular_file,
@@ -43,7 +38,7 @@ CONFIDENCE_FILE = "confidence.safetensors"
 FAMILIARITY_FILE = "familiarity.safetensors"
 LANGUAGE_FILE = "language.safetensors"
 CALIBRATION_FILES = (CONFIDENCE_FILE, FAMILIARITY_FILE, LANGUAGE_FILE)
-MANIFEST_FILE = "manifest.json"
+_MANIFEST_FILE = "manifest.json"  # of version 1.0
 FORMAT_VERSION = 1
 
 # The entries of metrics.json that the program uses; null means unknown.
@@ -61,114 +56,65 @@ Folders = str | Path | Sequence[str | Path] | None
 model."""
 
 
-_unsealed: set[Path] = set()  # the folders without a manifest that were reported
-
-
 def write_config(folder: Path, task: str, config: Any) -> None:
-    """Writes ``config.json`` and the manifest. The vocabulary must have been written before.
-
-    The checksums in an existing manifest are kept, so that damage which a file took since then is
-    not taken for the truth. A program that is killed in the middle leaves no manifest.
+    """Writes ``config.json``.
 
     Raises:
-        UserError: a file cannot be written.
+        UserError: the file cannot be written.
     """
-    kept: dict[str, str] = {}
-    if is_file(folder / CONFIG_FILE):
-        with suppress(CheckpointError):
-            kept = _read_manifest(folder) or {}
-    kept.pop(CONFIG_FILE, None)
-    manifest = folder / MANIFEST_FILE
-    try:
-        manifest.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{manifest}: cannot write: {reason_of(error)}") from error
     about = {"task": task, "version": FORMAT_VERSION, **to_mapping(config)}
     write_json(folder / CONFIG_FILE, about)
-    _write_manifest(folder, _checksums(folder) | kept)
 
 
-def seal(folder: Path) -> list[str]:
-    """Writes the manifest of ``folder`` again, after its files were changed on purpose.
-
-    Returns:
-        The names of the files that are not as the manifest said.
-
-    Raises:
-        CheckpointError: ``folder`` is not a checkpoint folder.
-        UserError: the manifest cannot be written.
-    """
-    describe(folder)
-    before: dict[str, str] = {}
-    with suppress(CheckpointError):
-        before = _read_manifest(folder) or {}
-    now = _checksums(folder)
-    _write_manifest(folder, now)
-    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+def file_digests(folder: Path) -> dict[str, str]:
+    """Returns the sha256 of the files that convert text to ids and back, by name."""
+    return {name: hashlib.sha256(text).hexdigest() for name, text in text_files(folder).items()}
 
 
-@contextmanager
-def calibration_file(folder: Path, name: str) -> Iterator[Path]:
-    """Yields the path of one of the :data:`CALIBRATION_FILES`, to be written or removed.
+def check_files(folder: Path) -> None:
+    """Compares the vocabulary and the names of classes with the digests beside the weights.
 
-    Then its checksum is in the manifest, if there is one. Meanwhile it is not: a program that is
-    killed leaves a model that can be loaded.
-
-    Raises:
-        CheckpointError: the manifest is damaged.
-        UserError: the manifest cannot be written.
-    """
-    path = folder / name
-    manifest = _read_manifest(folder)
-    if manifest is not None and manifest.pop(name, None) is not None:
-        _write_manifest(folder, manifest)
-    yield path
-    if manifest is not None and is_there(path):
-        _write_manifest(folder, manifest | {name: _checksum(path)})
-
-
-def check_manifest(folder: Path) -> None:
-    """Compares the files in ``folder`` with its manifest; a folder without one is reported.
-
-    The manifest of an older program does not list the calibration files.
+    Version 1.0 has the digests in ``manifest.json``.
 
     Raises:
         CheckpointError: a file was changed, added or removed; names it.
     """
-    manifest = _read_manifest(folder)
-    if manifest is None:
-        if folder not in _unsealed:
-            _unsealed.add(folder)
-            log(
-                f"{folder}: there is no {MANIFEST_FILE}, so damaged files may go unnoticed; "
-                "`models seal` writes one"
-            )
-        return
-    now = _checksums(folder)
-    for name in sorted(manifest.keys() | (now.keys() - CALIBRATION_FILES)):
-        if manifest.get(name) != now.get(name):
+    # The list of the shipped models needs no torch, which this imports.
+    from core.storage.checkpoint import WEIGHTS_FILE, read_digests
+
+    source = folder / WEIGHTS_FILE
+    right = read_digests(source) if is_file(source) else {}
+    if not right and is_file(source := folder / _MANIFEST_FILE):
+        manifest = _read_json(source)
+        digests = manifest.get("sha256") if isinstance(manifest, dict) else None
+        if not isinstance(digests, dict):
+            raise CheckpointError(f"{source}: damaged, or of another version")
+        others = (".json", ".safetensors")
+        right = {name: digests[name] for name in digests if not name.endswith(others)}
+    now = file_digests(folder) if right else {}
+    for name in sorted(right.keys() | now.keys()):
+        if right.get(name) != now.get(name):
             reason = "is missing" if name not in now else "is damaged or was changed"
             raise CheckpointError(
-                f"{folder}: {shorten(name)} {reason}: it does not match {MANIFEST_FILE}; "
-                "after a change on purpose, run `models seal` on the folder"
+                f"{folder}: {shorten(name)} {reason}: it does not match {source.name}"
             )
 
 
 def read_config(folder: Path, task: str, config_class: type[C]) -> C:
     """Returns the configuration in ``folder``, which must belong to ``task``.
 
-    All files that decide the model's answers are compared with the manifest first.
+    The vocabulary and the names of classes are checked first; see :func:`check_files`.
 
     Raises:
         CheckpointError: there is none, it is damaged, or of another task or version; or a file is
-            not as the manifest says.
+            not that of the model.
     """
     about = describe(folder)
     if about["task"] != task:
         raise CheckpointError(
             f"{folder}: a model for {shorten(str(about['task']))}, not for {task}"
         )
-    check_manifest(folder)
+    check_files(folder)
     try:
         rest = {name: value for name, value in about.items() if name not in ("task", "version")}
         return from_mapping(config_class, without_retired(config_class, rest))
@@ -273,36 +219,6 @@ def shipped_models() -> list[Path]:
 
 def _text_paths(folder: Path) -> list[Path]:
     return sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    """Returns the sha256 of the files that decide the answers of the model, by name."""
-    paths = [folder / CONFIG_FILE, *_text_paths(folder)]
-    paths += [folder / name for name in CALIBRATION_FILES if is_there(folder / name)]
-    return {path.name: _checksum(path) for path in paths}
-
-
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(_read_bytes(path)).hexdigest()
-
-
-def _write_manifest(folder: Path, checksums: Mapping[str, str]) -> None:
-    write_json(folder / MANIFEST_FILE, {"version": FORMAT_VERSION, "sha256": dict(checksums)})
-
-
-def _read_manifest(folder: Path) -> dict[str, str] | None:
-    """Returns the checksums in the manifest by file name; None without a manifest."""
-    path = folder / MANIFEST_FILE
-    if not exists(path):
-        return None
-    manifest = _read_json(path)
-    checksums = manifest.get("sha256") if isinstance(manifest, dict) else None
-    if not isinstance(checksums, dict) or manifest != {
-        "version": FORMAT_VERSION,
-        "sha256": checksums,
-    }:
-        raise CheckpointError(f"{path}: damaged, or of another version")
-    return checksums
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -25,7 +25,13 @@ from core.storage.lock import only_writer
 from core.training.fit import check_installed, fit
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
 from core.training.trainer import FitOptions, Objective
-from tasks.runs.checkpoint_folder import METRICS_FILE, read_metrics, text_files, write_config
+from tasks.runs.checkpoint_folder import (
+    METRICS_FILE,
+    file_digests,
+    read_metrics,
+    text_files,
+    write_config,
+)
 from tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
 from tasks.runs.provenance import corpus_digests, provenance
 from tasks.runs.run_folder import check_folder, nothing_left
@@ -167,6 +173,7 @@ class _Run:
                 check_folder=self.check_place,
                 on_begin=on_begin,
                 group=options.group,
+                digests=file_digests(out),
             )
             state = fit(training.model, self.config.train, objective, fit_options)
         except (Interrupted, Disconnected) as stop:

@@ -23,7 +23,6 @@ from data.batching import bucket_by_length
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs.checkpoint_folder import (
     LANGUAGE_FILE,
-    calibration_file,
     read_config,
 )
 from tasks.seq2seq.batches import source_tensor
@@ -107,8 +106,7 @@ def fit_language(data: CalibrationData, folder: Path) -> None:
             f"held-out targets and {100 * detector.recognized(sources):.2f}% of the sources"
         )
     else:
-        with calibration_file(folder, LANGUAGE_FILE) as path:
-            path.unlink(missing_ok=True)
+        (folder / LANGUAGE_FILE).unlink(missing_ok=True)
         log("the two languages cannot be told apart for sure: all texts are translated")
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from core.decoding.search import Hypothesis
 from core.storage.checkpoint import load_optional, save_tensors
-from tasks.runs.checkpoint_folder import CONFIDENCE_FILE, calibration_file
+from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
 
 GOOD_CHRF = 60.0
 """The chrF from which a translation counts as good."""
@@ -69,8 +69,7 @@ class Confidence:
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder."""
-        with calibration_file(folder, CONFIDENCE_FILE) as path:
-            save_tensors(path, {"weights": self.weights})
+        save_tensors(folder / CONFIDENCE_FILE, {"weights": self.weights})
 
     def of(self, segments: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]) -> float:
         """Returns the confidence in the translation of one text, which has segments.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from core.storage.checkpoint import load_optional, save_tensors
-from tasks.runs.checkpoint_folder import LANGUAGE_FILE, calibration_file
+from tasks.runs.checkpoint_folder import LANGUAGE_FILE
 from tasks.translation.segments import sentences
 
 MIN_WORDS = 3
@@ -63,8 +63,7 @@ class LanguageDetector:
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder; 64 KiB."""
-        with calibration_file(folder, LANGUAGE_FILE) as path:
-            save_tensors(path, {"log_odds": self.log_odds.half()})
+        save_tensors(folder / LANGUAGE_FILE, {"log_odds": self.log_odds.half()})
 
     def is_target(self, text: str) -> bool:
         """Returns whether every sentence of ``text`` is in the target language for sure.

@@ -10,7 +10,6 @@ import pytest
 
 from core.config import options_of
 from core.decoding.config import GenerationConfig
-from tasks.runs.checkpoint_folder import seal
 from tasks.streaming import lines
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of, run
@@ -132,7 +131,6 @@ def test_the_message_about_incompatible_models_names_them(
     config = json.loads((other / "config.json").read_text())
     config["data"]["tgt"] = "fr"
     (other / "config.json").write_text(json.dumps(config))
-    seal(other)
     message = error_of(1, "translate", "--model", model, "--model", other, "Hund")
     assert str(model) in message and str(other) in message
     assert "their target language differs, en and fr" in message

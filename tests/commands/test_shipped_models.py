@@ -26,7 +26,7 @@ FOLDERS = pytest.mark.parametrize("folder", shipped_models(), ids=lambda folder:
 def test_each_is_complete_and_small(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     parts = {"model.safetensors", "config.json", "vocabulary.txt", "metrics.json", "history.csv"}
-    assert parts | {"README.md", "manifest.json"} <= names
+    assert parts | {"README.md"} <= names
     folders = {path.name for path in folder.iterdir() if path.is_dir()}
     assert folders == ({BACKWARD_FOLDER} if folder.name == "couplet" else set())
     files = [path for path in folder.rglob("*") if path.is_file()]

@@ -27,6 +27,7 @@ from core.storage.checkpoint import (
     load_tensors,
     load_weights,
     model_tensors,
+    read_digests,
     save_tensors,
     save_weights,
 )
@@ -76,6 +77,25 @@ def test_tensors_come_back_bit_by_bit(path: Path) -> None:
     for name, tensor in saved.items():
         assert loaded[name].dtype == tensor.dtype, name
         assert torch.equal(loaded[name], tensor), name
+
+
+def test_equal_tensors_give_equal_files(path: Path) -> None:
+    """The names in the header came in any order: equal runs differed in their bytes."""
+    tensors, digests = some_tensors(), {"vocabulary.txt": "1" * 64, "classes.txt": "2" * 64}
+    save_tensors(path, tensors, digests=digests)
+    first = path.read_bytes()
+    for _ in range(5):
+        backwards = dict(reversed(tensors.items()))
+        save_tensors(path, backwards, digests=dict(reversed(digests.items())))
+        assert path.read_bytes() == first
+    assert read_digests(path) == digests
+
+
+@pytest.mark.parametrize("files", ["[", "[]", "3", "[" * 100_000])
+def test_digests_that_cannot_be_read_are_refused(path: Path, files: str) -> None:
+    save_file({"a": torch.ones(3)}, path, metadata=header(files=files))
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged"):
+        read_digests(path)
 
 
 def test_a_file_is_as_readable_as_any_other(path: Path) -> None:
@@ -227,7 +247,8 @@ def test_a_file_cut_off_anywhere_is_refused(path: Path) -> None:
 
 def test_no_flipped_bit_goes_unseen(path: Path) -> None:
     """In the header, or in the numbers."""
-    save_tensors(path, {"a": torch.randn(5, 3), "b": torch.arange(4), "c": torch.tensor([1.0])})
+    tensors = {"a": torch.randn(5, 3), "b": torch.arange(4), "c": torch.tensor([1.0])}
+    save_tensors(path, tensors, digests={"classes.txt": "1" * 64})
     whole = path.read_bytes()
     for position in range(len(whole)):
         flipped = whole[position] ^ 0x01

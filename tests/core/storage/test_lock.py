@@ -100,3 +100,20 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     wrong = pytest.raises(UserError, match=r"file/lock: cannot write: ")
     with wrong, only_writer(tmp_path, tmp_path / "file" / "lock"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("lock", "link"), ("lock.holder", "link"), ("lock.holder", "pipe")]
+)
+def test_only_regular_files_are_written(tmp_path: Path, lock: Path, name: str, kind: str) -> None:
+    """``--resume`` overwrote what a link in the folder pointed to, and hung at a named pipe."""
+    other, place = tmp_path / "other", lock.with_name(name)
+    other.write_text("mine")
+    lock.parent.mkdir()
+    if kind == "link":
+        place.symlink_to(other)
+    else:
+        os.mkfifo(place)
+    with pytest.raises(UserError, match=f"{name}: cannot write"), only_writer(tmp_path, lock):
+        pass
+    assert other.read_text() == "mine"

@@ -18,7 +18,6 @@ def edited(folder: Path, **changes: Any) -> Path:
     folders.write_config(folder, "translation", TranslationConfig())
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    (folder / "manifest.json").unlink()
     return folder
 
 
