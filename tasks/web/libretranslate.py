@@ -16,11 +16,24 @@ from starlette.responses import JSONResponse
 from core.errors import shown
 from tasks.web.errors import RequestError
 from tasks.web.gate import key_in
-from tasks.web.languages import name_of
 from tasks.web.routes import check_texts
 from tasks.web.service import Client, Offered, Service
 
 _MAX_FIELDS = 1000
+_NAMES = {
+    "cs": "Czech",
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "it": "Italian",
+    "ja": "Japanese",
+    "nl": "Dutch",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "zh": "Chinese",
+}
 
 
 def _extra(*fields: str) -> dict[str, Any]:
@@ -45,7 +58,9 @@ router = APIRouter(tags=["LibreTranslate"])
 async def languages(service: Offered) -> JSONResponse:
     source, target = service.languages()
     targets = {source: [source, target], target: [target]}
-    return JSONResponse([{"code": c, "name": name_of(c), "targets": t} for c, t in targets.items()])
+    return JSONResponse(
+        [{"code": c, "name": _NAMES.get(c, c), "targets": t} for c, t in targets.items()]
+    )
 
 
 @router.post("/translate", summary="Translate texts", openapi_extra=_extra("q", "source", "target"))

@@ -19,9 +19,10 @@ from tasks.task import task_named
 from tasks.web.batching import BatchQueue, Job, Work
 from tasks.web.config import ServiceConfig
 from tasks.web.errors import RequestError, public_name, request_error
-from tasks.web.languages import detect_language
 from tasks.web.metrics import Metrics
 from tasks.web.work import Search
+
+_LONGEST = 2000  # characters whose language is looked at
 
 # The decimal places of numbers in answers. More digits would differ from batch to batch.
 _DIGITS = 5
@@ -99,11 +100,17 @@ class Service:
     def detect_language(self, text: str) -> dict[str, Any]:
         """Returns which of these languages ``text`` is in, and a confidence from 0 to 100.
 
+        A text that speaks for neither is taken for the source language, and so is every text if the
+        model is not calibrated.
+
         Raises:
             RequestError: translation is not offered (404).
         """
         detector = self.predictor("translation").language
-        return detect_language(text, self.languages(), detector)
+        likeness = (0.0, 0.0) if detector is None else detector.evidence(text[:_LONGEST].lower())
+        code = self.languages()[likeness[1] > likeness[0]]
+        share = max(likeness) / (sum(likeness) or 1)
+        return {"confidence": round(100 * share, 1), "language": code}
 
     def search_work(
         self, task: str, options: Mapping[str, Any], *, is_backward: bool = False
