@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE
-from tests.core.training.tiny_runs import Disturbed, run_fit, tiny_model
+from tests.core.training.tiny_runs import Crash, Disturbed, crash, run_fit, tiny_model
 
 TIMES = ("seconds", "tokens_per_second")
 HEADER = b"epoch,step,train_loss,learning_rate,gradient_norm,tokens_per_second,padding_share\n"
@@ -21,14 +21,6 @@ def rows_of(path: Path) -> list[dict[str, float]]:
 
 def without_times(rows: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
-
-
-class Crash(Exception):
-    pass
-
-
-def crash() -> None:
-    raise Crash
 
 
 # steps.csv

@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from torch import Tensor
@@ -17,13 +16,11 @@ from core.training.trainer import Trainer
 from tests.core.training.tiny_runs import loss_of, run_fit, same, tiny_model, weights_of
 
 
-def first_explosion(
-    losses: list[float], norms: list[float] | None = None, factor: float = 10.0
-) -> int | None:
+def first_explosion(losses: list[float], norms: list[float] | None = None) -> int | None:
     """The number of the step, from 1, that the check stops at."""
     monitor = DivergenceMonitor()
     for step, loss in enumerate(losses):
-        if monitor.explosion(loss, 1.0 if norms is None else norms[step], factor):
+        if monitor.explosion(loss, 1.0 if norms is None else norms[step], 10.0):
             return step + 1
     return None
 
@@ -65,11 +62,6 @@ def test_a_loss_that_stays_high_is_an_explosion(value: float, step: int | None) 
     """By hand: it is 2, and then v; after k steps the mean is v - (v - 2) * 0.9^k, and more than
     ten times 2 is too much."""
     assert first_explosion([2.0] * 100 + [value] * 100) == step
-
-
-def test_an_explosion_in_the_first_steps_is_one() -> None:
-    """No step before it was good; the lowest mean is that of the first steps."""
-    assert first_explosion([9.0, 90.0, 300.0, 900.0, 3000.0]) == 4
 
 
 def test_gradients_may_grow_to_the_square() -> None:
@@ -124,18 +116,12 @@ def test_all_batches_of_the_step_are_named(tmp_path: Path) -> None:
     model = tiny_model()
     with pytest.raises(UserError, match=r"at step 3 \(epoch 1, batches 5 to 6\)"):
         run_fit(model, tmp_path, loss=exploding(model, 5, 1000.0), accumulate=2)
-    with pytest.raises(UserError, match=r"is nan .* at step 3 \(epoch 1, batches 5 to 6\)"):
-        run_fit(model, tmp_path, loss=exploding(model, 5, math.nan), accumulate=2)
 
 
-def test_the_check_can_be_turned_off(tmp_path: Path) -> None:
-    model = tiny_model()
-    state = run_fit(model, tmp_path, loss=exploding(model, 5, 1000.0), explosion=0.0)
-    assert state.step == 24
-
-
-def saved_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[int]:
-    """The steps after which the run saved its state."""
+def test_no_state_is_saved_while_an_explosion_may_have_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of 25 times the usual is too high, and takes some steps to be an explosion."""
     save: Callable[[Trainer], None] = Trainer.save
     steps = []
 
@@ -145,16 +131,9 @@ def saved_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -
 
     monkeypatch.setattr(Trainer, "save", noted)
     model = tiny_model()
-    run_fit(model, folder, loss=exploding(model, **options), epochs=1, save_every=2)
-    return steps
-
-
-def test_no_state_is_saved_while_an_explosion_may_have_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A loss of 25 times the usual is too high, and takes some steps to be an explosion."""
-    options = {"at": 3, "last": 5, "factor": 25.0}
-    assert saved_steps(tmp_path, monkeypatch, **options) == [2, 6, 8]
+    loss = exploding(model, at=3, last=5, factor=25.0)
+    run_fit(model, tmp_path, loss=loss, epochs=1, save_every=2)
+    assert steps == [2, 6, 8]
 
 
 def test_a_resumed_run_remembers_how_it_went(tmp_path: Path) -> None:

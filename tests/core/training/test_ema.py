@@ -12,8 +12,10 @@ from core.training.ema import averages_in_place, make_ema
 from core.training.microbatches import LossFunction
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
+    Crash,
     Disturbed,
     Scripted,
+    crash,
     loss_of,
     run_fit,
     same,
@@ -96,14 +98,6 @@ def test_what_is_validated_and_kept_is_the_average(tmp_path: Path) -> None:
     kept = load_tensors(tmp_path / "ema" / WEIGHTS_FILE)
     assert same(kept, {name: validate.seen[1][name] for name in kept})
     assert same(weights_of(model), validate.seen[1])
-
-
-class Crash(Exception):
-    pass
-
-
-def crash() -> None:
-    raise Crash
 
 
 @pytest.mark.parametrize("at", [6, 9])

@@ -14,8 +14,10 @@ from core.training.microbatches import (
     microbatch_count,
 )
 from tests.core.training.tiny_runs import (
+    Crash,
     Disturbed,
     Pairs,
+    crash,
     gradients_of,
     loss_of,
     run_fit,
@@ -110,12 +112,6 @@ def test_small_batches_stay_whole(shape: tuple[int, int], count: int) -> None:
 
 @pytest.mark.usefixtures("always_in_microbatches")
 def test_a_run_in_microbatches_resumes_bit_for_bit(tmp_path: Path) -> None:
-    class Crash(Exception):
-        pass
-
-    def crash() -> None:
-        raise Crash
-
     straight = tiny_model()
     run_fit(straight, tmp_path / "straight")
     with pytest.raises(Crash):

@@ -4,7 +4,6 @@ A run here has three epochs of eight steps, and saves its state at every third s
 """
 
 import os
-import random
 import resource
 import signal
 import threading
@@ -24,8 +23,10 @@ from core.training import kept_checkpoints
 from core.training import state_file as state_module
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
+    Crash,
     Disturbed,
     Pairs,
+    crash,
     run_fit,
     same,
     tiny_model,
@@ -35,14 +36,6 @@ from tests.core.training.tiny_runs import (
 )
 
 STEPS = 24
-
-
-class Crash(Exception):
-    """The process dies: nothing of it is saved."""
-
-
-def crash() -> None:
-    raise Crash
 
 
 def send(*numbers: int) -> None:
@@ -128,25 +121,6 @@ def test_after_a_signal_during_validation(
     with pytest.raises(Interrupted, match=f"stopped at step {8 * epoch}$"):
         run_fit(model, tmp_path, validate=validate)
     assert times == epoch
-    assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
-
-
-def test_after_many_stops_of_every_kind(tmp_path: Path, uninterrupted: dict[str, Any]) -> None:
-    """Never more than five steps at a time, chosen at random; crashes lose some of them again."""
-    rng = random.Random(1)
-    stops = 0
-    with pytest.raises(Interrupted):
-        run_fit(tiny_model(), tmp_path, data=Disturbed(2, partial(send, signal.SIGTERM)))
-    for seed in range(100):
-        act: Callable[[], object] = rng.choice([crash, partial(send, signal.SIGTERM)])
-        data = Disturbed(rng.randint(1, 5), act)
-        try:
-            run_fit(tiny_model(seed), tmp_path, data=data, resume=True)
-        except (Crash, Interrupted):
-            stops += 1
-        else:
-            break
-    assert stops > 5
     assert_ends_the_same(tiny_model(99), tmp_path, uninterrupted)
 
 

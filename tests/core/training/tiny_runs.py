@@ -56,6 +56,14 @@ class Pairs:
         return padded([source for source, _ in item]), padded([target for _, target in item])
 
 
+class Crash(Exception):
+    """The process dies: nothing of it is saved."""
+
+
+def crash() -> None:
+    raise Crash
+
+
 class Disturbed(Pairs):
     """Does ``act`` while it makes the batch of the step numbered ``at``, counted from here."""
 
