@@ -74,7 +74,7 @@ def beam_search(
         is_end = candidates.tokens == special.eos
         collect_finished(finished, beams, candidates, is_end[:, :beam_size])
         beams.advance(candidates.unfinished(is_end, beam_size), state)
-    return [of_sentence.hypotheses for of_sentence in finished]
+    return [sentence.hypotheses for sentence in finished]
 
 
 def length_normalizer(length: int, alpha: float) -> float:

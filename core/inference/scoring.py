@@ -78,4 +78,4 @@ def _logits(
             yield logits[0]
         else:
             # The sum of the probabilities is M times their mean. The softmax removes the factor.
-            yield torch.stack([of.log_softmax(dim=2) for of in logits]).logsumexp(dim=0)
+            yield torch.stack([x.log_softmax(dim=2) for x in logits]).logsumexp(dim=0)

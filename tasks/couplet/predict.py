@@ -354,8 +354,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
 
     def _results(self, texts: Sequence[str], found: SearchResult[EncodedTexts]) -> list[Couplet]:
         return [
-            joined([self._couplet(_characters(text), output) for output in of_text])
-            for text, of_text in zip(texts, found.outputs, strict=True)
+            joined([self._couplet(_characters(text), output) for output in outputs])
+            for text, outputs in zip(texts, found.outputs, strict=True)
         ]
 
     def _couplet(self, first: Sequence[str], output: Output) -> Couplet:
