@@ -1,7 +1,6 @@
 """The picture of attention: every head's weights, beside the tokens that they belong to."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from matplotlib.figure import Figure
 from core.errors import ConfigError, TextError
 from core.inference.attention_maps import attention_weights
 from data.vocabulary import BOS_ID, EOS_ID
-from tasks.seq2seq.labeled_attention import Attention
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of
 
@@ -71,22 +69,6 @@ def test_a_target_leaves_nothing_to_search_for(translator: Translator) -> None:
     assert pair.target == ["<bos>"]
 
 
-def test_a_long_text_makes_a_picture_of_limited_size(
-    monkeypatch: pytest.MonkeyPatch, in_tmp: Path
-) -> None:
-    """matplotlib refuses 65,536 pixels a side, so beyond a size the cells become smaller."""
-    saved: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: saved.append(figure))
-    for length in (60, 120):
-        tokens = ["token"] * length
-        weights = np.zeros((1, 4, length, length), np.float32)
-        Attention(tokens, tokens, weights, weights, weights).draw("attention.png")
-    widths, heights = zip(*(figure.get_size_inches() for figure in saved), strict=True)
-    assert widths == pytest.approx([widths[0]] * 2, abs=0.5)
-    assert heights == pytest.approx([heights[0]] * 2, abs=0.5)
-    assert 20 < widths[0] < 65_536 / 120
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
@@ -94,7 +76,6 @@ def test_a_long_text_makes_a_picture_of_limited_size(
         (("",), 1, "the text has 0 sentences"),
         ((SOURCE, TARGET, "--layer", "4"), 2, "--layer must be from 1 to 3, not 4"),
         ((SOURCE, TARGET, "--kind", "both"), 2, "'both' is not one of"),
-        ((SOURCE, "--output", "a.jpg"), 2, "must end in .png, .svg, .pdf"),
         ((SOURCE, "--task", "classification"), 2, "'classification' is not one of"),
     ],
 )

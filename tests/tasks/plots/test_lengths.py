@@ -72,7 +72,6 @@ def test_the_points_are_those_of_the_translations(plot: Plot, tmp_path: Path) ->
         (("--data", "none"), 1, "none: there is no such folder"),
         (("--data", ".", "--split", "best"), 2, "best"),
         (("--metric", "ter"), 2, "'ter' is not one of"),
-        (("--output", "a.jpg"), 2, "must end in .png, .svg, .pdf"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
