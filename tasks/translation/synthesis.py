@@ -5,26 +5,26 @@ model of the opposite direction, is back-translation (Sennrich et al. 2016, "Imp
 Machine Translation Models with Monolingual Data"). Text in the source language, translated by
 better models, is sequence-level distillation (Kim and Rush 2016).
 
-The work is done in chunks of lines. After each of them the two files and the position in the input
-are saved, so a run that was killed goes on from there, and ends with the same files.
+The work is done in chunks of lines, each saved in a file of its own until all are done, so a
+synthesis that was killed goes on from there, and ends with the same corpus.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from core.config import check_range
 from core.errors import CorpusError, UserError
 from core.progress import Progress
 from core.storage.checkpoint import WEIGHTS_FILE
 from core.storage.files import (
+    atomic_write,
     exists,
     is_file,
     read_json,
@@ -48,24 +48,6 @@ MAX_LENGTH_RATIO = 100.0
 _FREE_TOKENS = 5
 
 Pair = tuple[str, str]
-
-
-@dataclass
-class State:
-    """How far a synthesis is.
-
-    Attributes:
-        about: its provenance.
-        lines, total: the number of finished lines, and of all.
-        sizes: of both files, in bytes.
-        counts: the number of pairs, and of the lines that were left out, by reason.
-    """
-
-    about: dict[str, Any]
-    lines: int
-    total: int
-    sizes: list[int]
-    counts: Counter[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,25 +88,29 @@ class Synthesis:
         about = self._about()
         finished = self.out / SYNTHESIS_FILE
         if is_file(finished):
-            done = read_json(finished)
-            if not isinstance(done, dict) or _conditions(done) != _conditions(about):
+            done: Any = read_json(finished)
+            if _conditions(done) != _conditions(about):
                 raise UserError(f"{self.out}: there is another corpus; name another --out")
             return done
         folder = self.out / UNFINISHED
-        if not exists(folder) and any(map(exists, self._files(self.out))):
+        if not exists(folder) and any(map(exists, self._files())):
             raise UserError(f"{self.out}: there is a corpus already; name another --out")
         with only_writer(self.out, lock=folder / "lock") as check_place:
-            state = self._state(about)
-            if state.lines < state.total:
-                self._translate(state)
+            begun = folder / SYNTHESIS_FILE
+            if not is_file(begun):
+                write_json(begun, about)
+            elif _conditions(read_json(begun)) != _conditions(about):
+                raise UserError(
+                    f"{self.out}: the corpus was begun with another text, model or option, or "
+                    "another version of torch; go on with the old ones, remove the folder, or name "
+                    "another"
+                )
+            chunks = [*self._translated(folder)]
             check_place()
-            result = about | {"counts": {"lines": state.total, **state.counts}}
-            for unfinished, path in zip(self._files(folder), self._files(self.out), strict=True):
-                if is_file(unfinished):  # or it was moved before the run was killed
-                    unfinished.replace(path)
-            write_json(finished, result)
+            about["counts"] = self._joined(chunks)
+            write_json(finished, about)
             shutil.rmtree(folder, ignore_errors=True)
-        return result
+        return about
 
     def _about(self) -> dict[str, Any]:
         """Returns the provenance of the corpus."""
@@ -146,53 +132,42 @@ class Synthesis:
             "device": self.translator.device.type,
         }
 
-    def _files(self, folder: Path) -> tuple[Path, Path]:
+    def _files(self) -> tuple[Path, Path]:
         config = self.translator.config.data
-        return folder / f"train.{config.src}", folder / f"train.{config.tgt}"
+        return self.out / f"train.{config.src}", self.out / f"train.{config.tgt}"
 
-    def _state(self, about: dict[str, Any]) -> State:
-        """Returns the state of a synthesis that was killed, or a new one."""
-        path = self.out / UNFINISHED / "state.json"
-        if not is_file(path):
-            with self.text.open("rb") as stream:
-                total = count_lines(stream)
+    def _translated(self, folder: Path) -> Iterator[Path]:
+        """Translates the chunks that are not in ``folder`` yet; yields the files of all."""
+        with self.text.open("rb") as stream:
+            total, first = count_lines(stream), 0
             if not total:
                 raise CorpusError(self.text, "the file is empty")
-            return State(about, lines=0, total=total, sizes=[0, 0], counts=Counter(pairs=0))
-        saved: Any = read_json(path)
-        begun = saved.get("about") if isinstance(saved, dict) else None
-        if not isinstance(begun, dict) or _conditions(begun) != _conditions(about):
-            raise UserError(
-                f"{self.out}: the corpus was begun with another text, model or option, or another "
-                f"version of torch; go on with the old ones, remove the folder, or name another"
-            )
-        return State(**saved | {"counts": Counter(saved["counts"])})
+            with Progress(total, "translating", unit="lines") as progress:
+                for lines in read_chunks(stream, str(self.text)):
+                    path = folder / f"{first}.json"
+                    if not is_file(path):
+                        counts = Counter(lines=len(lines))
+                        pairs = [*self._pairs(Chunk(first=first, lines=lines), counts)]
+                        counts["pairs"] = len(pairs)
+                        write_json(path, {"pairs": pairs, "counts": counts})
+                    first += len(lines)
+                    progress.advance(len(lines))
+                    yield path
 
-    def _translate(self, state: State) -> None:
-        """Translates the lines that are not in ``state``, and saves it after every chunk."""
-        folder = self.out / UNFINISHED
-        paths = self._files(folder)
-        for path, size in zip(paths, state.sizes, strict=True):
-            with _written(path) as file:
-                file.truncate(size)
-        progress = Progress(state.total, "translating", unit="lines", done=state.lines)
-        with progress, self.text.open("rb") as stream:
-            first = 0
-            for lines in read_chunks(stream, str(self.text)):
-                chunk = Chunk(first=first, lines=lines)
-                first += len(lines)
-                if chunk.first < state.lines:
-                    continue
-                pairs = [*self._pairs(chunk, state.counts)]
-                state.counts["pairs"] += len(pairs)
-                for number, path in enumerate(paths):
-                    content = "".join(f"{pair[number]}\n" for pair in pairs).encode()
-                    with _written(path) as file:
-                        file.write(content)
-                    state.sizes[number] += len(content)
-                state.lines = first
-                write_json(folder / "state.json", vars(state))
-                progress.advance(len(lines))
+    def _joined(self, chunks: Sequence[Path]) -> Counter[str]:
+        """Writes the pairs of all chunks to the files of the corpus; returns the counts."""
+        counts: Counter[str] = Counter()
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(stack.enter_context(atomic_write(path)).open("wb"))
+                for path in self._files()
+            ]
+            for path in chunks:
+                chunk: Any = read_json(path)
+                counts.update(chunk["counts"])
+                for file, side in zip(files, zip(*chunk["pairs"], strict=True), strict=False):
+                    file.write("".join(f"{line}\n" for line in side).encode())
+        return counts
 
     def _pairs(self, chunk: Chunk, counts: Counter[str]) -> Iterator[Pair]:
         """Yields the lines of ``chunk`` with their translations; ``counts`` the others."""
@@ -230,19 +205,8 @@ def _digests(folder: Path) -> dict[str, str]:
     return corpus_digests(folder, [folder / name for name in names])
 
 
-@contextmanager
-def _written(path: Path) -> Iterator[IO[bytes]]:
-    """Yields ``path``, open for appending; what was written is on the disk at the end."""
-    try:
-        with path.open("ab") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise UserError(f"{path}: cannot write: {reason_of(error)}") from error
-
-
-def _conditions(about: dict[str, Any]) -> dict[str, Any]:
-    """Returns what must be the same when a run goes on."""
+def _conditions(about: Any) -> dict[str, Any]:
+    """Returns what must be the same when a synthesis goes on."""
     free = ("command", "commit", "python", "counts")
-    return {name: value for name, value in about.items() if name not in free}
+    items = about.items() if isinstance(about, dict) else ()
+    return {name: value for name, value in items if name not in free}

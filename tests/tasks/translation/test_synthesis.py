@@ -125,10 +125,10 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(
     with monkeypatch.context() as patch:
         if step == 0:
             patch.setattr(Translator, "generate", after(2, Translator.generate))
-        elif step <= 3:  # 2 files are truncated and 2 are written for each chunk
-            patch.setattr(synthesis, "_written", after(2 + 2 + step, synthesis._written))
+        elif step <= 3:  # while a chunk is saved, or one of the two files
+            patch.setattr(synthesis, "write_json", after(step, synthesis.write_json))
         elif step == 4:
-            patch.setattr(Path, "replace", after(4 + 1, Path.replace))
+            patch.setattr(synthesis, "atomic_write", after(1, synthesis.atomic_write))
         else:
             patch.setattr(shutil, "rmtree", fail)
         with pytest.raises(Killed):
@@ -144,11 +144,10 @@ def test_what_was_begun_in_another_way_is_refused(
     make: Callable[..., Synthesis], tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(synthesis, "_translate", None, raising=False)
         patch.setattr(Synthesis, "_pairs", _killed)
         with pytest.raises(Killed):
             make().make()
-    (tmp_path / "out" / "unfinished" / "state.json").write_text('{"about": {}}')
+    (tmp_path / "out" / "unfinished" / "synthesis.json").write_text("{}")
     with pytest.raises(UserError, match="was begun with another text, model or option"):
         make().make()
     shutil.rmtree(tmp_path / "out")
