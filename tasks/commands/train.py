@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from tasks.commands.options import (
     machine_options,
     table_assignments,
     table_options,
-    take,
     task_argument,
 )
 from tasks.commands.output import as_toml, print_results
@@ -29,33 +27,6 @@ from tasks.task import Task
 
 if TYPE_CHECKING:
     from core.distributed.process_group import ProcessGroup
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfigOptions:
-    """The options that decide the configuration of a run."""
-
-    preset: str | None
-    init: Path | None
-    new_vocabulary: bool
-    config_file: Path | None
-    assignments: tuple[str, ...]
-    seed: int | None
-    src: str | None
-    tgt: str | None
-    table: tuple[str, ...]
-    resume: bool
-    accept_changes: bool
-
-    @property
-    def all_assignments(self) -> tuple[str, ...]:
-        """Those of --set, then the short forms of some of them."""
-        short = given({"train.seed": self.seed, "data.src": self.src, "data.tgt": self.tgt})
-        return (
-            *self.assignments,
-            *self.table,
-            *(f"{name}={value}" for name, value in short.items()),
-        )
 
 
 @click.command()
@@ -97,7 +68,16 @@ class ConfigOptions:
 )
 @click.option("--show-config", is_flag=True, help="Print the configuration as TOML and exit.")
 def train(
-    task: Task, data: Path | None, out: Path | None, show_config: bool, **options: Any
+    task: Task,
+    data: Path | None,
+    out: Path | None,
+    preset: str | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    show_config: bool,
+    device: str,
+    threads: int | None,
+    **options: Any,
 ) -> None:
     """Train a model on a corpus and write a checkpoint folder.
 
@@ -113,79 +93,82 @@ def train(
         train translation --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
-    chosen = take(ConfigOptions, options | {"table": table_assignments(options)})
+    table = table_assignments(options)
+    short = {f"data.{name}": options.pop(name) for name in ("src", "tgt")}
+    if any(short.values()) and not task.has_languages:
+        raise click.UsageError(f"{task.name} has no --src and no --tgt.")
+    if table and not task.has_tables:
+        raise click.UsageError(
+            f"{task.name} has no tables: --text, --label and the like are not for it."
+        )
+    short["train.seed"] = options.pop("seed")
+    assignments += (*table, *(f"{name}={value}" for name, value in given(short).items()))
     out = out or Path("runs") / task.name
-    _check(task, chosen, out)
-    if chosen.init is not None:
+    _check(out, preset or config_file, **options)
+    if options["init"] is not None:
         from tasks.runs.checkpoint_folder import model_folder
 
-        chosen = replace(chosen, init=model_folder(task.name, chosen.init))
+        options["init"] = model_folder(task.name, options["init"])
+    if options["resume"]:
+        from tasks.runs.checkpoint_folder import check_begun, read_config
+
+        check_begun(out)
+        config = override(read_config(out, task.name, task.config_class), assignments)
+    else:
+        config = make_config(
+            task,
+            preset=preset or "default",
+            config_file=config_file,
+            assignments=assignments,
+            init=options["init"],
+            new_vocabulary=options["new_vocabulary"],
+        )
     world = world_from_environment()
-    config = _config_of(task, chosen, out)
     if show_config:
         if world is None or world.is_main:
             print_results(as_toml(to_mapping(config)))
         return
     corpus = corpus_for(task, data)
-    with _group_of(world, options["device"], config.train.timeout) as (group, device):
+    with _group_of(world, device, config.train.timeout) as (group, device):
         from core.device import choose_device
         from core.distributed.process_group import ProcessGroup
         from tasks.runs.checkpoint_folder import headline
         from tasks.runs.process import configure_process
         from tasks.runs.run import RunOptions
 
-        configure_process(threads=options["threads"], resumed=out if chosen.resume else None)
+        configure_process(threads=threads, resumed=out if options["resume"] else None)
         run_options = RunOptions(
             data=corpus,
             out=out,
             device=choose_device(device),
-            resume=chosen.resume,
-            accept_changes=chosen.accept_changes,
-            init=chosen.init,
-            new_vocabulary=chosen.new_vocabulary,
             group=group or ProcessGroup(),
+            **options,
         )
         metrics = task.train(config, run_options)
         if world is None or world.is_main:
             print_results(f"{out}: {headline(metrics)}\n")
 
 
-def _check(task: Task, chosen: ConfigOptions, out: Path) -> None:
+def _check(
+    out: Path,
+    configuration: str | Path | None,
+    *,
+    init: Path | None,
+    new_vocabulary: bool,
+    resume: bool,
+    accept_changes: bool,
+) -> None:
     """Refuses options that contradict each other."""
-    if (chosen.src or chosen.tgt) and not task.has_languages:
-        raise click.UsageError(f"{task.name} has no --src and no --tgt.")
-    if chosen.table and not task.has_tables:
-        raise click.UsageError(
-            f"{task.name} has no tables: --text, --label and the like are not for it."
-        )
-    if chosen.accept_changes and not chosen.resume:
+    if accept_changes and not resume:
         raise click.UsageError("--accept-changes needs --resume.")
-    if chosen.new_vocabulary and not chosen.init:
+    if new_vocabulary and not init:
         raise click.UsageError("--new-vocabulary needs --init.")
-    if chosen.resume and (chosen.preset or chosen.config_file):
+    if resume and configuration:
         raise click.UsageError(
             f"--resume goes on with the configuration in {out}: leave out --preset and --config."
         )
-    if chosen.resume and chosen.init:
+    if resume and init:
         raise click.UsageError(f"--resume goes on with the weights in {out}: leave out --init.")
-
-
-def _config_of(task: Task, chosen: ConfigOptions, out: Path) -> Any:
-    """Returns the configuration of the run."""
-    if not chosen.resume:
-        return make_config(
-            task,
-            preset=chosen.preset or "default",
-            config_file=chosen.config_file,
-            assignments=chosen.all_assignments,
-            init=chosen.init,
-            new_vocabulary=chosen.new_vocabulary,
-        )
-    from tasks.runs.checkpoint_folder import check_begun, read_config
-
-    check_begun(out)
-    config = read_config(out, task.name, task.config_class)
-    return override(config, chosen.all_assignments)
 
 
 @contextmanager
