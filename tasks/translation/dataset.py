@@ -17,7 +17,7 @@ from tasks.runs.hold_out import HoldOut
 from tasks.seq2seq.batches import PairData, short_pairs
 from tasks.translation.codecs import build_codecs
 from tasks.translation.config import ExtraCorpus, TranslationData
-from tasks.translation.mixture import Mixture, TrainingPairs
+from tasks.translation.mixture import Mixture, TaggedText
 
 T = TypeVar("T")
 
@@ -124,16 +124,20 @@ class ParallelCorpus:
         ``data.max_tokens``, or too long for ``max_len``, are left out.
         """
         max_tokens = min(self.config.max_tokens, max_len - 1)
-        parts = [self._part(self.read("train"), self.folder, ExtraCorpus(path="."), max_tokens)]
-        for extra in self.config.extra:
-            parts.append(self._part(self._read_extra(extra), Path(extra.path), extra, max_tokens))
-        mixture = Mixture(
-            parts,
-            codecs=(self.source, self.target),
-            max_tokens=max_tokens,
-            seed=seed,
-            augment=self.config.augment,
-        )
+        codecs, extra = (self.source, self.target), self.config.extra
+        folders = [(self.folder, "", self.read("train"))]
+        folders += [(Path(more.path), more.tag, self._read_extra(more)) for more in extra]
+        parts: list[Examples[Pair]] = []
+        texts: list[TaggedText] = []
+        for folder, tag, pairs in folders:
+            prefix = [self.source.tag_id(tag)] if tag else []
+            encoded = encode_pairs(pairs, codecs, prefix=prefix)
+            kept = short_pairs(encoded, max_tokens, folder / "train")
+            parts.append(encoded.select(kept))
+            if self.config.augment:
+                texts += [TaggedText(prefix, pairs[i]) for i in kept]
+        weights = [1.0, *(more.weight for more in extra)]
+        mixture = Mixture(parts, weights, seed, texts, codecs, max_tokens, self.config.augment)
         return PairData(mixture, batch_tokens=batch_tokens, seed=seed)
 
     def files(self, *splits: str) -> list[Path]:
@@ -156,16 +160,6 @@ class ParallelCorpus:
 
     def _read_extra(self, extra: ExtraCorpus) -> list[TextPair]:
         return read_parallel(*self._extra_files(extra))
-
-    def _part(
-        self, texts: list[TextPair], folder: Path, extra: ExtraCorpus, max_tokens: int
-    ) -> TrainingPairs:
-        """Returns the training pairs of one folder, without those of more than ``max_tokens``."""
-        tag = [self.source.tag_id(extra.tag)] if extra.tag else []
-        pairs = encode_pairs(texts, (self.source, self.target), prefix=tag)
-        kept = short_pairs(pairs, max_tokens, folder / "train")
-        kept_texts = [texts[i] for i in kept] if self.config.augment else []
-        return TrainingPairs(pairs.select(kept), weight=extra.weight, tag=tag, texts=kept_texts)
 
 
 def spaced(items: Sequence[T], most: int) -> list[T]:
