@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from core.errors import CheckpointError, UserError, shorten, shown
-from core.storage.files import atomic_write, is_file, is_there, reason_of
+from core.storage.files import atomic_write, is_file, reason_of
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
@@ -113,7 +114,7 @@ def load_optional(
         CheckpointError: as :func:`load_tensors`; or there are other names or ``shapes``; or values
             that are NaN or infinite.
     """
-    if not is_there(path):
+    if not os.path.lexists(path):
         return None
     tensors = load_tensors(path)
     _check_shapes(shapes, _shapes(tensors), path)
@@ -129,8 +130,10 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in model.named_parameters()} | buffers
 
 
-def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Checks that ``tensors``, from the file ``source``, are weights for ``model``.
+def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Copies ``tensors``, from the file ``source``, into the weights of ``model``: all or none.
+
+    They are converted to the type of the model.
 
     Raises:
         CheckpointError: they belong to another architecture, or one is NaN or infinite; names it.
@@ -138,17 +141,6 @@ def check_fits(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
     _check_shapes(_shapes(model_tensors(model)), _shapes(tensors), source)
     for name, tensor in tensors.items():
         _check_finite(name, tensor, source)
-
-
-def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Copies ``tensors``, from the file ``source``, into the weights of ``model``: all or none.
-
-    They are converted to the type of the model.
-
-    Raises:
-        CheckpointError: they belong to another architecture; names the difference.
-    """
-    check_fits(model, tensors, source)
     with torch.no_grad():
         for name, weight in model_tensors(model).items():
             weight.copy_(tensors[name])

@@ -50,11 +50,6 @@ def exists(path: str | Path) -> bool:
     return _mode(path) != 0
 
 
-def is_there(path: str | Path) -> bool:
-    """Returns whether the folder has an entry of this name, even one that cannot be read."""
-    return os.path.lexists(path)
-
-
 def require_regular_file(path: str | Path) -> None:
     """Raises an OSError for a pipe, a socket or a device: reading one may never end.
 

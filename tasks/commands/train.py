@@ -130,13 +130,12 @@ def train(
         return
     corpus = corpus_for(task, data)
     with _group_of(world, device, config.train.timeout) as (group, device):
-        from core.device import choose_device
+        from core.device import choose_device, use_threads
         from core.distributed.process_group import ProcessGroup
         from tasks.runs.checkpoint_folder import headline
-        from tasks.runs.process import configure_process
         from tasks.runs.run import RunOptions
 
-        configure_process(threads=threads, resumed=out if options["resume"] else None)
+        use_threads(threads or (_threads_of_run(out) if options["resume"] else None))
         run_options = RunOptions(
             data=corpus,
             out=out,
@@ -169,6 +168,14 @@ def _check(
         )
     if resume and init:
         raise click.UsageError(f"--resume goes on with the weights in {out}: leave out --init.")
+
+
+def _threads_of_run(out: Path) -> int | None:
+    """Returns the number of threads of the run in ``out``, which decides the order of sums."""
+    from tasks.runs.checkpoint_folder import read_metrics
+
+    recorded = read_metrics(out).get("threads")
+    return recorded if type(recorded) is int and 1 <= recorded <= 1024 else None
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,18 +15,13 @@ from core.storage.checkpoint import (
     WEIGHTS_FILE,
     copy_into,
     load_tensors,
-    load_weights,
     model_tensors,
     save_weights,
 )
-from core.storage.files import is_file
 from tasks.runs.checkpoint_folder import read_config
 from tasks.runs.new_vocabulary import TokenWeights, with_new_vocabulary
 
 C = TypeVar("C")
-
-INITIAL_FILE = "initial.safetensors"
-"""The first weights of a run, in its folder ``training/``, until the run is finished."""
 
 # Options that may differ from those of the initial model, because they change none of its weights.
 # (An alignment adds some, which begin as those of a new model.)
@@ -35,59 +29,35 @@ _FREE_MODEL_OPTIONS = ("dropout", "ngram_dropout", "max_len", "aligned")
 # The languages and the kind of the vocabulary, which a new vocabulary must have too.
 _LANGUAGE_OPTIONS = ("src", "tgt", "share_vocabulary", "tokenizer", "lowercase")
 # What decides a vocabulary besides the texts.
-_VOCABULARY_OPTIONS = (
-    "vocab_size",
-    "min_freq",
-    "byte_fallback",
-)
+_VOCABULARY_OPTIONS = ("vocab_size", "min_freq", "byte_fallback")
 
 
-@dataclass(frozen=True)
-class InitialWeights:
-    """The first weights of a fine-tuned run, in a file until the run is finished.
+def write_initial_weights(
+    path: Path,
+    folder: Path,
+    model: nn.Module,
+    *,
+    except_for: Sequence[str],
+    tokens: TokenWeights,
+) -> None:
+    """Writes the weights of the model in ``folder``, as a fine-tuned run begins with them.
 
     All processes of the run start from the file, and so does a run that was stopped before it saved
     a state. The initial model may be gone by then.
+
+    Args:
+        model: a new model, which keeps its own weights named in ``except_for``.
+        tokens: the weights that are changed for another vocabulary.
+
+    Raises:
+        CheckpointError: the weights are missing, damaged, or do not fit ``model``.
     """
-
-    path: Path
-
-    def take(
-        self,
-        folder: Path,
-        model: nn.Module,
-        *,
-        except_for: Sequence[str],
-        tokens: TokenWeights,
-    ) -> None:
-        """Writes the file: the weights of the model in ``folder``.
-
-        Args:
-            model: a new model, which keeps its own weights named in ``except_for``.
-            tokens: the weights that are changed for another vocabulary.
-
-        Raises:
-            CheckpointError: the weights are missing, damaged, or do not fit ``model``.
-        """
-        source = folder / WEIGHTS_FILE
-        own = model_tensors(model)
-        theirs = with_new_vocabulary(load_tensors(source), own, tokens)
-        copy_into(model, theirs | {name: own[name] for name in except_for}, source)
-        save_weights(self.path, model)
-        log(f"starting from the model in {folder}")
-
-    def exists(self) -> bool:
-        """Returns whether there is such a file."""
-        return is_file(self.path)
-
-    def load_into(self, model: nn.Module) -> None:
-        """Copies the weights in the file, if there is one, into ``model``."""
-        if self.exists():
-            load_weights(self.path, model)
-
-    def remove(self) -> None:
-        """Removes the file, if there is one."""
-        self.path.unlink(missing_ok=True)
+    source = folder / WEIGHTS_FILE
+    own = model_tensors(model)
+    theirs = with_new_vocabulary(load_tensors(source), own, tokens)
+    copy_into(model, theirs | {name: own[name] for name in except_for}, source)
+    save_weights(path, model)
+    log(f"starting from the model in {folder}")
 
 
 def with_model_of(folder: Path, task: str, config: C, *, new_vocabulary: bool = False) -> C:

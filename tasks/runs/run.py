@@ -13,6 +13,7 @@ import torch
 from core.distributed.process_group import Disconnected, ProcessGroup
 from core.errors import ChangedConditions, ConfigError, Interrupted, UserError
 from core.progress import log
+from core.storage.checkpoint import load_weights
 from core.storage.files import (
     atomic_write,
     is_file,
@@ -32,7 +33,7 @@ from tasks.runs.checkpoint_folder import (
     text_files,
     write_config,
 )
-from tasks.runs.initial import INITIAL_FILE, InitialWeights, check_alike
+from tasks.runs.initial import check_alike, write_initial_weights
 from tasks.runs.provenance import corpus_digests, provenance
 from tasks.runs.run_folder import check_folder, nothing_left
 from tasks.runs.training import Place, SearchChoice, Training
@@ -185,7 +186,7 @@ class _Run:
             ) from error
         if not options.group.is_main:
             return {}
-        self._initial.remove()
+        self._initial.unlink(missing_ok=True)
         config = self.config
         if training.chooses_search:
             if not choices:
@@ -209,7 +210,8 @@ class _Run:
         with options.group.main_process_first():
             torch.manual_seed(self.config.train.seed)
             if options.group.is_main and not options.resume:
-                self._initial.remove()  # a run that was killed before it began may have left it
+                # A run that was killed before it began may have left it.
+                self._initial.unlink(missing_ok=True)
             place = Place(
                 corpus=options.data,
                 out=options.out,
@@ -218,19 +220,21 @@ class _Run:
             )
             training = self.make_training(self.config, place)
             if options.init is not None and options.group.is_main:
-                self._initial.take(
+                write_initial_weights(
+                    self._initial,
                     options.init,
                     training.model,
                     except_for=training.new_weights(),
                     tokens=training.token_weights(options.init) if options.new_vocabulary else {},
                 )
-            self._initial.load_into(training.model)
+            if is_file(self._initial):
+                load_weights(self._initial, training.model)
             return training
 
     def _vocabulary(self) -> Path | None:
         """Returns the folder to load the vocabulary from, or None to build it."""
         out, init = self.options.out, self.options.init
-        if self._has_state() or self._initial.exists() or not self.options.group.is_main:
+        if self._has_state() or is_file(self._initial) or not self.options.group.is_main:
             return out
         if self.options.new_vocabulary:
             return None
@@ -241,8 +245,9 @@ class _Run:
         return init
 
     @property
-    def _initial(self) -> InitialWeights:
-        return InitialWeights(self.options.out / STATE_FOLDER / INITIAL_FILE)
+    def _initial(self) -> Path:
+        """The first weights of a fine-tuned run, until it is finished."""
+        return self.options.out / STATE_FOLDER / "initial.safetensors"
 
     def _conditions(self, files: Sequence[Path]) -> dict[str, str]:
         """Returns what the bits of the run depend on besides its configuration."""

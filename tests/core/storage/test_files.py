@@ -106,13 +106,6 @@ def test_a_folder_is_there_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert names_in(target.parent) == ["folder"]
 
 
-def test_an_error_in_the_body_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "folder") as temporary:
-        (temporary / "a.txt").write_text("a")
-        raise ZeroDivisionError
-    assert names_in(tmp_path) == []
-
-
 def test_a_folder_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     """Made meanwhile by another, say."""
     target = tmp_path / "folder"
@@ -123,13 +116,6 @@ def test_a_folder_that_is_there_is_not_replaced(tmp_path: Path) -> None:
         (target / "a.txt").write_text("theirs")
     assert names_in(tmp_path) == ["folder"]
     assert (target / "a.txt").read_text() == "theirs"
-
-
-def test_a_folder_below_a_file_cannot_be(tmp_path: Path) -> None:
-    (tmp_path / "a_file").touch()
-    match = "below: cannot write"
-    with pytest.raises(UserError, match=match), new_folder(tmp_path / "a_file" / "below"):
-        pass
 
 
 def test_appending_makes_the_file_and_its_folder(tmp_path: Path) -> None:
@@ -173,11 +159,6 @@ def test_bad_json_is_named_by_file_and_line(tmp_path: Path, content: bytes, mess
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_json(path)
-
-
-def test_missing_json_is_a_user_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No such file"):
-        read_json(tmp_path / "none.json")
 
 
 # Rights

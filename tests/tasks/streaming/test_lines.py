@@ -156,11 +156,6 @@ def test_the_message_about_a_broken_stream_names_it() -> None:
 # Sources of texts
 
 
-def test_given_texts_are_one_chunk(tmp_path: Path) -> None:
-    with open_texts(["a", "b"], None) as (chunks, total):
-        assert (list(chunks), total) == ([["a", "b"]], None)
-
-
 def test_a_file_is_counted_and_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_text("a\nb\nc")
@@ -173,12 +168,6 @@ def test_lines_are_counted_as_they_are_read(content: bytes, count: int, tmp_path
     assert sum(map(len, chunks_of(content, tmp_path))) == count
     with (tmp_path / "input").open("rb") as stream:
         assert count_lines(stream) == count
-
-
-def test_the_lines_in_a_pipe_cannot_be_counted(
-    pipe: tuple[io.BufferedReader, io.BufferedWriter],
-) -> None:
-    assert count_lines(pipe[0]) is None
 
 
 def test_standard_input_is_the_default(
@@ -201,12 +190,6 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 
 # Working
-
-
-def test_every_text_has_its_line() -> None:
-    written: list[str] = []
-    answer(LineWork([["b", ""], ["a"]], written.append), shout)
-    assert written == ["B\n\n", "A\n"]
 
 
 @pytest.mark.parametrize("line_break", [*LINE_BREAKS, "\r\n"])
@@ -270,16 +253,6 @@ def test_an_output_file_appears_whole(tmp_path: Path) -> None:
         write("Größe\n")
         assert path.read_text() == "old"
     assert path.read_bytes() == "Größe\n".encode()
-
-
-def test_a_failure_leaves_the_old_output_and_no_other_file(tmp_path: Path) -> None:
-    path = tmp_path / "output"
-    path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), open_output(path) as write:
-        write("half\n")
-        raise KeyboardInterrupt
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("name", ["output.txt", "a[b]*.c.txt", "x" * 60 + ".txt"])

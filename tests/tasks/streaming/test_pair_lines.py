@@ -82,12 +82,6 @@ def test_two_files_are_paired_line_by_line(tmp_path: Path) -> None:
     ]
 
 
-def test_chunks_are_full_where_there_is_enough(tmp_path: Path) -> None:
-    path = written(tmp_path / "a", "a\n" * (2 * CHUNK_LINES + 1))
-    with open_parallel(path, path) as (chunks, _):
-        assert [len(chunk) for chunk in chunks] == [CHUNK_LINES, CHUNK_LINES, 1]
-
-
 def test_files_of_different_lengths_are_refused_with_both_lengths(tmp_path: Path) -> None:
     """Lines are counted before anything is read."""
     source = written(tmp_path / "a.de", "x\n" * 1200)
@@ -135,8 +129,3 @@ def test_endless_files_are_read_a_chunk_at_a_time(
     assert len(first) == CHUNK_LINES
     assert first[-1] == f"line {CHUNK_LINES - 1}\tline {CHUNK_LINES - 1}"
     assert read <= CHUNK_LINES + 1
-
-
-def test_an_empty_target_is_a_pair() -> None:
-    assert pair_of("a\t") == ("a", "")
-    assert pair_of("\tc") == ("", "c")
