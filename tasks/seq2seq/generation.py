@@ -24,8 +24,7 @@ from core.decoding.greedy_search import greedy_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Constraint, Hypothesis
 from core.errors import ConfigError
-from core.inference.ensemble import EnsembleState, StepModel
-from core.inference.incremental_model import DecoderState
+from core.inference.ensemble import StepModel
 from core.inference.out_of_memory import out_of_memory_is_user_error
 from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
@@ -123,7 +122,19 @@ def generate_texts(
             too long, or that other rules forbid.
     """
     segments = _list_segments(texts, config, request, model.max_len)
-    found = _search_all(_BatchSearch(model, config, request, texts, device), segments, request)
+    search = _BatchSearch(model, config, request, texts, device)
+    batches = _in_batches(segments, config, request)
+    # A user's constraint need not be safe for several threads.
+    workers = None if device.type == "cpu" and request.constraint is None else 1
+    rows = len(segments) * (config.n_best if config.sample else config.beam_size)
+    found = [SegmentResult([], None)] * len(segments)
+    with at_most(_FEW_THREADS) if rows <= _FEW_ROWS else nullcontext():
+        for batch, results in zip(
+            batches, map_on_cores(search, batches, workers=workers), strict=True
+        ):
+            for segment, result in zip(batch, results, strict=True):
+                found[segment.index] = result
+            request.on_batch(len(batch))
     hypotheses = [result.hypotheses for result in found]
     for segment, (best, *_) in zip(segments, hypotheses, strict=True):
         if tuple(best.tokens[: len(segment.prefix)]) != segment.prefix:
@@ -152,54 +163,46 @@ class _BatchSearch:
         samples = self.config.n_best if self.config.sample else 1
         rows = [segment for segment in batch for _ in range(samples)]
         src = source_tensor([segment.ids for segment in rows]).to(self.device)
-        options: dict[str, Any] = {
+        find, options = self._search_of(batch)
+        options |= {
             "max_lengths": self._tensor([segment.max_length for segment in rows]),
             "special": self.model.special,
             "constraint": self._constraint_on(rows),
         }
+        step = self.model.step if self.request.on_step is None else self._reported_step
         advice = "use a smaller generation.beam_size, generation.n_best or batch"
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
             state = self.model.start(src, has_memory_mean=self.texts.has_memory_means)
-            found = self._search(batch, state, options)
+            found = find(step, state, **options)
+            if find is greedy_search:
+                found = [[hypothesis] for hypothesis in found]
+            elif find is sample_search:
+                found = [found[k : k + samples] for k in range(0, len(found), samples)]
             if state.memory_mean is None:
                 return [SegmentResult(hypotheses, None) for hypotheses in found]
             means = state.memory_mean[::samples].float().cpu()
             return [SegmentResult(*pair) for pair in zip(found, means, strict=True)]
 
-    def _search(
-        self,
-        batch: Sequence[_Segment],
-        state: DecoderState | EnsembleState,
-        options: dict[str, Any],
-    ) -> list[list[Hypothesis]]:
-        config, step = self.config, self._step
+    def _search_of(self, batch: Sequence[_Segment]) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """Returns the search that the configuration describes, and its own options."""
+        config = self.config
         if config.sample:
-            samples = config.n_best
             numbers = [
                 segment.rng_number + (sample << _SAMPLE_BIT)
                 for segment in batch
-                for sample in range(samples)
+                for sample in range(config.n_best)
             ]
-            drawn = sample_search(
-                step,
-                state,
-                temperature=config.temperature,
-                top_k=config.top_k,
-                top_p=config.top_p,
-                seed=config.seed,
-                sentence_numbers=self._tensor(numbers),
-                **options,
-            )
-            return [drawn[k : k + samples] for k in range(0, len(drawn), samples)]
+            names = ("temperature", "top_k", "top_p", "seed")
+            options = {name: getattr(config, name) for name in names}
+            return sample_search, options | {"sentence_numbers": self._tensor(numbers)}
         if config.beam_size == 1:
-            best = greedy_search(step, state, **options)
-            return [[hypothesis] for hypothesis in best]
-        options |= {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
+            return greedy_search, {}
+        options = {"beam_size": config.beam_size, "length_penalty": config.length_penalty}
         if config.diversity:
-            return diverse_beam_search(step, state, diversity=config.diversity, **options)
-        return beam_search(step, state, n_best=config.n_best, **options)
+            return diverse_beam_search, options | {"diversity": config.diversity}
+        return beam_search, options | {"n_best": config.n_best}
 
-    def _step(self, tokens: Tensor, state: Any) -> Tensor:
+    def _reported_step(self, tokens: Tensor, state: Any) -> Tensor:
         if self.request.on_step is not None:
             self.request.on_step()
         return self.model.step(tokens, state)
@@ -259,32 +262,21 @@ def _list_segments(
     return segments
 
 
-def _search_all(
-    search: _BatchSearch, segments: Sequence[_Segment], request: GenerationRequest
-) -> list[SegmentResult]:
-    """Returns the result for every segment, searched for in batches of similar length."""
+def _in_batches(
+    segments: Sequence[_Segment], config: GenerationConfig, request: GenerationRequest
+) -> list[list[_Segment]]:
+    """Returns batches of segments of similar length.
+
+    The longest come first, so that no core is left with a long batch at the end.
+    """
     lengths = [(len(segment.ids) + 1,) for segment in segments]
     buckets = bucket_by_length(lengths, batch_tokens=request.batch_tokens, seed=None)
-    # The longest first, so that no core is left with a long batch at the end.
-    most = search.config.most_sentences()
-    batches = [
+    most = config.most_sentences()
+    return [
         [segments[i] for i in bucket[start : start + most]]
         for bucket in reversed(buckets)
         for start in range(0, len(bucket), most)
     ]
-    # A user's constraint need not be safe for several threads.
-    is_parallel = search.device.type == "cpu" and request.constraint is None
-    rows = len(segments) * (
-        search.config.n_best if search.config.sample else search.config.beam_size
-    )
-    results = [SegmentResult([], None)] * len(segments)
-    with at_most(_FEW_THREADS) if rows <= _FEW_ROWS else nullcontext():
-        found = map_on_cores(search, batches, workers=None if is_parallel else 1)
-        for batch, batch_results in zip(batches, found, strict=True):
-            for segment, result in zip(batch, batch_results, strict=True):
-                results[segment.index] = result
-            request.on_batch(len(batch))
-    return results
 
 
 def _checked(constraint: Constraint, numbers: Tensor, vocab_size: int) -> Constraint:
