@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from data.readers import (
     MAX_FIELD,
     Row,
     TextPair,
+    csv_rows,
     read_labeled_csv,
     read_lines,
     read_parallel,
@@ -182,6 +184,23 @@ def test_a_bad_row_is_named_by_its_number(
 ) -> None:
     with pytest.raises(CorpusError, match=message):
         rows_of(tmp_path, content)
+
+
+@pytest.mark.parametrize("end", ['2,"b\n', "2,b,c\n", "2\n", "2,\0\n"])
+def test_a_bad_row_behind_thousands_of_good_ones_is_named(tmp_path: Path, end: str) -> None:
+    with pytest.raises(CorpusError, match=r"a\.csv: row 2501: "):
+        rows_of(tmp_path, "1,a\n" * 2500 + end + "1,a\n" * 10)
+
+
+def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", f"1,{'a' * 300}\n" * 20_000)
+    next(csv_rows(path))  # imports pandas
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in csv_rows(path)) == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_any_number_of_classes_is_taken_when_it_is_not_given(tmp_path: Path) -> None:
