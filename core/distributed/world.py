@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from core.config import check
 from core.errors import ConfigError
 
 _STORE_TIMEOUT = timedelta(seconds=5)
 
-_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+_NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +30,6 @@ class World:
     size: int
     local_rank: int
 
-    def __post_init__(self) -> None:
-        check(self.size >= 1, "WORLD_SIZE", self.size, "at least 1")
-        check(0 <= self.rank < self.size, "RANK", self.rank, f"from 0 to {self.size - 1}")
-        local = self.local_rank
-        check(0 <= local < self.size, "LOCAL_RANK", local, f"from 0 to {self.size - 1}")
-
     @property
     def is_main(self) -> bool:
         """Whether this is rank 0, which logs and writes files for all."""
@@ -47,21 +40,20 @@ def world_from_environment(variables: Mapping[str, str] = os.environ) -> World |
     """Returns the world that torchrun has started this process in; None without torchrun.
 
     Raises:
-        ConfigError: some of torchrun's variables are missing, or are not numbers.
+        ConfigError: torchrun's variables are incomplete, or are not numbers.
     """
     if "RANK" not in variables:
         return None
-    missing = [name for name in _VARIABLES if name not in variables]
-    if missing:
+    try:
+        rank, size, local_rank = (int(variables[name]) for name in _NUMBERS)
+    except (KeyError, ValueError) as error:
         raise ConfigError(
-            f"RANK is set, but not {', '.join(missing)}: start the processes by torchrun, or unset "
-            "RANK to use one process"
-        )
-    return World(
-        rank=_number("RANK", variables),
-        size=_number("WORLD_SIZE", variables),
-        local_rank=_number("LOCAL_RANK", variables),
-    )
+            f"RANK is set, but {', '.join(_NUMBERS)} are not all numbers: start the processes by "
+            "torchrun, or unset RANK to use one process"
+        ) from error
+    if not 0 <= rank < size:
+        raise ConfigError(f"RANK must be from 0 to {size - 1}, not {rank}")
+    return World(rank=rank, size=size, local_rank=local_rank)
 
 
 def is_first_to_fail() -> bool:
@@ -81,10 +73,3 @@ def is_first_to_fail() -> bool:
         return store.add(key, 1) == 1
     except dist.DistError:  # torchrun has ended
         return True
-
-
-def _number(name: str, variables: Mapping[str, str]) -> int:
-    try:
-        return int(variables[name])
-    except ValueError as error:
-        raise ConfigError(f"{name} must be a number, not {variables[name]!r}") from error
