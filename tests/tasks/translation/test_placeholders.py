@@ -19,7 +19,7 @@ from tasks.translation.placeholders import (
 from tasks.translation.predict import Translator
 from tasks.translation.typography import readable
 from tests.tasks.tiny_models import untrained_translator
-from tests.tasks.translation.test_translator import echo
+from tests.tasks.translation.test_translator import echo, search_in_order
 
 __all__ = ["echo"]  # a fixture
 
@@ -132,14 +132,14 @@ def test_a_placeholder_that_is_lost_was_never_there(
     """A model that cannot copy placeholders reads the text as it is."""
     read = []
 
-    def without_addresses(search: object, segments: Sequence[Any], request: object) -> Any:
+    def without_addresses(search: object, segments: Sequence[Any]) -> Any:
         texts = [translator.source.decode(segment.ids) for segment in segments]
         read.extend(texts)
         kept = [text.replace(FIRST, "Haus") for text in texts]
         found = [[Hypothesis(translator.target.encode(text), -1.0, -0.5)] for text in kept]
         return [generation.SegmentResult(hypotheses, None) for hypotheses in found]
 
-    monkeypatch.setattr(generation, "_search_all", without_addresses)
+    search_in_order(monkeypatch, without_addresses)
     sources = ["Hund", "Siehe a@b.de oder c@d.de.", "Hund rennt"]
     assert translator.translate(sources) == sources
     assert read == ["Hund", f"Siehe {FIRST} oder {SECOND}.", "Hund rennt", sources[1]]

@@ -1,7 +1,7 @@
 """The translator: texts of any length, in their order, whole."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("codecs")
 
 
+def search_in_order(monkeypatch: pytest.MonkeyPatch, search: Callable[..., Any]) -> None:
+    """Makes every translator search for all segments at once, with ``search``."""
+    monkeypatch.setattr(generation, "_in_batches", lambda segments, *rest: [segments])
+    monkeypatch.setattr(generation._BatchSearch, "__call__", search)
+
+
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Makes every translator repeat its source; returns the list of the sources it is given."""
     given: list[list[int]] = []
 
-    def repeat(search: object, segments: Sequence[Any], request: object) -> Any:
+    def repeat(search: object, segments: Sequence[Any]) -> Any:
         given.extend(list(segment.ids) for segment in segments)
         found = [[Hypothesis(list(segment.ids), -1.0, -0.5)] for segment in segments]
         return [generation.SegmentResult(hypotheses, None) for hypotheses in found]
 
-    monkeypatch.setattr(generation, "_search_all", repeat)
+    search_in_order(monkeypatch, repeat)
     return given
 
 
