@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_CHUNK_ROWS = 512
+_CHUNK_ROWS = 256
 
 
 def label_smoothed_cross_entropy(
@@ -62,26 +62,39 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Computes the gradients of each chunk together with its loss.
+    """The loss, and its gradients by hidden states, weight and bias for the backward pass.
 
-    If the backward pass computed the logits a second time (``torch.utils.checkpoint``), a training
-    step would take 1.1 times as long.
+    Autograd in each chunk would take 1.07 times as long for a whole training step on a CPU, and
+    logits that are computed a second time in the backward pass (``torch.utils.checkpoint``) 1.2
+    times.
     """
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, targets, label_smoothing):  # type: ignore[no-untyped-def]
-        weight, bias = weight.detach().requires_grad_(), bias.detach().requires_grad_()
-        total, hidden_grads = torch.zeros((), device=hidden.device), []
-        for x, words in zip(hidden.split(_CHUNK_ROWS), targets.split(_CHUNK_ROWS), strict=True):
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                logits = F.linear(x, weight, bias)
-                loss = label_smoothed_cross_entropy(logits, words, label_smoothing=label_smoothing)
-            loss.backward()
-            total += loss.detach()
-            hidden_grads.append(x.grad)
-        ctx.save_for_backward(torch.cat(hidden_grads), weight.grad, bias.grad)
-        return total
+        device, dtype = hidden.device.type, weight.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        with torch.autocast(device, enabled=False):
+            x, w, b = (tensor.to(dtype) for tensor in (hidden, weight, bias))
+            loss = torch.zeros((), device=hidden.device)
+            hidden_grad = torch.empty_like(hidden)
+            weight_grad, bias_grad = torch.zeros_like(weight), torch.zeros_like(bias)
+            # On a CPU, every product would transpose the matrix again.
+            by_columns = w.t().contiguous().t() if device == "cpu" else w
+            for start in range(0, len(x), _CHUNK_ROWS):
+                rows = slice(start, start + _CHUNK_ROWS)
+                logits = F.linear(x[rows], by_columns, b).float()
+                part, grad = _loss_and_gradient(logits, targets[rows], label_smoothing)
+                loss += part
+                bias_grad += grad.sum(dim=0)
+                grad = grad.to(dtype)
+                hidden_grad[rows] = grad @ w
+                if dtype == weight.dtype:
+                    weight_grad.addmm_(grad.t(), x[rows])
+                else:
+                    weight_grad += grad.t() @ x[rows]
+        ctx.save_for_backward(hidden_grad, weight_grad, bias_grad)
+        return loss
 
     @staticmethod
     def backward(ctx, upstream):  # type: ignore[no-untyped-def]
@@ -89,3 +102,25 @@ class _LinearCrossEntropy(torch.autograd.Function):
             raise RuntimeError("linear_cross_entropy has no second derivatives")
         gradients = (gradient * upstream for gradient in ctx.saved_tensors)
         return *gradients, None, None
+
+
+def _loss_and_gradient(
+    logits: Tensor, targets: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Returns the summed loss of ``logits`` ``[n, V]``, and its gradient in their place.
+
+    The gradient is the probabilities minus the target distribution.
+    """
+    vocabulary_size = logits.shape[1]
+    # This checks the targets, too; none is ignored.
+    loss = (1.0 - label_smoothing) * F.nll_loss(
+        logits, targets, reduction="sum", ignore_index=vocabulary_size
+    )
+    loss -= label_smoothing / vocabulary_size * logits.sum()
+    largest = logits.amax(dim=1)
+    grad = torch.softmax(logits, 1, out=logits)
+    # The largest probability is exp(largest - normalizer), and never too small for its logarithm.
+    loss += (largest - grad.amax(dim=1).log()).sum()
+    grad -= label_smoothing / vocabulary_size
+    grad[torch.arange(len(targets), device=targets.device), targets] -= 1.0 - label_smoothing
+    return loss, grad

@@ -49,6 +49,7 @@ def test_the_best_epochs_weights_are_kept(
         model, tmp_path, data=SHORT, validate=validate, metric=metric, epochs=4, average=0
     )
     assert (state.best_epoch, state.best) == (best, values[best - 1])
+    assert [path.name for path in (tmp_path / STATE_FOLDER).iterdir()] == [STATE_FILE]
     assert same(weights_of(model), validate.seen[best - 1])
     other = tiny_model(2)
     load_weights(tmp_path / WEIGHTS_FILE, other)
@@ -175,14 +176,6 @@ def test_an_average_that_was_kept_is_not_mistaken_for_the_best_epoch(
     assert same(weights_of(model), weights_of(straight))
     files = [load_tensors(folder / WEIGHTS_FILE) for folder in (tmp_path, tmp_path / "straight")]
     assert same(*files)
-
-
-@pytest.mark.parametrize("average", [0, 1])
-def test_no_average_is_tried_of_fewer_than_two(tmp_path: Path, average: int) -> None:
-    model = tiny_model()
-    validate = Scripted(model, [3.0, 2.0, 1.0], "val_loss")
-    run_fit(model, tmp_path, data=SHORT, validate=validate, average=average)
-    assert [path.name for path in (tmp_path / STATE_FOLDER).iterdir()] == [STATE_FILE]
 
 
 def test_a_run_whose_metric_was_never_a_number_has_no_model(tmp_path: Path) -> None:

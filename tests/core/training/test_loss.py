@@ -9,7 +9,7 @@ from torch import Tensor
 
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
 
-CHUNK = 512  # rows at a time: the sizes below stand on both sides of its multiples
+CHUNK = 256  # rows at a time: the sizes below stand on both sides of its multiples
 ROW_COUNTS = [0, 1, 7, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3]
 
 
