@@ -73,7 +73,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     candidates: int | None = option(
         None,
         "The best N of many answers, which differ clearly, each with its rules.",
-        *("couplet", 1, 1000),
+        *("couplet", 1, 200),
         metavar="N",
     )
     pass_through: bool | None = option(
