@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import NetworkError
 from data import fetching
 from tests.commands.command_line import error_of, lines_of, run
 
@@ -49,11 +48,3 @@ def test_a_fetch_shows_its_progress_and_a_report(
 
     monkeypatch.setattr(fetching, "fetch", fetch)
     assert any(line.startswith("ok ") for line in lines_of("data", "fetch", "couplet"))
-
-
-def test_no_network_says_how_to_import(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(url: str, target: Path, **options: object) -> None:
-        raise NetworkError(f"{url}: no network")
-
-    monkeypatch.setattr(fetching, "download", download)
-    assert "data import multi30k" in error_of(1, "data", "fetch", "multi30k")

@@ -18,13 +18,6 @@ corpora = pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
 
 
 @corpora
-def test_an_entry_says_what_one_must_know(corpus: Corpus) -> None:
-    assert corpus.title and corpus.license and corpus.citation
-    assert corpus.homepage.startswith("http")
-    assert CORPORA[corpus.name] is corpus
-
-
-@corpora
 def test_the_entry_of_a_file_is_consistent(corpus: Corpus) -> None:
     names = [file.name for file in corpus.files]
     assert len(set(names)) == len(names)
