@@ -126,8 +126,8 @@ VOCABULARY = {
 }
 """The shares of the corpora that the vocabulary is built from, about those of an epoch.
 
-Of all pairs, a quarter are of software or single words. A vocabulary of them needs 5% more tokens
-for captions and 2% more for news.
+A quarter of all pairs are of software or single words. A vocabulary of all pairs needs 10% more
+tokens for captions and 2% more for news.
 """
 
 NEIGHBORS_PER_SET = 6000
