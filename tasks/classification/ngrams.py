@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.model.dropout import dropout
 from data.tokenizers import WORD_START
 from data.vocabulary import PAD_ID, SPECIALS
 from tasks.classification.config import MIN_CHARACTERS
@@ -73,7 +74,7 @@ class HashedNgrams(nn.Module):
         """Ids ``[S, B]``, padded at the end -> class scores ``[B, C]``."""
         rows, texts = self.rows(src)
         if self.training and self.dropout > 0.0:
-            is_kept = torch.rand(len(rows), device=rows.device) >= self.dropout
+            is_kept = dropout(torch.ones(len(rows), device=rows.device), self.dropout) > 0.0
             rows, texts = rows[is_kept], texts[is_kept]
         weights = F.embedding(rows, self.weight)
         total = weights.new_zeros(src.shape[1], weights.shape[1]).index_add(0, texts, weights)

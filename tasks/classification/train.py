@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from core.model.dropout import dropout
 from core.progress import log
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
@@ -164,7 +165,8 @@ def text_loss(
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         src, targets = batch
         if token_dropout > 0.0:
-            is_dropped = torch.rand(src.shape, device=src.device) < token_dropout
+            # Not torch.rand, whose generator is shared by microbatches, which take turns at random.
+            is_dropped = dropout(torch.ones(src.shape, device=src.device), token_dropout) == 0.0
             src = src.masked_fill(is_dropped & (src != PAD_ID), UNK_ID)
         total = torch.zeros((), device=src.device)
         for scores in model.scores_of_parts(src):

@@ -11,6 +11,7 @@ import torch
 from sklearn.metrics import f1_score
 
 from core.errors import CheckpointError, ConfigError, CorpusError
+from core.model.dropout import private_rng
 from data.vocabulary import UNK_ID
 from tasks.classification import evaluate
 from tasks.classification.dataset import LoadSentenceClassificationDataset
@@ -233,6 +234,20 @@ def test_token_dropout_hides_words_and_never_padding(tmp_path: Path) -> None:
     assert set(seen[0][:30].unique().tolist()) == {UNK_ID, 5}
     assert 0.2 < (seen[0][:30] == UNK_ID).float().mean() < 0.3
     assert (src[:30] == 5).all()
+
+
+def test_microbatches_drop_tokens_by_random_numbers_of_their_own(tmp_path: Path) -> None:
+    """They shared a generator, and which of them was first was left to chance: with two threads, no
+    two runs of a classifier were the same."""
+    model = untrained_classifier(tmp_path).model
+    seen: list[torch.Tensor] = []
+    model.embedding.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    before = torch.get_rng_state()
+    for _ in range(2):
+        with private_rng(7):
+            text_loss(model, 0.0, 0.25)((torch.full((50, 40), 5), torch.zeros(40).long()))
+    assert torch.equal(*seen)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 # with a trained model
