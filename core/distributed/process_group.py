@@ -29,17 +29,14 @@ class Disconnected(UserError):
 
 
 class ProcessGroup:
-    """The processes that train together, seen from one of them.
+    """The processes that train together, seen from one of them; by default, this one alone.
 
     Every method waits until all processes have called it, except :meth:`shard`.
-
-    Args:
-        world: None: a group of this process alone.
     """
 
     def __init__(self, world: World | None = None) -> None:
-        self.rank = world.rank if world else 0
-        self.size = world.size if world else 1
+        world = world or World()
+        self.rank, self.size = world.rank, world.size
 
     @property
     def is_main(self) -> bool:

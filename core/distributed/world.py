@@ -26,9 +26,9 @@ class World:
     machine; both count from 0.
     """
 
-    rank: int
-    size: int
-    local_rank: int
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
 
     @property
     def is_main(self) -> bool:
@@ -36,14 +36,14 @@ class World:
         return self.rank == 0
 
 
-def world_from_environment(variables: Mapping[str, str] = os.environ) -> World | None:
-    """Returns the world that torchrun has started this process in; None without torchrun.
+def world_from_environment(variables: Mapping[str, str] = os.environ) -> World:
+    """Returns the world that torchrun has started this process in; one process without it.
 
     Raises:
         ConfigError: torchrun's variables are incomplete, or are not numbers.
     """
     if "RANK" not in variables:
-        return None
+        return World()
     try:
         rank, size, local_rank = (int(variables[name]) for name in _NUMBERS)
     except (KeyError, ValueError) as error:

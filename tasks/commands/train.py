@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from core.config import override, to_mapping
-from core.distributed.world import World, world_from_environment
+from core.distributed.world import world_from_environment
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
     PATH,
@@ -24,9 +22,6 @@ from tasks.commands.options import (
 from tasks.commands.output import as_toml, print_results
 from tasks.runs.config_file import make_config
 from tasks.task import Task
-
-if TYPE_CHECKING:
-    from core.distributed.process_group import ProcessGroup
 
 
 @click.command()
@@ -125,26 +120,23 @@ def train(
         )
     world = world_from_environment()
     if show_config:
-        if world is None or world.is_main:
+        if world.is_main:
             print_results(as_toml(to_mapping(config)))
         return
     corpus = corpus_for(task, data)
-    with _group_of(world, device, config.train.timeout) as (group, device):
-        from core.device import choose_device, use_threads
-        from core.distributed.process_group import ProcessGroup
-        from tasks.runs.checkpoint_folder import headline
-        from tasks.runs.run import RunOptions
+    from core.device import choose_device, device_of_rank, use_threads
+    from core.distributed.process_group import joined_group
+    from tasks.runs.checkpoint_folder import headline
+    from tasks.runs.run import RunOptions
 
+    if world.size > 1:
+        device = device_of_rank(device, world.local_rank)
+    chosen = choose_device(device)
+    with joined_group(world, chosen, timeout=config.train.timeout) as group:
         use_threads(threads or (_threads_of_run(out) if options["resume"] else None))
-        run_options = RunOptions(
-            data=corpus,
-            out=out,
-            device=choose_device(device),
-            group=group or ProcessGroup(),
-            **options,
-        )
+        run_options = RunOptions(data=corpus, out=out, device=chosen, group=group, **options)
         metrics = task.train(config, run_options)
-        if world is None or world.is_main:
+        if world.is_main:
             print_results(f"{out}: {headline(metrics)}\n")
 
 
@@ -176,19 +168,3 @@ def _threads_of_run(out: Path) -> int | None:
 
     recorded = read_metrics(out).get("threads")
     return recorded if type(recorded) is int and 1 <= recorded <= 1024 else None
-
-
-@contextmanager
-def _group_of(
-    world: World | None, device: str, timeout: float
-) -> Iterator[tuple[ProcessGroup | None, str]]:
-    """Connects the processes of torchrun. Yields their group, and the device of this one."""
-    if world is None:
-        yield None, device
-        return
-    from core.device import choose_device, device_of_rank
-    from core.distributed.process_group import joined_group
-
-    device = device_of_rank(device, world.local_rank)
-    with joined_group(world, choose_device(device), timeout=timeout) as group:
-        yield group, device

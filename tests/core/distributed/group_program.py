@@ -143,7 +143,6 @@ class Program:
 
 def main(folder: Path) -> None:
     world = world_from_environment()
-    assert world is not None
     try:
         with joined_group(world, CPU, timeout=100) as group:
             program = Program(group, folder)

@@ -21,8 +21,8 @@ TORCHRUN = {
 
 def test_a_process_on_its_own_has_no_world() -> None:
     """Whatever else a container's environment may hold."""
-    assert world_from_environment({}) is None
-    assert world_from_environment({"WORLD_SIZE": "1", "MASTER_ADDR": "host"}) is None
+    assert world_from_environment({}) == World()
+    assert world_from_environment({"WORLD_SIZE": "1", "MASTER_ADDR": "host"}) == World()
 
 
 def test_torchrun_says_who_a_process_is() -> None:

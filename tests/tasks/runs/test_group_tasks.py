@@ -58,7 +58,6 @@ def by_two(tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 def main(corpora: dict[str, str], folder: Path) -> None:
     """What each of the two processes does."""
     world = world_from_environment()
-    assert world is not None
     with joined_group(world, CPU, timeout=300) as group:
         for task, corpus in corpora.items():
             metrics = train(task, Path(corpus), folder / task, group)
