@@ -133,7 +133,7 @@ def test_the_weights_of_first_lines_are_read_when_they_are_needed(
     command = ("couplet", "--model", model)
     assert lines_of(*command, "--backward", "春风")
     weights = (backward / WEIGHTS_FILE).read_bytes()
-    (backward / WEIGHTS_FILE).write_bytes(weights[:-1])
+    (backward / WEIGHTS_FILE).write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
     assert lines_of(*command, "春风")
     message = error_of(1, *command, "--backward", "春风")
     assert f"{BACKWARD_FOLDER}/{WEIGHTS_FILE}: damaged" in message
