@@ -21,7 +21,6 @@ from core.model.attention import MyMultiheadAttention
 from core.storage.files import exists, new_folder
 from data.vocabulary import BOS, EOS, UNK
 from tasks.runs.checkpoint_folder import model_folder
-from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ def _specification(translator: Translator) -> TransformerSpec:
     from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 
     model, config = translator.models[0], translator.config.model
-    assert isinstance(model, TranslationModel), "one folder is one model"
     table = model.positional_encoding.table
     is_rotary = config.positions == "rotary"
     if table is None and not is_rotary:
