@@ -103,6 +103,8 @@ def _option(name: str, kind: Any, own: Option, default: Any) -> Callable[[Any], 
         flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
     elif kind is str:
         settings["callback"] = check_prefix
+    elif kind == tuple[str, ...]:
+        settings["multiple"] = True
     elif own.most is None:
         settings["type"] = click.Choice(get_args(kind))
     elif kind is int:

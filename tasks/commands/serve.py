@@ -12,7 +12,6 @@ import click
 from core.errors import ConfigError, UserError
 from tasks.commands.options import (
     PATH,
-    combined,
     machine_options,
     option_names,
     options_from,
@@ -25,31 +24,6 @@ from tasks.web.config import ServiceConfig, read_keys
 # hours: 400 batches of 1 to 16 sentences took it from 0.5 to 0.9 GB, now to 0.53, 8% slower.
 _KERNELS = 128
 _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
-
-
-access_options = combined(
-    click.option(
-        "--allowed-hosts",
-        multiple=True,
-        metavar="NAME",
-        help="A name under which clients may reach the service, besides localhost; * for all.",
-    ),
-    click.option(
-        "--cors-origins",
-        multiple=True,
-        metavar="ORIGIN",
-        help="A site whose pages may use the service: https://example.org.",
-    ),
-    click.option(
-        "--api-keys", type=PATH, metavar="FILE", help="A file of keys; requests need one of them."
-    ),
-    click.option(
-        "--trusted-proxies",
-        multiple=True,
-        metavar="ADDRESS",
-        help="A reverse proxy whose X-Forwarded-For header names the client.",
-    ),
-)
 
 
 @click.command(context_settings={"show_default": True})
@@ -65,7 +39,9 @@ access_options = combined(
     help="Serve this task alone; may be given several times.",
 )
 @options_from(ServiceConfig, "", has_defaults=True)
-@access_options
+@click.option(
+    "--api-keys", type=PATH, metavar="FILE", help="A file of keys; requests need one of them."
+)
 @machine_options
 def serve(
     host: str,

@@ -18,11 +18,6 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 class ServiceConfig:
     """The limits of the service, and who may use it.
 
-    * ``allowed_hosts``: names that the Host header may have, besides the local ones; "*" for all.
-    * ``cors_origins``: the origins whose pages may use the service, as ``https://example.org``.
-    * ``api_keys``: if there are any, requests need one of them.
-    * ``trusted_proxies``: addresses whose ``X-Forwarded-For`` header names the client.
-
     Raises:
         ConfigError: a value outside its range.
     """
@@ -46,10 +41,18 @@ class ServiceConfig:
     grace: float = option(
         30.0, "After SIGTERM: seconds in which accepted requests are still answered.", "", 0, 86_400
     )
-    allowed_hosts: tuple[str, ...] = ()
-    cors_origins: tuple[str, ...] = ()
-    api_keys: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        "A name under which clients may reach the service, besides localhost; * for all.",
+        metavar="NAME",
+    )
+    cors_origins: tuple[str, ...] = option(
+        (), "A site whose pages may use the service: https://example.org.", metavar="ORIGIN"
+    )
+    trusted_proxies: tuple[str, ...] = option(
+        (), "A reverse proxy whose X-Forwarded-For header names the client.", metavar="ADDRESS"
+    )
+    api_keys: tuple[str, ...] = ()  # if there are any, requests need one of them
 
     def __post_init__(self) -> None:
         check_options(self)
