@@ -69,6 +69,15 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """Signals as they were: a command that fails ignores them, since its process would end."""
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def fp32() -> Iterator[None]:
     """Trainings in fp32. ``train.precision=auto`` measures, and on a busy machine two equal runs
