@@ -193,8 +193,12 @@ class _Run:
                 measure_final()
             # The first of equal values: fit() keeps the best epoch unless the average beats it.
             chosen = max(choices, key=lambda choice: choice.value)
-            log(str(chosen))
-            config = replace(config, generation=chosen.generation)
+            search, name = chosen.generation, training.metric.removeprefix("val_").upper()
+            log(
+                f"search chosen on validation: beam {search.beam_size}, length penalty "
+                f"{search.length_penalty:g} ({name} {chosen.value:.2f}; greedy {chosen.greedy:.2f})"
+            )
+            config = replace(config, generation=search)
         config = training.calibrate(config)
         if config is not self.config:
             self.check_place()

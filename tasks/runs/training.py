@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -37,16 +37,13 @@ class Place:
     vocabulary: Path | None
 
 
-class SearchChoice(Protocol):
-    """A search that was chosen on the validation data. It is printed as one line."""
+@dataclass(frozen=True)
+class SearchChoice:
+    """The best of several searches, and the metric of the run with it and with greedy search."""
 
-    @property
-    def generation(self) -> GenerationConfig: ...
-
-    @property
-    def value(self) -> float:
-        """The metric of the run, with this search."""
-        ...
+    generation: GenerationConfig
+    value: float
+    greedy: float
 
 
 class Training(ABC):

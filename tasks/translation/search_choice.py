@@ -7,10 +7,10 @@ of BLEU for one model can cost another three.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.decoding.config import GenerationConfig
+from tasks.runs.training import SearchChoice
 from tasks.seq2seq.request import GREEDY, GenerationRequest
 from tasks.translation.dataset import spaced
 from tasks.translation.evaluate import bleu
@@ -21,23 +21,6 @@ if TYPE_CHECKING:
 LENGTH_PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0)
 MAX_SENTENCES = 1000
 """The most validation sentences that are translated with each candidate."""
-
-
-@dataclass(frozen=True)
-class SearchChoice:
-    """The best search of a small grid, and its BLEU on the validation data."""
-
-    generation: GenerationConfig
-    value: float
-    greedy: float
-
-    def __str__(self) -> str:
-        chosen = self.generation
-        return (
-            f"search chosen on validation: beam {chosen.beam_size}, "
-            f"length penalty {chosen.length_penalty:g} "
-            f"(BLEU {self.value:.2f}; greedy {self.greedy:.2f})"
-        )
 
 
 def choose_search(

@@ -8,7 +8,7 @@ from typing import Any
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.runs import run
 from tasks.runs.new_vocabulary import TokenWeights
-from tasks.runs.training import Place, Training
+from tasks.runs.training import Place, SearchChoice, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 from tasks.seq2seq.request import GREEDY
 from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, CalibrationData, calibrate
@@ -18,7 +18,7 @@ from tasks.translation.dataset import ParallelCorpus
 from tasks.translation.evaluate import TranslationReport, bleu, evaluate
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
-from tasks.translation.search_choice import SearchChoice, choose_search
+from tasks.translation.search_choice import choose_search
 
 
 def train(config: TranslationConfig, options: run.RunOptions) -> dict[str, Any]:
