@@ -250,8 +250,10 @@ def test_others_that_do_not_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_only_the_network_is_reported_as_a_lost_process() -> None:
     """Every CUDA error was "the processes cannot reach each other"."""
-    gloo = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
-    for lost in (dist.DistNetworkError("no route"), RuntimeError(gloo)):
+    gloo = "[/pytorch/third_party/gloo/gloo/transport/tcp/"
+    ended = RuntimeError(f"{gloo}pair.cc:553] Connection closed by peer")
+    hangs = RuntimeError(f"{gloo}unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation")
+    for lost in (dist.DistNetworkError("no route"), ended, hangs):
         with pytest.raises(Disconnected, match="was killed"), connection():
             raise lost
     for other in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUDA error: 700")):
