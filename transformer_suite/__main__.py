@@ -3,4 +3,4 @@
 from tasks.commands.main import main
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="python -m transformer_suite")
