@@ -108,7 +108,7 @@ def unresolved(path: Path, text: str) -> list[str]:
 def test_an_editor_follows_every_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path))  # there may be no home
     assert [place for path in PRODUCT for place in unresolved(path, path.read_text("utf-8"))] == []
-    lost = "from transformer_suite.core.model.masks import create_mask\nfrom data import nothing"
+    lost = "from core.model.nothing import create_mask\nfrom data import nothing"
     assert len(unresolved(ROOT / "core/new.py", lost)) == 2
 
 

@@ -6,6 +6,7 @@ numbers, so that their models stay equal. Only the main process (rank 0) writes 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -149,6 +150,9 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
         except UserError:
             _ignore_sigterm()
             raise
+        # DistributedDataParallel holds the group, in a cycle of references. Without it, the threads
+        # of the group end here, and not while the program ends, which aborted a process in 50.
+        gc.collect()
         dist.destroy_process_group()
 
 
