@@ -150,8 +150,8 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
         except UserError:
             _ignore_sigterm()
             raise
-        # DistributedDataParallel holds the group, in a cycle of references. Without it, the threads
-        # of the group end here, and not while the program ends, which aborted a process in 50.
+        # DistributedDataParallel holds the group, in a cycle of references. Once it is collected,
+        # the threads of the group end here, not while the program ends: that could abort it.
         gc.collect()
         dist.destroy_process_group()
 
