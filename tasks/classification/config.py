@@ -19,7 +19,6 @@ CONCAT_TYPES = ("sum", "avg", "last")
 MIN_CHARACTERS = 3
 """The shortest n-gram of characters."""
 MAX_NGRAM = 8
-MAX_WINDOW = 50
 MAX_NGRAM_WEIGHTS = 1 << 28
 TEXT_COLUMNS = ("title", "description")
 BALANCED = "balanced"
@@ -74,9 +73,6 @@ class ClassificationData(CodecConfig):
             numbers of the columns, from 1.
         columns: the columns of AG_News that are read, joined by a space.
         lowercase: texts are read in lower case.
-        ppmi_window: before training, the embeddings are computed from the numbers of times that
-            tokens occur within this many tokens of each other (:mod:`.embeddings`). 0: they are
-            random.
         pretraining_epochs: before training, the encoder learns for this many epochs from the
             training texts without their labels (:mod:`.pretraining`). 0: it does not.
         token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
@@ -94,7 +90,7 @@ class ClassificationData(CodecConfig):
     """
 
     RETIRED = MappingProxyType(
-        CodecConfig.RETIRED | {"soft_labels": None, "soft_label_weight": None}
+        CodecConfig.RETIRED | dict.fromkeys(("ppmi_window", "soft_labels", "soft_label_weight"))
     )
     """See :func:`core.config.without_retired`."""
 
@@ -104,7 +100,6 @@ class ClassificationData(CodecConfig):
     header: bool = True
     columns: tuple[str, ...] = TEXT_COLUMNS
     lowercase: bool = False
-    ppmi_window: int = 0
     pretraining_epochs: int = 0
     vocab_size: int | None = 16000
     token_dropout: float = 0.0
@@ -120,7 +115,6 @@ class ClassificationData(CodecConfig):
         check(is_right, "data.columns", list(self.columns), "one column or more, each once")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
-        check_range("data.ppmi_window", self.ppmi_window, 0, MAX_WINDOW)
         check_range("data.pretraining_epochs", self.pretraining_epochs, 0, MAX_COUNT)
         for name in ("token_dropout", "val_share", "test_share"):
             value = getattr(self, name)
@@ -220,7 +214,7 @@ def small() -> ClassificationConfig:
             char_ngrams=5,
             ngram_dropout=0.1,
         ),
-        data=ClassificationData(lowercase=True, ppmi_window=5, token_dropout=0.2),
+        data=ClassificationData(lowercase=True, token_dropout=0.2),
         train=TrainConfig(
             epochs=3,
             batch_tokens=6000,

@@ -19,7 +19,7 @@ import torch
 from tasks.classification.cleaning import clean
 from tasks.classification.dataset import as_read, encode_all
 from tasks.classification.predict import Classifier
-from tasks.classification.report_page import page_head
+from tasks.classification.report import page_head
 from tasks.texts import as_texts
 
 MAX_WORDS = 400

@@ -19,7 +19,6 @@ from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
 from tasks.classification.dataset import Example, LoadSentenceClassificationDataset
-from tasks.classification.embeddings import ppmi_embeddings
 from tasks.classification.evaluate import ClassificationReport, evaluate
 from tasks.classification.imbalance import class_weights
 from tasks.classification.model import ClassificationModel
@@ -55,8 +54,6 @@ class ClassificationTraining(Training):
             classes=read_classes(place.out) if vocabulary == place.out else None,
         )
         self.model = build_model(dataset.codec, dataset.classes, config).to(place.device)
-        if config.data.ppmi_window and vocabulary is None:
-            start_from_ppmi(self.model, dataset, config)
         if config.data.pretraining_epochs and vocabulary is None:
             epochs = config.data.pretraining_epochs
             pretrain(self.model, dataset.training_texts(), config.train, epochs=epochs)
@@ -115,25 +112,6 @@ class ClassificationTraining(Training):
 
     def new_weights(self) -> Sequence[str]:
         return self.model.last_layer_weights() if self.has_other_classes else ()
-
-
-def start_from_ppmi(
-    model: ClassificationModel,
-    dataset: LoadSentenceClassificationDataset,
-    config: ClassificationConfig,
-) -> None:
-    """Sets the token embeddings of ``model`` to those of :mod:`.embeddings`, where there is one."""
-    weight = model.embedding.weight
-    vectors, has_vector = ppmi_embeddings(
-        dataset.training_texts(),
-        vocab_size=len(weight),
-        width=weight.shape[1],
-        window=config.data.ppmi_window,
-        seed=config.train.seed,
-    )
-    with torch.no_grad():
-        weight[has_vector] = vectors[has_vector].to(weight)
-    log(f"{int(has_vector.sum()):,} of {len(weight):,} embeddings are from co-occurrence counts")
 
 
 def familiarity_of(classifier: Classifier, texts: IdLists, held_out: Tensor) -> Familiarity:
