@@ -1,7 +1,6 @@
 """The catalog of public corpora: files, addresses, checksums, license and citation."""
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,22 +16,19 @@ _MAX_BYTES_PER_ROW = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusFile:
-    """One file of a corpus.
+    """One file of a corpus, as it is published.
 
     Attributes:
-        name: its path in the corpus folder, and in a folder that is imported.
-        split: the split it belongs to. The files of one split are aligned by line.
-        rows: the number of lines (or CSV rows) of the published file.
-        size: the size of the published file in bytes, unpacked; None if unknown.
-        sha256: the checksum of the published file, unpacked; None if unknown.
-        url: where it is published, maybe as ``.gz`` or in a ``.tar.gz``; None for a file that only
-            an import may have.
+        name: its path in the corpus folder.
+        rows: the number of lines (or CSV rows); None for a file that is not published.
+        size: its bytes, unpacked; None if unknown.
+        sha256: its checksum, unpacked; None if unknown.
+        url: its address, maybe of a ``.gz`` or a ``.tar.gz`` file; None for a file without rows.
         member: its path in the archive at ``url``.
-        is_required: False for a file that an import may lack.
+        is_required: False for a file that a corpus may lack.
     """
 
     name: str
-    split: str
     rows: int | None = None
     size: int | None = None
     sha256: str | None = None
@@ -50,7 +46,7 @@ class CorpusFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """One corpus. With ``accepts_subset``, an import may have fewer rows than published."""
+    """One corpus. With ``accepts_subset``, a copy may have fewer rows than published."""
 
     name: str
     title: str
@@ -65,13 +61,8 @@ class Corpus:
     @property
     def size(self) -> int | None:
         """The size of all published files in bytes, unpacked; None if one is unknown."""
-        return total(file.size for file in self.files if file.url is not None)
-
-
-def total(sizes: Iterable[int | None]) -> int | None:
-    """Returns the sum of ``sizes``; None if one is unknown."""
-    sizes = list(sizes)
-    return None if None in sizes else sum(filter(None, sizes))
+        sizes = [file.size for file in self.files if file.url is not None]
+        return None if None in sizes else sum(filter(None, sizes))
 
 
 def find_corpus(name: str) -> Corpus:
@@ -102,30 +93,23 @@ def _captions(split: str, rows: int, **languages: tuple[int, str]) -> tuple[Corp
     """Returns one split of Multi30k, given the size and the sha256 for each language."""
     return tuple(
         CorpusFile(
-            name=f"{split}.{language}",
-            split=split,
+            name=(name := f"{split}.{language}"),
             rows=rows,
             size=size,
             sha256=sha256,
-            url=f"{_MULTI30K_URL}/{split}.{language}.gz",
+            url=f"{_MULTI30K_URL}/{name}.gz",
             is_required=language != "fr",
         )
         for language, (size, sha256) in languages.items()
     )
 
 
-def _couplets(split: str, rows: int | None) -> tuple[CorpusFile, ...]:
-    """Returns the two files of a split; ``rows`` is None for a split that is not published."""
+def _couplets(split: str, rows: int) -> tuple[CorpusFile, ...]:
+    """Returns the two published files of a split."""
+    names = (f"{split}/in.txt", f"{split}/out.txt")
     return tuple(
-        CorpusFile(
-            name=f"{split}/{side}.txt",
-            split=split,
-            rows=rows,
-            url=_COUPLET_URL if rows is not None else None,
-            member=f"couplet/{split}/{side}.txt",
-            is_required=rows is not None,
-        )
-        for side in ("in", "out")
+        CorpusFile(name=name, rows=rows, url=_COUPLET_URL, member=f"couplet/{name}")
+        for name in names
     )
 
 
@@ -178,7 +162,6 @@ AG_NEWS = Corpus(
     files=(
         CorpusFile(
             name="train.csv",
-            split="train",
             rows=120_000,
             size=29_470_338,
             sha256="76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e",
@@ -186,12 +169,11 @@ AG_NEWS = Corpus(
         ),
         CorpusFile(
             name="test.csv",
-            split="test",
             rows=7_600,
             sha256="521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699",
             url=f"{_AG_NEWS_URL}/test.csv",
         ),
-        CorpusFile(name="classes.txt", split="classes", rows=4, url=f"{_AG_NEWS_URL}/classes.txt"),
+        CorpusFile(name="classes.txt", rows=4, url=f"{_AG_NEWS_URL}/classes.txt"),
     ),
     accepts_subset=True,
     remark="No validation split is published: training rows are held out instead.",
@@ -210,13 +192,16 @@ COUPLET = Corpus(
     files=(
         *_couplets("train", 770_491),
         *_couplets("test", 4_000),
-        *_couplets("val", None),
-        *_couplets("verse", None),
+        *(
+            CorpusFile(name=f"{split}/{side}.txt", is_required=False)
+            for split in ("val", "verse")
+            for side in ("in", "out")
+        ),
     ),
     accepts_subset=True,
     remark=(
         "No validation split is published: without val/, training pairs are held out instead. "
-        "An import may bring val/ and verse/ (couplets taken from regulated verse)."
+        "A copy may have val/ and verse/ (couplets taken from regulated verse)."
     ),
 )
 

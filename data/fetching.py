@@ -1,70 +1,59 @@
-"""Brings corpora into their folders, by download or from local copies, and verifies them.
+"""Downloads corpora into their folders, and verifies them.
 
-A file reaches its place only when it is complete and checked.
+pooch transfers files and computes checksums. What it lacks is here: addresses with HTTPS alone, as
+others could be read and changed on the way; limits of what is downloaded and unpacked; archives
+whose links and names lead nowhere. A file reaches its place when it is complete and checked.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
+import shutil
+import sys
+import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from urllib.parse import urljoin, urlsplit
 
-from core.config import from_mapping
-from core.errors import ConfigError, CorpusError, NetworkError, UserError
-from core.storage.files import exists, is_file, is_folder, read_json, reason_of, write_json
-from data.archives import Archive, unpack
-from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus, total
-from data.download import download
+from core.errors import CorpusError, NetworkError, UserError, shorten
+from core.storage.files import atomic_write, is_file, reason_of, require_regular_file
+from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
 from data.readers import read_labeled_csv, read_lines
 
-RECORD_NAME = "corpus.json"
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
-# Headers of archives, and other members that are published with the wanted ones.
+_TIMEOUT = 30  # seconds without a single byte
+_LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
+# Without compression on the way, the sizes are those of the file.
+_HEADERS = {"User-Agent": "transformer-suite", "Accept-Encoding": "identity"}
+_MAX_REASON = 300
+
+# Bytes in all, above those of the wanted files: headers, and other members of an archive.
 _MAX_OVERHEAD = 1 << 24
+_MAX_UNWANTED_BYTES = 1 << 28
 
-
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """What is recorded about a fetched file; ``source`` is an address or a path."""
-
-    sha256: str
-    size: int
-    rows: int
-    source: str
-    date: str
+_CANNOT_UNPACK = (OSError, EOFError, zlib.error, tarfile.TarError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """The state of one file of a corpus; ``note`` explains it.
-
-    ``is_whole`` is False for a file that lacks some of the published rows.
-    """
+    """The state of a file of a corpus, and whether it has all published rows."""
 
     name: str
-    is_ok: bool
     note: str
+    is_ok: bool = True
     is_whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusReport:
-    """The result of a fetch, an import or a verification, file by file."""
-
-    corpus: Corpus
-    folder: Path
-    files: tuple[FileReport, ...]
-
-    @property
-    def is_ok(self) -> bool:
-        return all(file.is_ok for file in self.files)
-
-
-def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
-    """Downloads and checks the files of a corpus that are missing from its folder.
+def fetch(name: str, *, show_progress: bool = False) -> list[FileReport]:
+    """Downloads the files of a corpus that are missing from its folder, or not as published.
 
     Raises:
         NetworkError: a download failed.
@@ -72,201 +61,191 @@ def fetch(name: str, *, show_progress: bool = False) -> CorpusReport:
         UserError: the folder cannot be written.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
-    for url, files in _missing(corpus, folder).items():
+    missing: dict[str, list[CorpusFile]] = {}
+    for file in corpus.files:
+        if file.url is not None and not _inspect(corpus, file, folder).is_whole:
+            missing.setdefault(file.url, []).append(file)
+    for url, files in missing.items():
         with _staging(folder) as staging:
             path = staging / url.rpartition("/")[2]
-            size = total(file.max_size for file in files)
-            limit = None if size is None else size + _MAX_OVERHEAD
+            limit = sum(file.max_size or 0 for file in files) + _MAX_OVERHEAD
             try:
                 download(url, path, max_bytes=limit, show_progress=show_progress)
             except NetworkError as error:
                 raise NetworkError(
-                    f"cannot download {error}. Try `cli.py data fetch {name}` again, or import "
-                    f"copies of the files: `cli.py data import {name}`"
+                    f"cannot download {error}. Try `cli.py data fetch {name}` again, or put copies "
+                    f"of the files, unpacked, into {folder}"
                 ) from error
-            archive = Archive(path, tuple(files), origin=url)
-            _install(corpus, folder, [archive], accepts_subset=False)
+            unpack(path, files, staging, origin=url)
+            for file in files:
+                report = _inspect(corpus, file, staging)
+                if not report.is_whole:
+                    raise CorpusError(url, f"{file.name}: {report.note}")
+            for file in files:
+                (folder / file.name).parent.mkdir(exist_ok=True)
+                (staging / file.name).replace(folder / file.name)
     return verify(name)
 
 
-def import_from(name: str, source: str | Path) -> CorpusReport:
-    """Copies a corpus from the folder ``source``, which holds its files, unpacked or as published.
-
-    Either all files are taken or none. If ``corpus.accepts_subset``, files with fewer rows than the
-    published ones are taken as well, and the report says so.
-
-    Raises:
-        CorpusError: a file is missing, unreadable, or not the published one.
-        UserError: the corpus folder cannot be written.
-    """
-    corpus, folder = find_corpus(name), corpus_folder(name)
-    archives = _local_archives(corpus, Path(source).absolute())
-    _install(corpus, folder, archives, accepts_subset=corpus.accepts_subset)
-    return verify(name)
-
-
-def verify(name: str) -> CorpusReport:
-    """Compares the files of a corpus with the published checksums, or else the recorded ones.
+def verify(name: str) -> list[FileReport]:
+    """Compares the files of a corpus with the published checksums, or else numbers of rows.
 
     Raises:
         CorpusError: no file of the corpus is there.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
     if not any(is_file(folder / file.name) for file in corpus.files):
-        raise CorpusError(
-            folder,
-            f"{name} is not there: get it with `cli.py data fetch {name}`, "
-            f"or import copies of its files with `cli.py data import {name}`",
-        )
-    records = read_record(folder)
-    reports = (_verify(file, folder, records.get(file.name)) for file in corpus.files)
-    return CorpusReport(corpus, folder, tuple(filter(None, reports)))
+        raise CorpusError(folder, f"{name} is not there: get it with `cli.py data fetch {name}`")
+    files = (file for file in corpus.files if file.is_required or is_file(folder / file.name))
+    return [_inspect(corpus, file, folder) for file in files]
 
 
-def read_record(folder: Path) -> dict[str, FileRecord]:
-    """Returns the records of a corpus folder by file name; none without a record file."""
-    path = folder / RECORD_NAME
-    content = read_json(path) if exists(path) else {"files": {}}
-    try:
-        files = content["files"]  # type: ignore[index]  # checked by the handler below
-        return {name: from_mapping(FileRecord, fields) for name, fields in files.items()}
-    except (TypeError, KeyError, AttributeError, ConfigError) as error:
-        raise CorpusError(
-            path, "not a record of a corpus: remove it, then fetch or import again"
-        ) from error
-
-
-def _install(
-    corpus: Corpus, folder: Path, archives: Iterable[Archive], *, accepts_subset: bool
+def download(
+    url: str, target: Path, *, max_bytes: int | None = None, show_progress: bool = False
 ) -> None:
-    """Brings the files of all archives into the corpus folder; none of them if one is wrong."""
-    with _staging(folder) as staging:
-        staged = {file: record for a in archives for file, record in _stage(a, staging)}
-        _check_published(staged, accepts_subset=accepts_subset)
-        records = read_record(folder)
-        with _writing(folder):
-            for file, record in staged.items():
-                target = folder / file.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (staging / file.name).replace(target)
-                records[file.name] = record
-        files = {name: asdict(record) for name, record in sorted(records.items())}
-        write_json(folder / RECORD_NAME, {"corpus": corpus.name, "files": files})
+    """Downloads ``url`` to ``target``; a progress bar appears only on a terminal.
+
+    A server on this machine may use HTTP.
+
+    Args:
+        max_bytes: a larger answer is given up as soon as it is known to be larger.
+
+    Raises:
+        NetworkError: no connection, an HTTP error, an address that is not safe, or an answer that
+            is incomplete or too large.
+        UserError: the file cannot be written.
+    """
+    import pooch
+    from requests import RequestException
+    from urllib3.exceptions import HTTPError
+
+    get = pooch.HTTPDownloader(
+        progressbar=show_progress and sys.stderr.isatty(),
+        timeout=_TIMEOUT,
+        headers=_HEADERS,
+        hooks={"response": _check_response},
+    )
+    try:
+        _check_address(url, url)
+        with _writing(target, max_bytes) as file:
+            get(url, file, None)
+    except (RequestException, HTTPError, ValueError) as error:
+        raise NetworkError(f"{url}: {shorten(str(error), _MAX_REASON)}") from error
 
 
-def _missing(corpus: Corpus, folder: Path) -> dict[str, list[CorpusFile]]:
-    """Returns the files that are not in the folder as published, by address."""
-    records = read_record(folder)
-    missing: dict[str, list[CorpusFile]] = {}
-    for file in corpus.files:
-        report = _verify(file, folder, records.get(file.name))
-        if file.url is not None and not (report and report.is_ok and report.is_whole):
-            missing.setdefault(file.url, []).append(file)
-    return missing
+def unpack(path: Path, files: Sequence[CorpusFile], folder: Path, *, origin: str) -> None:
+    """Writes the files at ``path`` under ``folder``, with their names in the catalog.
+
+    The name of ``path`` says what it is: ``.tar.gz`` has several files, any other one, maybe as
+    ``.gz``. Names in an archive never become paths on this disk.
+
+    Raises:
+        CorpusError: the archive, named by its ``origin``, is damaged, or lacks a file, or a file
+            is larger than published.
+        UserError: ``folder`` cannot be written.
+    """
+    try:
+        require_regular_file(path)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
+            if not path.name.endswith(".tar.gz"):
+                _copy(content, folder / files[0].name, files[0].max_size)
+                return
+            # Unpacked at first, within a limit: tarfile holds a name of any length in memory.
+            archive = folder / ".tar"
+            _copy(content, archive, sum(f.max_size or 0 for f in files) + _MAX_UNWANTED_BYTES)
+        with tarfile.open(archive, "r:") as tar:
+            # Links are not followed: they may lead out of the archive.
+            members = {m.name.removeprefix("./"): m for m in tar if m.isreg()}
+            missing = sorted({str(file.member) for file in files} - members.keys())
+            if missing:
+                raise CorpusError(origin, f"has no {', '.join(missing)}")
+            for file in files:
+                member = tar.extractfile(members[str(file.member)])
+                _copy(cast(IO[bytes], member), folder / file.name, file.max_size)
+        archive.unlink()
+    except _CANNOT_UNPACK as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        kind = f"not a valid {path.suffix[1:]} file" if path.suffix == ".gz" else "cannot read"
+        raise CorpusError(origin, f"{kind}: {reason}") from error
 
 
-def _local_archives(corpus: Corpus, source: Path) -> list[Archive]:
-    """Returns where in ``source`` the files of the corpus are, unpacked or as published."""
-    if not is_folder(source):
-        raise CorpusError(source, "not a folder")
-    found: dict[Path, list[CorpusFile]] = {}
-    for file in corpus.files:
-        published = source / (file.url or "").rpartition("/")[2]
-        if is_file(source / file.name):
-            found[source / file.name] = [file]
-        elif is_file(published):
-            found.setdefault(published, []).append(file)
-        elif file.is_required:
-            packed = f" and no {published.name}" if published.name != file.name else ""
-            raise CorpusError(source, f"has no {file.name}{packed}: is this {corpus.title}?")
-    return [Archive(path, tuple(files), str(path)) for path, files in found.items()]
+def _inspect(corpus: Corpus, file: CorpusFile, folder: Path) -> FileReport:
+    """Returns the state of a file, which may be missing."""
+    import pooch
+
+    path = folder / file.name
+    wrong = FileReport(file.name, "missing", is_ok=False, is_whole=False)
+    if not is_file(path):
+        return wrong
+    try:
+        sha256 = pooch.file_hash(path)
+        if sha256 == file.sha256:
+            return FileReport(file.name, f"as published, {file.rows:,} rows")
+        rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
+    except OSError as error:
+        return replace(wrong, note=f"cannot read: {reason_of(error)}")
+    except CorpusError as error:
+        place = "" if error.line is None else f"line {error.line}: "
+        return replace(wrong, note=place + error.reason)
+    if file.rows is None and rows:
+        return FileReport(file.name, f"{rows:,} rows, not in the published set")
+    if rows == file.rows and file.sha256 is None:
+        note = f"{rows:,} rows as published, no published sha256 to compare with"
+        return FileReport(file.name, note)
+    if corpus.accepts_subset and 0 < rows < (file.rows or 0):
+        note = f"part of the published set: {rows:,} of {file.rows:,} rows"
+        return FileReport(file.name, note, is_whole=False)
+    expected = f"{file.rows or 1:,} rows, sha256 {file.sha256 or 'unknown'}"
+    note = f"not as published: {rows:,} rows, sha256 {sha256}; expected {expected}"
+    return replace(wrong, note=note)
 
 
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
     """A temporary folder inside the corpus folder."""
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        staging = tempfile.TemporaryDirectory(dir=folder, prefix=".staging-")
-    with staging as path:
-        yield Path(path)
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
     try:
-        yield
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".staging-") as staging:
+            yield Path(staging)
     except OSError as error:
         raise UserError(f"{folder}: cannot write: {reason_of(error)}") from error
 
 
-def _stage(archive: Archive, staging: Path) -> Iterator[tuple[CorpusFile, FileRecord]]:
-    """Unpacks the files of an archive into ``staging`` and reads them through."""
-    unpack(archive, staging)
-    for file in archive.files:
-        path = staging / file.name
-        try:
-            rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
-            if not rows:
-                raise CorpusError(path, "the file is empty")
-        except CorpusError as error:
-            inside = f"in {file.name}: " if archive.path.suffix == ".gz" else ""
-            raise CorpusError(archive.origin, inside + error.reason, error.line) from error
-        size, date = path.stat().st_size, datetime.now(UTC).strftime("%Y-%m-%d")
-        yield file, FileRecord(_sha256(path), size, rows, archive.origin, date)
+def _check_response(response: Any, **options: object) -> None:
+    """Raises a ValueError if a response leads to an address that is not safe, or is a web page."""
+    if response.is_redirect:
+        _check_address(urljoin(response.url, response.headers["Location"]), response.url)
+    elif response.ok and response.headers.get("Content-Type", "").startswith("text/html"):
+        raise ValueError("the answer is a web page, not the file (a login page of this network?)")
 
 
-def _sha256(path: Path) -> str:
-    import pooch
-
-    try:
-        return pooch.file_hash(path)
-    except OSError as error:
-        raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
-
-
-def _check_published(staged: Mapping[CorpusFile, FileRecord], *, accepts_subset: bool) -> None:
-    """Refuses files that are neither the published ones nor, if allowed, a subset of their rows.
-
-    Files of one split that have different numbers of lines are refused, too.
-    """
-    first: dict[str, CorpusFile] = {}
-    for file, record in staged.items():
-        is_subset = accepts_subset and file.rows is not None and record.rows < file.rows
-        is_published = file.rows in (None, record.rows) and file.sha256 in (None, record.sha256)
-        if not (is_subset or is_published):
-            raise CorpusError(
-                record.source,
-                f"not {file.name} as published: {record.rows:,} rows, sha256 {record.sha256}; "
-                f"expected {file.rows:,} rows, sha256 {file.sha256 or 'unknown'}",
-            )
-        aligned = first.setdefault(file.split, file)
-        if record.rows != staged[aligned].rows:
-            reason = f"{record.rows:,} lines, but {aligned.name} has {staged[aligned].rows:,}"
-            raise CorpusError(record.source, reason)
+def _check_address(url: str, origin: str) -> None:
+    """Raises a ValueError unless ``url`` has HTTPS, or leads from this machine to itself."""
+    parts = urlsplit(url), urlsplit(origin)
+    is_local = all(p.scheme == "http" and p.hostname in _LOCAL_HOSTS for p in parts)
+    if parts[0].scheme != "https" and not is_local:
+        raise ValueError(f"only https addresses are used, not {url[:200]!r}")
 
 
-def _verify(file: CorpusFile, folder: Path, record: FileRecord | None) -> FileReport | None:
-    """Returns the state of one file; None for an optional file that was never there."""
-    path = folder / file.name
-    if not is_file(path):
-        is_expected = file.is_required or record is not None
-        return FileReport(file.name, False, "missing") if is_expected else None
-    sha256 = _sha256(path)
-    if sha256 == file.sha256:
-        return FileReport(file.name, True, f"as published, {file.rows:,} rows")
-    if record is None:
-        reason = f"not as published: sha256 {sha256}" if file.sha256 else "of unknown origin"
-        return FileReport(file.name, False, f"{reason}; fetch or import it")
-    if sha256 != record.sha256:
-        note = f"changed since {record.date}: sha256 {sha256}, was {record.sha256}"
-        return FileReport(file.name, False, note)
-    is_whole = file.rows is None or record.rows >= file.rows
-    if not is_whole:
-        origin = f"part of the published set: {record.rows:,} of {file.rows:,} rows"
-    elif file.url is None:
-        origin = f"{record.rows:,} rows, not in the published set"
-    else:
-        origin = f"{record.rows:,} rows, no published sha256 to compare with"
-    note = f"{origin}; sha256 as recorded on {record.date}"
-    return FileReport(file.name, True, note, is_whole)
+class _LimitedFile(io.RawIOBase):
+    """Writes to ``file``, but not more than ``most`` bytes."""
+
+    def __init__(self, file: BinaryIO, most: int | None) -> None:
+        self._file, self._most = file, most
+
+    def write(self, content: Any) -> int:
+        if self._most is not None and self._file.tell() + len(content) > self._most:
+            raise ValueError(f"larger than the published file: more than {self._most:,} bytes")
+        return self._file.write(content)
+
+
+@contextmanager
+def _writing(target: Path, most: int | None) -> Iterator[_LimitedFile]:
+    with atomic_write(target) as temporary, temporary.open("wb") as file:
+        yield _LimitedFile(file, most)
+
+
+def _copy(content: SupportsRead[bytes], target: Path, most: int | None) -> None:
+    """Copies at most ``most`` bytes: a few bytes of gzip can become gigabytes."""
+    with _writing(target, most) as file:
+        shutil.copyfileobj(content, file)

@@ -34,6 +34,6 @@ def corpus_for(task: Task, chosen: Path | None) -> Path:
     if not is_folder(folder):
         raise UserError(
             f"{folder}: the corpus {name} is not here: get it with `cli.py data fetch {name}`, or "
-            f"from copies with `cli.py data import {name} --from DIR`, or name a folder with --data"
+            "name a folder with --data"
         )
     return folder

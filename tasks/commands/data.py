@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from core.errors import UserError
 from core.storage.files import is_file
-from tasks.commands.options import PATH
 from tasks.commands.output import print_results, table
 
 if TYPE_CHECKING:
-    from data.fetching import CorpusReport
+    from data.fetching import FileReport
 
 
 @click.group()
@@ -48,38 +47,28 @@ def fetch(name: str) -> None:
     """Download the files of the corpus NAME that are missing or damaged."""
     from data import fetching
 
-    show_report(fetching.fetch(name, show_progress=True))
-
-
-@data.command("import")
-@click.argument("name")
-@click.option(
-    "--from", "source", type=PATH, required=True, metavar="FOLDER", help="Where its files are."
-)
-def import_corpus(name: str, source: Path) -> None:
-    """Copy the corpus NAME from local files."""
-    from data import fetching
-
-    show_report(fetching.import_from(name, source))
+    show_reports(name, fetching.fetch(name, show_progress=True))
 
 
 @data.command()
 @click.argument("name")
 def verify(name: str) -> None:
-    """Check that the files of the corpus NAME are unchanged."""
+    """Compare the files of the corpus NAME with the published ones."""
     from data import fetching
 
-    show_report(fetching.verify(name))
+    show_reports(name, fetching.verify(name))
 
 
-def show_report(report: CorpusReport) -> None:
+def show_reports(name: str, reports: Sequence[FileReport]) -> None:
     """Prints the state of every file of a corpus.
 
     Raises:
         UserError: a file is missing or wrong.
     """
-    rows = [("ok" if file.is_ok else "WRONG", file.name, file.note) for file in report.files]
-    print_results(f"{report.corpus.title}\n{report.folder}\n{table(rows)}")
-    wrong = sum(not file.is_ok for file in report.files)
-    if wrong:
-        raise UserError(f"{report.folder}: {wrong} of {len(rows)} files are not as they should be")
+    from data.corpora import corpus_folder, find_corpus
+
+    folder = corpus_folder(name)
+    rows = [("ok" if file.is_ok else "WRONG", file.name, file.note) for file in reports]
+    print_results(f"{find_corpus(name).title}\n{folder}\n{table(rows)}")
+    if wrong := sum(not file.is_ok for file in reports):
+        raise UserError(f"{folder}: {wrong} of {len(rows)} files are not as they should be")

@@ -49,7 +49,7 @@ def test_the_version_is_that_of_the_package() -> None:
         "train translation --resume --preset tiny",
         "evaluate classification --beam 2",
         "data fetch nonsense",
-        "data import nonsense --from .",
+        "data verify nonsense",
     ],
 )
 def test_wrong_usage_has_exit_code_2(arguments: str, in_tmp: Path) -> None:
@@ -136,7 +136,6 @@ def test_an_error_is_one_short_printable_line(text: str) -> None:
         ("plot", "history"),
         ("classify", "goal", "--model"),
         ("evaluate", "couplet", "--data"),
-        ("data", "import", "ag_news", "--from"),
     ],
 )
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop"])

@@ -163,7 +163,6 @@ LONG = "n" * 256
         ("evaluate", "couplet", "--data", LONG),
         ("export", "--out", LONG),
         ("plot", LONG),
-        ("data", "import", "multi30k", "--from", LONG),
     ],
 )
 def test_a_name_that_is_too_long_is_an_error_in_one_line(

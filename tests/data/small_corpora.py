@@ -4,10 +4,11 @@ import gzip
 import hashlib
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from data.corpora import Corpus, CorpusFile
-from data.fetching import CorpusReport
+from data.fetching import FileReport
 from tests.data.web_server import Behavior
 
 GERMAN = b"ein Hund\nzwei Hunde\n"
@@ -33,16 +34,16 @@ TAR = tar_of({"./set/in.txt": GERMAN, "set/vocabs": b"x", "set/out.txt": ENGLISH
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder`, but for the notes."""
+    """Every file below `folder`."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != "corpus.json"
+        if path.is_file()
     }
 
 
-def notes(report: CorpusReport) -> dict[str, str]:
-    return {file.name: file.note for file in report.files}
+def notes(reports: Sequence[FileReport]) -> dict[str, str]:
+    return {file.name: file.note for file in reports}
 
 
 def small_corpus(*files: CorpusFile, accepts_subset: bool) -> Corpus:
@@ -66,7 +67,6 @@ def publish_captions(server: Behavior) -> Corpus:
         files.append(
             CorpusFile(
                 name=f"train.{language}",
-                split="train",
                 rows=2,
                 sha256=sha256(content),
                 url=f"{server.address}/train.{language}.gz",
@@ -80,7 +80,6 @@ def publish_news(server: Behavior) -> Corpus:
     server.files["/train.csv"] = NEWS
     file = CorpusFile(
         name="train.csv",
-        split="train",
         rows=2,
         sha256=sha256(NEWS),
         url=f"{server.address}/train.csv",
@@ -94,12 +93,11 @@ def publish_couplets(server: Behavior) -> Corpus:
     published = [
         CorpusFile(
             name=f"train/{side}.txt",
-            split="train",
             rows=2,
             url=f"{server.address}/set.tar.gz",
             member=f"set/{side}.txt",
         )
         for side in ("in", "out")
     ]
-    extra = CorpusFile(name="val/in.txt", split="val", is_required=False)
+    extra = CorpusFile(name="val/in.txt", is_required=False)
     return small_corpus(*published, extra, accepts_subset=True)

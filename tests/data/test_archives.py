@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import CorpusError, UserError
-from data.archives import Archive, unpack
 from data.corpora import CorpusFile
+from data.fetching import unpack
 from tests.data.small_corpora import ENGLISH, GERMAN, tar_of
 
 FILES = tuple(
-    CorpusFile(name=f"train/{side}.txt", split="train", member=f"set/{side}.txt")
-    for side in ("in", "out")
+    CorpusFile(name=f"train/{side}.txt", member=f"set/{side}.txt") for side in ("in", "out")
 )
 PLAIN, GZIP, TAR = "a.txt", "a.txt.gz", "a.tar.gz"
 
@@ -31,7 +30,7 @@ def unpacked(
     archive.write_bytes(content)
     try:
         wanted = files if name == TAR else files[:1]
-        unpack(Archive(archive, wanted, "THE ORIGIN"), folder / "a" / "b")
+        unpack(archive, wanted, folder / "a" / "b", origin="THE ORIGIN")
     finally:
         archive.unlink()
     return {
@@ -129,14 +128,14 @@ def test_a_large_archive_of_other_members_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes
 ) -> None:
     """A long name in a tar archive is held in memory: 10 MB of gzip could take 10 GB."""
-    monkeypatch.setattr("data.archives._MAX_UNWANTED_BYTES", 1_000_000)
+    monkeypatch.setattr("data.fetching._MAX_UNWANTED_BYTES", 1_000_000)
     member = tarfile.TarInfo("a")
     member.type, member.size = kind, 100_000_000
     content = gzip.compress(member.tobuf() + b"0" * member.size, compresslevel=1)
     files = tuple(replace(file, rows=2) for file in FILES)
     tracemalloc.start()
     try:
-        with pytest.raises(CorpusError, match=r"it has more than 1,004,000 bytes"):
+        with pytest.raises(CorpusError, match=r"more than 1,004,000 bytes"):
             unpacked(tmp_path, content, TAR, files)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import NetworkError, UserError
-from data.download import _check_address, _LimitedFile, download
+from data.fetching import _check_address, _LimitedFile, download
 from tests.data.web_server import Behavior
 
 CONTENT = random.Random(0).randbytes(300_000)
@@ -71,7 +71,7 @@ def test_nobody_at_the_address(target: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_silent_server_is_given_up(
     url: str, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data.download._TIMEOUT", 0.05)
+    monkeypatch.setattr("data.fetching._TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/a"
         with pytest.raises(NetworkError, match=f"{address}: .*timed out"):
@@ -159,7 +159,7 @@ def test_an_answer_that_is_too_large_is_given_up(
 ) -> None:
     """A wrong file of any size filled the disk before its checksum was compared."""
     server.is_chunked = is_chunked
-    with pytest.raises(NetworkError, match=r"larger than the published file .*299,999 bytes"):
+    with pytest.raises(NetworkError, match=r"larger than the published file: .*299,999 bytes"):
         download(url, target, max_bytes=len(CONTENT) - 1)
     assert not target.exists()
     download(url, target, max_bytes=len(CONTENT))

@@ -1,36 +1,33 @@
 """Corpora by download: all that was published, checked, or nothing; and a way to go on."""
 
 import gzip
-import json
-import math
 import re
+import shutil
 import socket
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from core.errors import CorpusError, NetworkError, UserError
 from data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
-from data.fetching import fetch, import_from, verify
-from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, sha256, tar_of
+from data.fetching import fetch, verify
+from data.readers import read_labeled_csv, read_parallel
+from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, tar_of
 from tests.data.web_server import Behavior
 from tests.unprivileged import as_nobody
 
 
 @pytest.mark.usefixtures("captions")
 def test_fetch_unpacks_and_checks_and_leaves_nothing_else(data_root: Path) -> None:
-    report = fetch("small")
-    assert report.is_ok
-    assert notes(report) == dict.fromkeys(["train.de", "train.en"], "as published, 2 rows")
+    reports = fetch("small")
+    assert all(file.is_ok for file in reports)
+    assert notes(reports) == dict.fromkeys(["train.de", "train.en"], "as published, 2 rows")
     assert contents(data_root / "small") == {"train.de": GERMAN, "train.en": ENGLISH}
     assert {path.name for path in (data_root / "small").iterdir()} == {
         "train.de",
         "train.en",
-        "corpus.json",
     }
 
 
@@ -38,28 +35,16 @@ def test_fetch_unpacks_and_checks_and_leaves_nothing_else(data_root: Path) -> No
 def test_fetch_takes_the_members_it_knows_from_one_download(
     server: Behavior, data_root: Path
 ) -> None:
-    report = fetch("small")
+    reports = fetch("small")
     assert contents(data_root / "small") == {"train/in.txt": GERMAN, "train/out.txt": ENGLISH}
     assert len(server.requests) == 1
-    assert report.is_ok
+    assert all(file.is_ok for file in reports)
 
 
 @pytest.mark.usefixtures("couplets", "data_root")
-def test_a_first_fetch_without_a_published_checksum_records_one_and_says_so() -> None:
+def test_a_corpus_without_a_published_checksum_has_the_published_number_of_rows() -> None:
     note = notes(fetch("small"))["train/in.txt"]
-    assert note.startswith("2 rows, no published sha256 to compare with; sha256 as recorded on 20")
-
-
-@pytest.mark.usefixtures("couplets")
-def test_what_is_recorded_tells_later_whether_it_changed(data_root: Path) -> None:
-    fetch("small")
-    assert verify("small").is_ok
-    record = json.loads((data_root / "small" / "corpus.json").read_text())
-    assert record["files"]["train/in.txt"]["sha256"] == sha256(GERMAN)
-    (data_root / "small" / "train" / "in.txt").write_bytes(GERMAN + b"drei\n")
-    report = verify("small")
-    assert not report.is_ok
-    assert notes(report)["train/in.txt"].startswith("changed since 20")
+    assert note == "2 rows as published, no published sha256 to compare with"
 
 
 @pytest.mark.parametrize("corpus", ["captions", "news", "couplets"])
@@ -70,7 +55,7 @@ def test_what_is_there_is_not_fetched_again(
     request.getfixturevalue(corpus)
     fetch("small")
     server.requests.clear()
-    assert fetch("small").is_ok
+    assert all(file.is_ok for file in fetch("small"))
     assert server.requests == []
 
 
@@ -83,7 +68,7 @@ def test_a_broken_transfer_leaves_nothing_and_can_be_repeated(
         fetch("small")
     assert contents(data_root / "small") == {}
     server.sends_at_most = None
-    assert fetch("small").is_ok
+    assert all(file.is_ok for file in fetch("small"))
 
 
 def test_no_network_says_how_to_go_on(
@@ -100,17 +85,17 @@ def test_no_network_says_how_to_go_on(
     assert message.startswith(f"cannot download {url}: ")
     assert "Connection refused" in message
     assert "`cli.py data fetch small`" in message
-    assert "`cli.py data import small`" in message
+    assert f"put copies of the files, unpacked, into {data_root / 'small'}" in message
     assert contents(data_root / "small") == {}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"ein Hund\nzwei Katzen\n"), "not train.de as published: 2 rows, sha256"),
-        (gzip.compress(b"ein Hund\n"), "not train.de as published: 1 rows, sha256"),
-        (gzip.compress(b""), "in train.de: the file is empty"),
-        (gzip.compress(b"ein H\xff"), "train.de.gz:1: in train.de: not valid UTF-8"),
+        (gzip.compress(b"ein Hund\nzwei Katzen\n"), "train.de: not as published: 2 rows, sha256"),
+        (gzip.compress(b"ein Hund\n"), "train.de: not as published: 1 rows, sha256"),
+        (gzip.compress(b""), "train.de: not as published: 0 rows"),
+        (gzip.compress(b"ein H\xff"), "train.de.gz: train.de: line 1: not valid UTF-8"),
         (gzip.compress(GERMAN)[:-12], "not a valid gz file: Compressed file ended"),
     ],
 )
@@ -125,16 +110,22 @@ def test_wrong_bytes_are_refused_and_not_kept(
     assert str(caught.value).startswith(f"{server.address}/train.de.gz")
     assert contents(data_root / "small") == {}
     server.files["/train.de.gz"] = right
-    assert fetch("small").is_ok
+    assert all(file.is_ok for file in fetch("small"))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (tar_of({"set/in.txt": GERMAN}), "has no set/out.txt"),
-        (tar_of({"set/in.txt": GERMAN, "set/out.txt": b"a dog\n"}), "out.txt as published: 1 rows"),
+        (
+            tar_of({"set/in.txt": GERMAN, "set/out.txt": b"a dog\n"}),
+            "out.txt: part of the published set: 1 of 2 rows",
+        ),
         # 85 lines of rubbish were installed as "770,491 rows", as there is no published sha256.
-        (tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"}), "1 rows, .* expected 2 rows"),
+        (
+            tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"}),
+            "in.txt: part of .* 1 of 2",
+        ),
         (TAR[: len(TAR) // 2], r"not a valid gz file"),
     ],
 )
@@ -153,17 +144,16 @@ def test_a_table_that_cannot_be_read_is_refused_with_its_row(
     server: Behavior, data_root: Path
 ) -> None:
     server.files["/train.csv"] = NEWS + b'"3"\n'
-    with pytest.raises(CorpusError, match=r"/train\.csv: row 3: 1 column"):
+    with pytest.raises(CorpusError, match=r"/train\.csv: train\.csv: row 3: 1 column"):
         fetch("small")
     assert contents(data_root) == {}
 
 
-def test_fetch_replaces_a_part_that_was_imported(
-    news: Corpus, tmp_path: Path, data_root: Path
-) -> None:
-    part = NEWS.splitlines(keepends=True)[0]
-    (tmp_path / "train.csv").write_bytes(part)
-    assert "part of the published set" in notes(import_from(news.name, tmp_path))["train.csv"]
+@pytest.mark.usefixtures("news")
+def test_fetch_replaces_a_part(data_root: Path) -> None:
+    (data_root / "small").mkdir(parents=True)
+    (data_root / "small" / "train.csv").write_bytes(NEWS.splitlines(keepends=True)[0])
+    assert notes(verify("small"))["train.csv"] == "part of the published set: 1 of 2 rows"
     assert notes(fetch("small")) == {"train.csv": "as published, 2 rows"}
     assert contents(data_root) == {"small/train.csv": NEWS}
 
@@ -178,40 +168,6 @@ def test_a_data_folder_that_cannot_be_made_is_a_user_error(
         fetch("small")
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=5,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example(field="rows", value=math.nan)
-@given(
-    field=st.sampled_from(["sha256", "size", "rows", "source", "date", "more", "all"]),
-    value=json_values,
-)
-def test_a_damaged_record_is_named(
-    captions: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, value: object
-) -> None:
-    """A text in place of a number of rows was a traceback in ``data verify``."""
-    (tmp_path / "train.de").write_bytes(GERMAN)
-    (tmp_path / "train.en").write_bytes(ENGLISH)
-    monkeypatch.setenv(DATA_FOLDER_VARIABLE, str(tmp_path / "root"))
-    import_from(captions.name, tmp_path)
-    path = tmp_path / "root" / "small" / "corpus.json"
-    record = json.loads(path.read_text())
-    record["files"]["train.de"][field] = value
-    path.write_text(json.dumps(value if field == "all" else record))
-    try:
-        assert len(verify("small").files) == 2
-    except UserError as error:  # NaN is no JSON, so the file is refused before its contents
-        refusals = ("not a record of a corpus", "not usable JSON")
-        assert str(error).startswith(tuple(f"{path}: {refusal}" for refusal in refusals))
-    finally:
-        path.unlink()
-
-
 def test_a_data_folder_of_another_user_is_one_line(
     captions: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,3 +179,60 @@ def test_a_data_folder_of_another_user_is_one_line(
     for work in (fetch, verify):
         error = as_nobody(partial(work, captions.name))
         assert re.match(r"(User|Corpus)Error: .*Permission denied", error)
+
+
+@pytest.mark.usefixtures("captions", "data_root")
+def test_verify_says_how_to_get_what_is_not_there() -> None:
+    with pytest.raises(CorpusError, match=r"small is not there: get it with `cli\.py data fetch"):
+        verify("small")
+
+
+@pytest.mark.parametrize(
+    ("german", "message"),
+    [
+        (b"ein Hund\n", "not as published: 1 rows, sha256 "),
+        (b"ein Hund\nzwei Katzen\n", "not as published: 2 rows, sha256 "),
+        (b"ein Hund\n\xff\n", "line 2: not valid UTF-8"),
+        (b"", "not as published: 0 rows, sha256 "),
+    ],
+)
+@pytest.mark.usefixtures("captions")
+def test_verify_finds_what_is_missing_or_wrong(
+    data_root: Path, german: bytes, message: str
+) -> None:
+    folder = data_root / "small"
+    folder.mkdir(parents=True)
+    (folder / "train.de").write_bytes(german)
+    reports = verify("small")
+    assert not any(file.is_ok for file in reports)
+    assert notes(reports)["train.de"].startswith(message)
+    assert notes(reports)["train.en"] == "missing"
+
+
+@pytest.mark.usefixtures("news")
+def test_more_rows_than_were_published_are_wrong(data_root: Path) -> None:
+    (data_root / "small").mkdir(parents=True)
+    (data_root / "small" / "train.csv").write_bytes(NEWS * 2)
+    (report,) = verify("small")
+    assert (report.is_ok, report.note[:26]) == (False, "not as published: 4 rows, ")
+
+
+def test_copies_of_the_real_corpora_are_verified(shared_data: Path, data_root: Path) -> None:
+    for name in CORPORA:
+        shutil.copytree(shared_data / name, data_root / name)
+        assert all(file.is_ok for file in verify(name))
+    assert set(notes(verify("multi30k")).values()) == {
+        "as published, 29,000 rows",
+        "as published, 1,014 rows",
+        "as published, 1,000 rows",
+    }
+    ag_news = notes(verify("ag_news"))
+    assert "part of the published set: 83,352 of 120,000 rows" in ag_news["train.csv"]
+    assert "part of the published set: 3,731 of 7,600 rows" in ag_news["test.csv"]
+    couplet = notes(verify("couplet"))
+    assert "part of the published set: 70,444 of 770,491 rows" in couplet["train/in.txt"]
+    assert "part of the published set: 2,009 of 4,000 rows" in couplet["test/out.txt"]
+    assert "261,340 rows, not in the published set" in couplet["verse/in.txt"]
+    assert len(read_labeled_csv(data_root / "ag_news" / "test.csv", num_classes=4)) == 3_731
+    folder = data_root / "couplet" / "val"
+    assert len(read_parallel(folder / "in.txt", folder / "out.txt")) == 2_000
