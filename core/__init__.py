@@ -12,7 +12,7 @@ A boolean mask is True where attention is blocked. A float mask is added to the 
 Reading order:
 
 1. The model (``core.model``): ``masks``, ``attention``, ``dropout``, ``transformer``,
-   ``embedding``, ``sequence_to_sequence``; then ``positions``, alternatives to the paper's.
+   ``embedding``, ``sequence_to_sequence``; then ``rotary``, other positions than the paper's.
    ``examples/copy_task.py`` trains it in 120 lines.
 2. Greedy search: ``decoding.search``, ``decoding.greedy_search``, and the model that it calls step
    by step: ``inference.incremental_model``, ``inference.packed_transformer``,

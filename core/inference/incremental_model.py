@@ -16,6 +16,7 @@ from core.inference.key_value_cache import LayerCache, Lineage
 from core.inference.packed_linear import packed_linear_for
 from core.inference.packed_transformer import PackedDecoder, PackedEncoder
 from core.model.masks import padding_mask
+from core.model.rotary import rotations
 from core.model.sequence_to_sequence import SequenceToSequence
 
 
@@ -93,6 +94,9 @@ class IncrementalModel:
             self._src_table = self._tgt_table if is_shared else model.src_embedding.weight * scale
             self._encoder = PackedEncoder(model.transformer.encoder, make)
             self._decoder = PackedDecoder(model.transformer.decoder, make)
+            self._rotations = None
+            if (decoder := model.transformer.decoder).rotary:
+                self._rotations = rotations(self.max_len, decoder.head_dim, self._tgt_table)
             self._source_reader = copy.deepcopy(model.source_reader)
             self._generator = make(model.generator.weight, model.generator.bias)
 
@@ -142,7 +146,10 @@ class IncrementalModel:
             inputs = state.decoder_inputs
             if inputs is not None and state.length < len(inputs):
                 x += inputs[state.length].repeat_interleave(state.lineage.beams, dim=0)
-            x = self._decoder(x, state.caches, state.lineage, state.memory_mask)
+            turned = self._rotations
+            if turned is not None:
+                turned = turned[:, state.length : state.length + 1]
+            x = self._decoder(x, state.caches, state.lineage, state.memory_mask, turned)
             state.length += 1
             return self._generator(x)
 

@@ -85,14 +85,12 @@ class Lineage:
         # [B, N, L], 0 or minus infinity. None while no sentence has had a second beam: every beam
         # then descends from all cached positions.
         self._mask: Tensor | None = None
-        self._counts: list[int] = []  # how many positions each step added
-        self._positions: Tensor | None = None
+        self._count = 0  # L
         self.beams = 1  # N
 
     def append(self) -> None:
         """Adds one position for each beam, which only that beam descends from."""
-        self._counts.append(self.beams)
-        self._positions = None
+        self._count += self.beams
         if self._mask is not None:
             own = self._like.new_full((self.beams, self.beams), -torch.inf).fill_diagonal_(0.0)
             self._mask = torch.cat([self._mask, own.expand(len(self._mask), -1, -1)], dim=2)
@@ -100,15 +98,6 @@ class Lineage:
     def mask(self) -> Tensor | None:
         """Returns ``[B, 1, N, L]`` to add to the attention scores, or None if nothing is masked."""
         return None if self._mask is None else self._mask.unsqueeze(1)
-
-    def positions(self) -> Tensor:
-        """Returns ``[L]``: the place in its output of each cached position, from 0."""
-        if self._positions is None:
-            counts = torch.tensor(self._counts, device=self._like.device)
-            self._positions = torch.arange(len(counts), device=counts.device).repeat_interleave(
-                counts
-            )
-        return self._positions
 
     def select(self, rows: Tensor, sentences: int) -> None:
         """Keeps the given rows, the same number for each of the ``sentences``, in their order.
@@ -122,9 +111,9 @@ class Lineage:
         self.beams = beams
         if self._mask is not None:
             kept = self._mask.flatten(0, 1).index_select(0, rows)
-            self._mask = kept.view(sentences, beams, sum(self._counts))
+            self._mask = kept.view(sentences, beams, self._count)
         elif beams > 1:
-            self._mask = self._like.new_zeros(sentences, beams, sum(self._counts))
+            self._mask = self._like.new_zeros(sentences, beams, self._count)
 
 
 def _with_capacity(x: Tensor, capacity: int) -> Tensor:

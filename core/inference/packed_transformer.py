@@ -25,6 +25,7 @@ from core.model.attention import (
     scaled_scores,
     split_heads,
 )
+from core.model.rotary import rotate, rotations
 from core.model.transformer import (
     MyTransformerDecoder,
     MyTransformerDecoderLayer,
@@ -41,12 +42,14 @@ class PackedEncoder:
             _PackedEncoderLayer(cast(MyTransformerEncoderLayer, x), make) for x in encoder.layers
         ]
         self._norm = _packed_norm(encoder.norm)
+        self._rotary, self._head_dim = encoder.rotary, encoder.head_dim
 
     def __call__(self, x: Tensor, is_pad: Tensor | None) -> Tensor:
         """Maps ``[S, B, D]`` to the memory ``[S, B, D]``; ``is_pad`` ``[B, S]`` hides padding."""
         blocked = None if is_pad is None else is_pad[:, None, None]
+        turned = rotations(len(x), self._head_dim, x) if self._rotary else None
         for layer in self._layers:
-            x = layer(x, blocked)
+            x = layer(x, blocked, turned)
         return self._norm(x)
 
 
@@ -72,14 +75,17 @@ class PackedDecoder:
         caches: list[LayerCache],
         lineage: Lineage,
         memory_mask: Tensor | None,
+        rotations: Tensor | None = None,
     ) -> Tensor:
         """Maps the newest position of every row, ``[R, D]``, to ``[R, D]`` and caches it.
 
         The rows are N beams of each of B sentences. ``lineage`` knows the positions that the caches
         hold after this step. ``memory_mask`` ``[B, 1, 1, S]`` is added to attention scores.
+        ``rotations`` ``[2, 1, K]`` are those of this position (:mod:`core.model.rotary`).
         """
+        mask = lineage.mask()
         for layer, cache in zip(self._layers, caches, strict=True):
-            x = layer(x, cache, lineage, memory_mask)
+            x = layer(x, cache, mask, memory_mask, rotations)
         return self._norm(x)
 
 
@@ -106,35 +112,34 @@ class _PackedEncoderLayer:
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2)))
         self._query_key_value = _projection(attention, 0, 3, make)
-        self._positions = deepcopy(attention.positions)
         self._out = make(attention.out_proj.weight, attention.out_proj.bias)
         self._feed_forward = _PackedFeedForward(layer, make)
 
-    def __call__(self, x: Tensor, blocked: Tensor | None) -> Tensor:
+    def __call__(self, x: Tensor, *masks: Tensor | None) -> Tensor:
         norm1, norm2 = self._norms
         if self._is_pre_norm:
-            x = self._attend(x, norm1(x), blocked)
+            x = self._attend(x, norm1(x), *masks)
             return self._feed_forward.added_to(x, norm2(x))
-        x = norm1(self._attend(x, x, blocked))
+        x = norm1(self._attend(x, x, *masks))
         return norm2(self._feed_forward.added_to(x, x))
 
-    def _attend(self, residual: Tensor, x: Tensor, blocked: Tensor | None) -> Tensor:
+    def _attend(
+        self, residual: Tensor, x: Tensor, blocked: Tensor | None, rotations: Tensor | None
+    ) -> Tensor:
         projected = self._query_key_value(x).chunk(3, dim=-1)
         q, k, v = (split_heads(part, self._num_heads) for part in projected)
-        bias = None
-        if self._positions is not None:
-            q, k, bias = self._positions(q, k)
-        return self._out.added_to(residual, merge_heads(attend_fused(q, k, v, blocked, bias)))
+        if rotations is not None:
+            q, k = rotate(q, rotations), rotate(k, rotations)
+        return self._out.added_to(residual, merge_heads(attend_fused(q, k, v, blocked)))
 
 
 class _PackedDecoderLayer:
     def __init__(self, layer: MyTransformerDecoderLayer, make: MakeLinear) -> None:
         own, cross = layer.self_attn, layer.multihead_attn
-        self._num_heads, self._head_dim = own.num_heads, own.embed_dim // own.num_heads
+        self._num_heads, self._head_dim = own.num_heads, own.head_dim
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2, layer.norm3)))
         self._query_key_value = _projection(own, 0, 3, make)
-        self._positions = deepcopy(own.positions)
         self._own_out = make(own.out_proj.weight, own.out_proj.bias)
         self._memory_query = _projection(cross, 0, 1, make)
         self._memory_key_value = _projection(cross, 1, 3, make)
@@ -156,34 +161,38 @@ class _PackedDecoderLayer:
         return LayerCache(KeyValueCache(keys_values), KeyValueCache(keys_values[:, :, :, :0]))
 
     def __call__(
-        self, x: Tensor, cache: LayerCache, lineage: Lineage, memory_mask: Tensor | None
+        self,
+        x: Tensor,
+        cache: LayerCache,
+        mask: Tensor | None,
+        memory_mask: Tensor | None,
+        rotations: Tensor | None,
     ) -> Tensor:
         """Maps ``[R, D]`` to ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
         norm1, norm2, norm3 = self._norms
         if self._is_pre_norm:
-            x = self._attend_past(x, norm1(x), cache, lineage)
+            x = self._attend_past(x, norm1(x), cache.past, mask, rotations)
             x = self._attend_memory(x, norm2(x), cache.memory, memory_mask)
             return self._feed_forward.added_to(x, norm3(x))
-        x = norm1(self._attend_past(x, x, cache, lineage))
+        x = norm1(self._attend_past(x, x, cache.past, mask, rotations))
         x = norm2(self._attend_memory(x, x, cache.memory, memory_mask))
         return norm3(self._feed_forward.added_to(x, x))
 
     # Each sublayer adds its output for ``x`` to ``residual``, both [R, D].
 
     def _attend_past(
-        self, residual: Tensor, x: Tensor, cache: LayerCache, lineage: Lineage
+        self,
+        residual: Tensor,
+        x: Tensor,
+        past: KeyValueCache,
+        mask: Tensor | None,
+        rotations: Tensor | None,
     ) -> Tensor:
-        projected = self._heads(self._query_key_value(x), cache.past.sentences)
-        mask = lineage.mask()
-        if self._positions is not None:
-            positions = lineage.positions()
-            newest = positions[-1:]
-            projected[:2] = self._positions.rotate(projected[:2], newest)
-            bias = self._positions.bias(projected[0], positions - newest)
-            if bias is not None:
-                mask = bias if mask is None else bias + mask
-        cache.past.append(projected[1:])
-        return self._own_out.added_to(residual, attend_cached(projected[0], cache.past, mask))
+        projected = self._heads(self._query_key_value(x), past.sentences)
+        if rotations is not None:
+            projected[:2] = rotate(projected[:2], rotations)
+        past.append(projected[1:])
+        return self._own_out.added_to(residual, attend_cached(projected[0], past, mask))
 
     def _attend_memory(
         self, residual: Tensor, x: Tensor, memory: KeyValueCache, mask: Tensor | None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from core.model.dropout import check_probability, dropout
 from core.model.masks import combine_masks, float_mask
-from core.model.positions import RelativePositions
+from core.model.rotary import rotate
 
 
 class MyMultiheadAttention(nn.Module):
@@ -28,27 +28,20 @@ class MyMultiheadAttention(nn.Module):
         embed_dim: D, the width of queries, keys, values and outputs.
         num_heads: H; must divide ``embed_dim``.
         dropout: the probability of dropping an attention weight (section 5.4), in training only.
-        positions: positions of queries and keys (see ``positions``), or None, as in ``torch.nn``.
 
     Raises:
         ValueError: a size or a probability out of range.
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        bias: bool = True,
-        *,
-        positions: RelativePositions | None = None,
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True
     ) -> None:
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads != 0:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         check_probability(dropout)
         self.embed_dim = embed_dim
-        self.num_heads = num_heads
+        self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
         self.dropout = dropout
         # W^Q, W^K and W^V stacked: self-attention projects all three in one matrix product.
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
@@ -57,7 +50,6 @@ class MyMultiheadAttention(nn.Module):
         else:
             self.register_parameter("in_proj_bias", None)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.positions = positions
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -76,6 +68,8 @@ class MyMultiheadAttention(nn.Module):
         need_weights: bool = True,
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
+        *,
+        rotations: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attends from every query to the keys.
 
@@ -91,6 +85,8 @@ class MyMultiheadAttention(nn.Module):
             need_weights: whether to return the attention weights.
             attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
             average_attn_weights: whether to return their mean over the heads.
+            rotations: those of the positions of queries and keys (:mod:`core.model.rotary`), in
+                self-attention.
 
         Returns:
             The output ``[T, B, D]``, and the weights: ``[B, T, S]`` if averaged, ``[B, H, T, S]``
@@ -103,16 +99,15 @@ class MyMultiheadAttention(nn.Module):
         shape = (query.shape[1], self.num_heads, query.shape[0], key.shape[0])
         mask = combine_masks(attn_mask, key_padding_mask, shape)
         q, k, v = (split_heads(x, self.num_heads) for x in self._project(query, key, value))
-        bias = None
-        if self.positions is not None:
-            q, k, bias = self.positions(q, k)
+        if rotations is not None:
+            q, k = rotate(q, rotations), rotate(k, rotations)
         dropout_p = self.dropout if self.training else 0.0
         weights = None
         # On a CPU the fused kernel has no dropout.
         if need_weights or (self.training and query.device.type == "cpu"):
-            heads, weights = attend(q, k, v, mask, bias, dropout_p)
+            heads, weights = attend(q, k, v, mask, dropout_p)
         else:
-            heads = attend_fused(q, k, v, mask, bias, dropout_p)
+            heads = attend_fused(q, k, v, mask, dropout_p)
         out = self.out_proj(merge_heads(heads))
         if weights is None or not need_weights:
             return out, None
@@ -161,19 +156,13 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
-    dropout_p: float = 0.0,
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout_p: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Computes equation 1 step by step.
 
     Args:
         q: ``[B, H, T, K]``. k, v: ``[B, H, S, K]``.
         mask: broadcasts to ``[B, H, T, S]``; boolean (True blocks) or float (added).
-        bias: added to the scaled scores; broadcasts to ``[B, H, T, S]``.
         dropout_p: the probability of dropping a weight.
 
     Returns:
@@ -181,8 +170,6 @@ def attend(
         PyTorch.
     """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
-    if bias is not None:
-        scores = scores + bias
     is_row_blocked = None
     if mask is not None:
         added, is_row_blocked = _as_added(mask, scores.dtype)
@@ -216,16 +203,9 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
 
 
 def attend_fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
-    dropout_p: float = 0.0,
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout_p: float = 0.0
 ) -> Tensor:
     """Returns the heads of :func:`attend`, computed by PyTorch's fused kernel."""
-    if bias is not None:
-        mask = bias if mask is None else bias + float_mask(mask, bias.dtype)
     if mask is not None:
         # The kernel's boolean masks have the opposite meaning: True lets pass.
         mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)

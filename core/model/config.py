@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.config import check, check_choice, check_range
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "shaw", "t5")
+POSITIONS = ("sinusoidal", "learned", "rotary")
 """The values of ``model.positions``. The first two are vectors that the embeddings contain."""
 
 ACTIVATIONS = ("relu", "gelu")
@@ -32,8 +32,8 @@ class EncoderConfig:
         norm_first: normalize the input of each sublayer (pre-norm), not its output, as the paper.
         max_len: the length of the longest sequence. It bounds time and memory; only learned
             positions have one vector for each place up to it.
-        positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings; or "rotary",
-            "shaw" or "t5", distances in self-attention (see ``core.model.positions``).
+        positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings, or "rotary"
+            ones in self-attention (:mod:`core.model.rotary`).
     """
 
     d_model: int = 256

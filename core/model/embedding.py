@@ -46,7 +46,7 @@ class PositionalEncoding(nn.Module):
         d_model: D, even or odd.
         max_len: the length of the longest sequence.
         positions: "sinusoidal"; "learned" (Gehring et al. 2017), which starts from the sinusoids;
-            or a kind that is part of self-attention, for which nothing is added here.
+            or "rotary", for which nothing is added here.
     """
 
     table: Tensor | None  # [max_len, 1, D]

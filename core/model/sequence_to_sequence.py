@@ -72,7 +72,7 @@ class SequenceToSequence(nn.Module):
             dropout=config.dropout,
             activation=config.activation,
             norm_first=config.norm_first,
-            positions=config.positions,
+            rotary=config.positions == "rotary",
         )
         self.src_embedding = TokenEmbedding(src_vocab_size, config.d_model)
         self.tgt_embedding = self.src_embedding

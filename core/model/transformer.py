@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from core.model.attention import MyMultiheadAttention, check_states
 from core.model.dropout import Dropout
 from core.model.masks import generate_square_subsequent_mask
-from core.model.positions import relative_positions
+from core.model.rotary import rotations
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -41,7 +42,6 @@ class MyTransformerEncoderLayer(nn.Module):
             outputs (section 5.4).
         activation: "relu" (the paper's), "gelu" or a function.
         norm_first: pre-norm instead of the paper's post-norm.
-        positions: "rotary", "shaw" or "t5" for positions inside self-attention (see ``positions``).
 
     Raises:
         ValueError: a size, a probability or a name out of range; in ``forward``, an input or a mask
@@ -58,16 +58,12 @@ class MyTransformerEncoderLayer(nn.Module):
         layer_norm_eps: float = 1e-5,
         *,
         norm_first: bool = False,
-        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         self.d_model = d_model
         self.norm_first = norm_first
         # The modules are made in torch.nn's order, which is the order of the parameters.
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout)
-        self.self_attn.positions = relative_positions(
-            positions, d_model // nhead, nhead, is_causal=False
-        )
         self.linear1 = nn.Linear(d_model, dim_feedforward)
         self.dropout = Dropout(dropout)
         self.linear2 = nn.Linear(dim_feedforward, d_model)
@@ -82,21 +78,23 @@ class MyTransformerEncoderLayer(nn.Module):
         src: Tensor,
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
+        rotations: Tensor | None = None,
     ) -> Tensor:
-        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``."""
+        """``src`` ``[S, B, D]``, ``src_mask`` ``[S, S]`` -> ``[S, B, D]``.
+
+        ``rotations`` are those of self-attention (:class:`MyMultiheadAttention`).
+        """
         check_states("src", src, self.d_model)
-        x, masks = src, (src_mask, src_key_padding_mask)
+        x, masks = src, {"attn_mask": src_mask, "key_padding_mask": src_key_padding_mask}
         if self.norm_first:
-            x = x + self._self_attention_block(self.norm1(x), *masks)
+            x = x + self._self_attention_block(self.norm1(x), **masks, rotations=rotations)
             return x + self._feed_forward_block(self.norm2(x))
-        x = self.norm1(x + self._self_attention_block(x, *masks))
+        x = self.norm1(x + self._self_attention_block(x, **masks, rotations=rotations))
         return self.norm2(x + self._feed_forward_block(x))
 
-    def _self_attention_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
+    def _self_attention_block(self, x: Tensor, **masks: Any) -> Tensor:
         """Every position attends to the positions that the masks leave open (section 3.2.3)."""
-        out, _ = self.self_attn(x, x, x, key_padding_mask, need_weights=False, attn_mask=attn_mask)
+        out, _ = self.self_attn(x, x, x, need_weights=False, **masks)
         return self.dropout1(out)
 
     def _feed_forward_block(self, x: Tensor) -> Tensor:
@@ -120,15 +118,11 @@ class MyTransformerDecoderLayer(nn.Module):
         layer_norm_eps: float = 1e-5,
         *,
         norm_first: bool = False,
-        positions: str = "sinusoidal",
     ) -> None:
         super().__init__()
         self.d_model = d_model
         self.norm_first = norm_first
         self.self_attn = MyMultiheadAttention(d_model, nhead, dropout)
-        self.self_attn.positions = relative_positions(
-            positions, d_model // nhead, nhead, is_causal=True
-        )
         self.multihead_attn = MyMultiheadAttention(d_model, nhead, dropout)
         self.linear1 = nn.Linear(d_model, dim_feedforward)
         self.dropout = Dropout(dropout)
@@ -149,33 +143,28 @@ class MyTransformerDecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        rotations: Tensor | None = None,
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
         check_states("tgt", tgt, self.d_model)
         check_states("memory", memory, self.d_model)
-        x, self_masks = tgt, (tgt_mask, tgt_key_padding_mask)
-        memory_masks = (memory_mask, memory_key_padding_mask)
+        x, masks = tgt, {"attn_mask": tgt_mask, "key_padding_mask": tgt_key_padding_mask}
+        memory_masks = {"attn_mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
         if self.norm_first:
-            x = x + self._self_attention_block(self.norm1(x), *self_masks)
-            x = x + self._memory_block(self.norm2(x), memory, *memory_masks)
+            x = x + self._self_attention_block(self.norm1(x), **masks, rotations=rotations)
+            x = x + self._memory_block(self.norm2(x), memory, **memory_masks)
             return x + self._feed_forward_block(self.norm3(x))
-        x = self.norm1(x + self._self_attention_block(x, *self_masks))
-        x = self.norm2(x + self._memory_block(x, memory, *memory_masks))
+        x = self.norm1(x + self._self_attention_block(x, **masks, rotations=rotations))
+        x = self.norm2(x + self._memory_block(x, memory, **memory_masks))
         return self.norm3(x + self._feed_forward_block(x))
 
-    def _self_attention_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
-        out, _ = self.self_attn(x, x, x, key_padding_mask, need_weights=False, attn_mask=attn_mask)
+    def _self_attention_block(self, x: Tensor, **masks: Any) -> Tensor:
+        out, _ = self.self_attn(x, x, x, need_weights=False, **masks)
         return self.dropout1(out)
 
-    def _memory_block(
-        self, x: Tensor, memory: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
+    def _memory_block(self, x: Tensor, memory: Tensor, **masks: Any) -> Tensor:
         """Encoder-decoder attention (section 3.2.3); ``torch.nn`` calls it ``_mha_block``."""
-        out, _ = self.multihead_attn(
-            x, memory, memory, key_padding_mask, need_weights=False, attn_mask=attn_mask
-        )
+        out, _ = self.multihead_attn(x, memory, memory, need_weights=False, **masks)
         return self.dropout2(out)
 
     def _feed_forward_block(self, x: Tensor) -> Tensor:
@@ -183,15 +172,21 @@ class MyTransformerDecoderLayer(nn.Module):
 
 
 class MyTransformerEncoder(nn.Module):
-    """A stack of ``num_layers`` copies of ``encoder_layer``, and a final norm if one is given."""
+    """A stack of ``num_layers`` copies of ``encoder_layer``, and a final norm if one is given.
+
+    With ``rotary``, self-attention has rotary positions (:mod:`core.model.rotary`).
+    """
 
     def __init__(
         self,
         encoder_layer: MyTransformerEncoderLayer,
         num_layers: int,
         norm: nn.Module | None = None,
+        *,
+        rotary: bool = False,
     ) -> None:
         super().__init__()
+        self.rotary, self.head_dim = rotary, encoder_layer.self_attn.head_dim
         self.layers = _clones(encoder_layer, num_layers)
         self.norm = norm
 
@@ -203,21 +198,25 @@ class MyTransformerEncoder(nn.Module):
     ) -> Tensor:
         """``[S, B, D]`` -> the memory ``[S, B, D]``."""
         x = src
+        turned = rotations(len(x), self.head_dim, x) if self.rotary else None
         for layer in self.layers:
-            x = layer(x, mask, src_key_padding_mask)
+            x = layer(x, mask, src_key_padding_mask, turned)
         return x if self.norm is None else self.norm(x)
 
 
 class MyTransformerDecoder(nn.Module):
-    """A stack of ``num_layers`` copies of ``decoder_layer``, and a final norm if one is given."""
+    """A stack of ``num_layers`` copies of ``decoder_layer``; see :class:`MyTransformerEncoder`."""
 
     def __init__(
         self,
         decoder_layer: MyTransformerDecoderLayer,
         num_layers: int,
         norm: nn.Module | None = None,
+        *,
+        rotary: bool = False,
     ) -> None:
         super().__init__()
+        self.rotary, self.head_dim = rotary, decoder_layer.self_attn.head_dim
         self.layers = _clones(decoder_layer, num_layers)
         self.norm = norm
 
@@ -232,8 +231,9 @@ class MyTransformerDecoder(nn.Module):
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
         x, masks = tgt, (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        turned = rotations(len(x), self.head_dim, x) if self.rotary else None
         for layer in self.layers:
-            x = layer(x, memory, *masks)
+            x = layer(x, memory, *masks, turned)
         return x if self.norm is None else self.norm(x)
 
 
@@ -241,8 +241,8 @@ class MyTransformer(nn.Module):
     """Encoder and decoder (figure 1, without embeddings and output layer).
 
     The defaults are the paper's base model (table 3). As in ``torch.nn.Transformer``, both stacks
-    end in a LayerNorm, with post-norm too. ``positions`` "rotary", "shaw" or "t5" are those of
-    self-attention; with the others, the embeddings contain the positions.
+    end in a LayerNorm, with post-norm too. ``rotary`` gives self-attention rotary positions;
+    otherwise the embeddings contain the positions.
     """
 
     generate_square_subsequent_mask = staticmethod(generate_square_subsequent_mask)
@@ -259,21 +259,23 @@ class MyTransformer(nn.Module):
         *,
         layer_norm_eps: float = 1e-5,
         norm_first: bool = False,
-        positions: str = "sinusoidal",
+        rotary: bool = False,
     ) -> None:
         super().__init__()
         self.d_model = d_model
         self.nhead = nhead
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
         self.encoder = MyTransformerEncoder(
-            MyTransformerEncoderLayer(*sizes, norm_first=norm_first, positions=positions),
+            MyTransformerEncoderLayer(*sizes, norm_first=norm_first),
             num_encoder_layers,
             nn.LayerNorm(d_model, eps=layer_norm_eps),
+            rotary=rotary,
         )
         self.decoder = MyTransformerDecoder(
-            MyTransformerDecoderLayer(*sizes, norm_first=norm_first, positions=positions),
+            MyTransformerDecoderLayer(*sizes, norm_first=norm_first),
             num_decoder_layers,
             nn.LayerNorm(d_model, eps=layer_norm_eps),
+            rotary=rotary,
         )
         initialize_matrices(self)
 

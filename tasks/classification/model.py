@@ -62,10 +62,12 @@ class ClassificationModel(nn.Module):
             config.dropout,
             config.activation,
             norm_first=config.norm_first,
-            positions=config.positions,
         )
         self.encoder = MyTransformerEncoder(
-            layer, config.num_encoder_layers, nn.LayerNorm(config.d_model)
+            layer,
+            config.num_encoder_layers,
+            nn.LayerNorm(config.d_model),
+            rotary=config.positions == "rotary",
         )
         self.classifier = nn.Sequential(
             nn.Linear(config.d_model, config.d_model),

@@ -98,7 +98,7 @@ def masks(output: Path, text: str, padding: int) -> None:
 @option("--head-dim", IntRange(2, MAX_WIDTH // 8), 64, "The width of a rotary head, even.")
 @option("--length", IntRange(2, 1000), 200, "The number of positions.")
 def positions(output: Path, **options: int) -> None:
-    """Draw what each scheme of positions does: sinusoidal, learned, rotary, shaw and t5.
+    """Draw what sinusoidal and rotary positions do.
 
     \b
         plot positions --d-model 512 --length 100 --output positions.svg

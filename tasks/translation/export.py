@@ -71,17 +71,11 @@ def _specification(translator: Translator) -> TransformerSpec:
 
     model, config = translator.models[0], translator.config.model
     table = model.positional_encoding.table
-    is_rotary = config.positions == "rotary"
-    if table is None and not is_rotary:
-        raise UserError(
-            f"a model with model.positions = {config.positions} cannot be exported: CTranslate2 "
-            "gets positions that are sinusoidal, learned or rotary"
-        )
     activations = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
     options = {
         "pre_norm": True,
         "activation": activations[config.activation],
-        "rotary_dim": 0 if is_rotary else None,  # 0: all dimensions of a head
+        "rotary_dim": 0 if table is None else None,  # 0: all dimensions of a head
         "rotary_interleave": False,
     }
     spec = TransformerSpec(

@@ -63,15 +63,14 @@ def test_a_folder_of_version_1_is_used_and_starts_a_training(
     assert run(*config).exit_code == 0
 
 
-def test_pooling_by_attention_is_refused_in_one_line(
-    tiny_models: Callable[[str], Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("option", "value"), [("concat_type", "attention"), ("positions", "shaw"), ("positions", "t5")]
+)
+def test_model_options_that_are_gone_are_refused_in_one_line(
+    tiny_models: Callable[[str], Path], tmp_path: Path, option: str, value: str
 ) -> None:
-    old = as_version_1(
-        "classification",
-        tiny_models("classification"),
-        tmp_path / "old",
-        concat_type="attention",
-    )
-    with pytest.raises(CheckpointError, match=r"model\.concat_type must be one of sum, avg, last"):
+    model = tiny_models("classification")
+    old = as_version_1("classification", model, tmp_path / "old", **{option: value})
+    with pytest.raises(CheckpointError, match=rf"model\.{option} must be one of .*{value}"):
         task_named("classification").load(old, device="cpu")
-    assert "concat_type" in error_of(1, "classify", "--model", old, "oil")
+    assert option in error_of(1, "classify", "--model", old, "oil")

@@ -122,7 +122,6 @@ def test_lineage_by_hand() -> None:
     mask = lineage.mask()
     assert mask is not None
     assert mask.tolist() == [[[[0, -INF, 0, 0, -INF], [0, -INF, 0, -INF, 0]]]]
-    assert lineage.positions().tolist() == [0, 1, 1, 2, 2]
 
 
 def test_beams_before_the_first_position() -> None:

@@ -14,7 +14,7 @@ D, K, L = 12, 8, 40
 
 
 def panels(figure: Figure) -> list:
-    """The six panels, without the bars of colors."""
+    """The four panels, without the bars of colors."""
     return [axes for axes in figure.axes if axes.get_title()]
 
 
@@ -60,20 +60,6 @@ def test_rotary_scores_and_the_bound_of_the_paper(plot: Plot) -> None:
     turned = [[np.exp(1j * d * 10000 ** (-2 * i / K)) for i in range(K // 2)] for d in range(L)]
     bound = np.abs(np.cumsum(turned, axis=1)).mean(axis=1)
     assert np.allclose(points(rotary, 1)[1], bound / bound[0], atol=1e-5)
-
-
-def test_what_shaw_and_t5_know_of_a_distance(plot: Plot) -> None:
-    *_, shaw, t5 = panels(plot("positions", "--length", "300"))
-    distances, rows = points(shaw)
-    assert distances.min() < -16 and distances.max() > 16
-    assert rows.tolist() == [16 + max(-16, min(16, d)) for d in distances]
-    distances, buckets = points(t5)
-    of = dict(zip(distances.tolist(), buckets.tolist(), strict=True))
-    # Raffel et al.: 8 buckets of one distance each, then logarithmic up to 128; later keys: +16.
-    assert [of[-d] for d in range(9)] == list(range(9)) and of[-127] == of[-299] == 15
-    assert all(of[d] == of[-d] + 16 for d in range(1, 300))
-    distances, buckets = points(t5, 1)
-    assert distances.max() == 0 and buckets.max() == 31
 
 
 def test_an_odd_width_is_refused() -> None:

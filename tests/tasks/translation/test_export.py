@@ -94,15 +94,6 @@ def test_a_failed_export_leaves_nothing(
     assert run("export", "--model", folder, "--out", "exported").exit_code == 0
 
 
-@pytest.mark.parametrize("positions", ["shaw", "t5"])
-def test_positions_that_ctranslate2_cannot_have_are_refused(in_tmp: Path, positions: str) -> None:
-    Path("trained").mkdir()
-    random_model(Path("trained"), f"model.positions={positions}")
-    message = error_of(1, "export", "--model", "trained", "--out", "exported")
-    assert f"model.positions = {positions} cannot be exported" in message
-    assert not Path("exported").exists()
-
-
 def test_a_trained_model_by_the_command(tiny_models: Callable[[str], Path], in_tmp: Path) -> None:
     folder = tiny_models("translation")
     done = run("export", "--model", folder, "--out", "exported", "--quantization", "int8")
