@@ -115,7 +115,7 @@ def rows_of_ours(classifiers: Mapping[str, Classifier], split: Corpus) -> Iterat
         def predict(
             texts: list[str], classifier: Classifier = classifier
         ) -> tuple[list[int], Tensor]:
-            probabilities = classifier.probabilities(encode_all(classifier.codec, texts))
+            probabilities, _ = classifier.outputs(encode_all(classifier.codec, texts))
             return probabilities.argmax(dim=1).tolist(), probabilities
 
         yield {"model": name, **measure(predict, split)}
@@ -181,7 +181,7 @@ def compare_speed(
                 padded(pad_sequence(batch)).softmax(dim=1)
 
     def classify(classifier: Classifier) -> None:
-        classifier.probabilities(encode_all(classifier.codec, texts))
+        classifier.outputs(encode_all(classifier.codec, texts))
 
     rates: dict[str, float] = {}
     contestants: dict[str, Callable[[], None]] = {"padded encoder": tutorial}

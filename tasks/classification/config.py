@@ -10,7 +10,7 @@ from types import MappingProxyType
 from core.config import check, check_choice, check_range
 from core.errors import ConfigError, shown
 from core.model.config import EncoderConfig
-from core.training.config import MAX_COUNT, TrainConfig
+from core.training.config import TrainConfig
 from data.codec import CodecConfig
 from data.tables import TAB
 from tasks.runs.presets import PAPER_TRAINING
@@ -73,8 +73,6 @@ class ClassificationData(CodecConfig):
             numbers of the columns, from 1.
         columns: the columns of AG_News that are read, joined by a space.
         lowercase: texts are read in lower case.
-        pretraining_epochs: before training, the encoder learns for this many epochs from the
-            training texts without their labels (:mod:`.pretraining`). 0: it does not.
         token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
             2015).
         max_sen_len: the length of training batches. None: the longest text of the batch. "same":
@@ -86,11 +84,12 @@ class ClassificationData(CodecConfig):
             0: there is no test then.
         class_weight: the weights of the classes in the training loss: ``balanced`` for weights
             inversely proportional to the numbers of rows, or ``LABEL=WEIGHT`` for each class whose
-            weight is not 1 (:mod:`.imbalance`).
+            weight is not 1 (:mod:`.decision`).
     """
 
     RETIRED = MappingProxyType(
-        CodecConfig.RETIRED | dict.fromkeys(("ppmi_window", "soft_labels", "soft_label_weight"))
+        CodecConfig.RETIRED
+        | dict.fromkeys(("ppmi_window", "pretraining_epochs", "soft_labels", "soft_label_weight"))
     )
     """See :func:`core.config.without_retired`."""
 
@@ -100,7 +99,6 @@ class ClassificationData(CodecConfig):
     header: bool = True
     columns: tuple[str, ...] = TEXT_COLUMNS
     lowercase: bool = False
-    pretraining_epochs: int = 0
     vocab_size: int | None = 16000
     token_dropout: float = 0.0
     max_sen_len: int | str | None = None
@@ -115,7 +113,6 @@ class ClassificationData(CodecConfig):
         check(is_right, "data.columns", list(self.columns), "one column or more, each once")
         for column in self.columns:
             check_choice("data.columns", column, TEXT_COLUMNS)
-        check_range("data.pretraining_epochs", self.pretraining_epochs, 0, MAX_COUNT)
         for name in ("token_dropout", "val_share", "test_share"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"data.{name}", value, "at least 0 and below 1")
@@ -165,9 +162,9 @@ class PredictionConfig:
 
     Attributes:
         temperature: the scores are divided by it. A run replaces it, at its end, by the one that
-            suits the validation data (:mod:`.temperature`).
+            suits the validation data (:mod:`.decision`).
         thresholds: ``LABEL=PROBABILITY``: this class is chosen exactly when its probability is at
-            least that (:mod:`.imbalance`).
+            least that (:mod:`.decision`).
     """
 
     temperature: float = 1.0
@@ -246,11 +243,11 @@ def laptop() -> ClassificationConfig:
 
 
 def best() -> ClassificationConfig:
-    """Returns the settings of the shipped model."""
+    """Returns the settings of the shipped model, which version 1.0 also pretrained on its texts."""
     start = small()
     return replace(
         start,
-        data=replace(start.data, val_share=0.05, pretraining_epochs=1),
+        data=replace(start.data, val_share=0.05),
         train=replace(start.train, weights_on_disk="fp16"),
     )
 

@@ -68,31 +68,22 @@ class ClassificationReport(Scores, Report):
 
         figures = DataFrame.from_dict(self.classes, orient="index")
         figures[["precision", "recall", "f1"]] *= 100.0
+        lines = [f"split     {self.split} ({self.texts:,} texts)"]
+        for name in ("accuracy", "macro_f1"):
+            low, high = (f"{100 * end:.2f}%" for end in getattr(self, f"{name}_interval"))
+            title, figure = name.replace("f1", "F1").replace("_", " "), 100 * getattr(self, name)
+            lines.append(f"{title}  {figure:.2f}%  (95% interval {low} to {high})")
+        lines.append(f"calibration error ({BINS} bins)  {100 * self.calibration_error:.2f}%\n")
+        formats = {"texts": "{:,}".format}
+        lines.append(figures.to_string(float_format="{:.2f}%".format, formatters=formats))
         if self.confusion is not None:
-            names = list(self.classes)
-            title = "confusion (rows: true, columns: predicted)"
-            confusion = DataFrame(self.confusion, index=names, columns=names).to_string()
+            lines.append("\nconfusion (rows: true, columns: predicted)")
+            lines.append(DataFrame(self.confusion, [*self.classes], [*self.classes]).to_string())
         else:
-            title = "the most frequent mistakes"
-            mistakes = self.confused
-            confusion = DataFrame(mistakes).to_string(index=False) if mistakes else "none"
-        accuracy = _with_interval(self.accuracy, self.accuracy_interval)
-        macro_f1 = _with_interval(self.macro_f1, self.macro_f1_interval)
-        return "\n".join(
-            (
-                f"split     {self.split} ({self.texts:,} texts)",
-                f"accuracy  {accuracy}",
-                f"macro F1  {macro_f1}",
-                f"calibration error ({BINS} bins)  {100 * self.calibration_error:.2f}%",
-                "",
-                figures.to_string(
-                    float_format="{:.2f}%".format, formatters={"texts": "{:,}".format}
-                ),
-                "",
-                title,
-                confusion,
-            )
-        )
+            lines.append("\nthe most frequent mistakes")
+            mistakes = DataFrame(self.confused)
+            lines.append("none" if mistakes.empty else mistakes.to_string(index=False))
+        return "\n".join(lines)
 
 
 def evaluate(
@@ -109,12 +100,10 @@ def evaluate(
 
     Args:
         report_in: a folder for ``report.html`` and ``report.json`` (:mod:`.report`).
-        options: those of :meth:`Classifier.probabilities`.
+        options: those of :meth:`Classifier.outputs`.
     """
     examples = dataset.encoded(split)
-    (probabilities, uncalibrated), _ = classifier.probabilities_and_states(
-        [ids for ids, _ in examples], temperatures=(None, 1.0), **options
-    )
+    probabilities, _ = classifier.outputs([ids for ids, _ in examples], **options)
     predicted, truth = classifier.decide(probabilities), [label for _, label in examples]
     names = dataset.classes
     scores = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
@@ -122,14 +111,12 @@ def evaluate(
     if missing:
         log(f"{split}: no row has {class_count(missing, names)}")
     source = dataset.source
-    intervals = bootstrap_intervals(predicted.numpy(), np.array(truth))
     report = ClassificationReport(
         split=split,
         texts=len(examples),
         calibration_error=calibration_error(*most_probable(probabilities, torch.tensor(truth))),
         **vars(scores),
-        accuracy_interval=intervals["accuracy_interval"],
-        macro_f1_interval=intervals["macro_f1_interval"],
+        **bootstrap_intervals(predicted.numpy(), np.array(truth)),
         sha256=source.digest() if isinstance(source, TableSource) else None,
     )
     if report_in is not None:
@@ -140,7 +127,7 @@ def evaluate(
             labels=torch.tensor(truth),
             predicted=predicted,
             probabilities=probabilities,
-            uncalibrated=uncalibrated,
+            temperature=classifier.config.prediction.temperature,
         )
     return report
 
@@ -217,9 +204,3 @@ def default_split(dataset: LoadSentenceClassificationDataset, metrics: Mapping[s
     if not isinstance(source, TableSource) or source.has_table("test"):
         return "test"
     return "test" if (metrics.get("test") or {}).get("sha256") == source.digest() else ALL
-
-
-def _with_interval(figure: float, interval: Sequence[float]) -> str:
-    """Returns a share with its 95% interval, for the table."""
-    low, high = interval
-    return f"{100 * figure:.2f}%  (95% interval {100 * low:.2f}% to {100 * high:.2f}%)"

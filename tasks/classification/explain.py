@@ -89,7 +89,7 @@ def explain(
     A string is one text. Errors are those of :meth:`Classifier.classify`.
 
     Args:
-        options: those of :meth:`Classifier.probabilities`.
+        options: those of :meth:`Classifier.outputs`.
     """
     return [_explain(classifier, text, options) for text in as_texts(texts)]
 
@@ -101,7 +101,7 @@ def _explain(classifier: Classifier, text: str, options: dict[str, Any]) -> Expl
     rests = ("".join(words[:i] + words[i + 1 :]) for i in range(len(words)))
     read = [as_read(part, classifier.config.data) for part in ("".join(words), *rests)]
     ids = encode_all(classifier.codec, read)
-    probabilities = classifier.probabilities(ids, **options)
+    probabilities, _ = classifier.outputs(ids, **options)
     number = int(classifier.decide(probabilities[:1]))
     odds = torch.logit(probabilities[:, number].double(), eps=_SMALLEST)
     contributions = map(Contribution, words, (odds[0] - odds[1:]).tolist())

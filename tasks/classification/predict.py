@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -19,9 +19,8 @@ from data.codec import TextCodec
 from tasks.classification.classes import read_classes
 from tasks.classification.config import ClassificationConfig
 from tasks.classification.dataset import encode_all, normalize
-from tasks.classification.imbalance import decide
-from tasks.classification.inference import PackedClassificationModel
-from tasks.classification.model import ClassificationModel
+from tasks.classification.decision import decide
+from tasks.classification.model import ClassificationModel, PackedClassificationModel
 from tasks.familiarity import Familiarity, familiarity_record
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folder, read_config
@@ -43,7 +42,7 @@ def build_model(
 class Classification:
     """The class of a text, its probability, and the probabilities of all, the highest first.
 
-    It is the most probable class, unless the model has thresholds (:mod:`.imbalance`).
+    It is the most probable class, unless the model has thresholds (:mod:`.decision`).
     """
 
     label: str
@@ -57,6 +56,13 @@ class Classification:
         record: dict[str, Any] = {"label": self.label, "score": self.probability}
         record |= familiarity_record(self.familiarity)
         return {**record, "probabilities": self.probabilities}
+
+
+class Outputs(NamedTuple):
+    """The probabilities of the classes ``[N, C]`` and the pooled states ``[N, D]`` of N texts."""
+
+    probabilities: Tensor
+    states: Tensor
 
 
 class Classifier(Predictor[Classification]):
@@ -116,10 +122,7 @@ class Classifier(Predictor[Classification]):
             classes = read_classes(path)
         except CorpusError as error:
             raise CheckpointError(str(error)) from error
-        model = load_model(
-            path / WEIGHTS_FILE,
-            lambda: build_model(codec, classes, config),
-        )
+        model = load_model(path / WEIGHTS_FILE, lambda: build_model(codec, classes, config))
         classifier = cls(model.to(chosen).eval(), codec, classes, config, chosen)
         packed = PackedClassificationModel(
             classifier.model,
@@ -177,24 +180,19 @@ class Classifier(Predictor[Classification]):
             on_batch: called after each batch with its number of segments.
         """
         cleaned = [self.as_read(text) for text in as_texts(texts)]
-        found = encode_all(self.codec, cleaned)
-        (probabilities,), states = self.probabilities_and_states(
-            [ids if text else [] for text, ids in zip(cleaned, found, strict=True)],
-            batch_tokens=batch_tokens,
-            on_batch=on_batch,
+        probabilities, states = self.outputs(
+            encode_all(self.codec, cleaned), batch_tokens=batch_tokens, on_batch=on_batch
         )
         familiar: list[float | None] = [None] * len(cleaned)
         if self.familiarity is not None:
-            known = self.familiarity.of(states).tolist()
-            is_read = (~states.isnan().any(dim=1)).tolist()
-            familiar = [value if read else None for value, read in zip(known, is_read, strict=True)]
+            found = zip(self.familiarity.of(states).tolist(), states, strict=True)
+            familiar = [None if state.isnan().any() else value for value, state in found]
         chosen = self.decide(probabilities).tolist()
         results = []
         rows = zip(cleaned, probabilities.tolist(), chosen, familiar, strict=True)
         for text, row, number, familiarity in rows:
             by_class = dict(sorted(zip(self.classes, row, strict=True), key=lambda c: -c[1]))
-            label = self.classes[number]
-            result = Classification(label, by_class[label], by_class, familiarity)
+            result = Classification(self.classes[number], row[number], by_class, familiarity)
             results.append(result if text else Classification("", 0.0, {}))
         return results
 
@@ -215,42 +213,19 @@ class Classifier(Predictor[Classification]):
         """Returns the number of the class ``[N]`` for each row of probabilities ``[N, C]``."""
         return decide(probabilities, self.classes, self.config.prediction.thresholds)
 
-    def probabilities(
+    def outputs(
         self,
         texts: Sequence[Sequence[int]],
         *,
-        temperature: float | None = None,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
         on_batch: OnBatch = ignore_batch,
-    ) -> Tensor:
-        """Returns ``[len(texts), C]`` for texts as ids; zeros for a text without ids.
+    ) -> Outputs:
+        """Returns what the model says of texts as ids; zeros for a text without ids.
 
-        A text that is too long for the model is split into segments. Its probabilities are the
-        average over the segments, weighted by their lengths.
-
-        Args:
-            temperature: None: that of the model.
+        A text that is too long for the model is split into segments. Its output is the average over
+        the segments, weighted by their lengths.
         """
-        (probabilities,), _ = self.probabilities_and_states(
-            texts, temperatures=(temperature,), batch_tokens=batch_tokens, on_batch=on_batch
-        )
-        return probabilities
-
-    def probabilities_and_states(
-        self,
-        texts: Sequence[Sequence[int]],
-        *,
-        temperatures: Sequence[float | None] = (None,),
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: OnBatch = ignore_batch,
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
-        """As :meth:`probabilities`, at one or more temperatures, in one pass.
-
-        Returns:
-            The probabilities at each temperature, and the pooled states ``[len(texts), D]``,
-            averaged over the segments in the same way.
-        """
-        divisors = [each or self.config.prediction.temperature for each in temperatures]
+        temperature = self.config.prediction.temperature
         size = self.config.model.max_len
         if isinstance(self.config.data.max_sen_len, int):
             size = min(size, self.config.data.max_sen_len)
@@ -259,7 +234,7 @@ class Classifier(Predictor[Classification]):
             for n, ids in enumerate(texts)
             for start in range(0, len(ids), size)
         ]
-        widths = [len(self.classes)] * len(divisors) + [self.config.model.d_model]
+        widths = len(self.classes), self.config.model.d_model
         total = torch.zeros(len(texts), sum(widths))
         lengths = [(len(ids),) for _, ids in segments]
         buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)
@@ -269,8 +244,8 @@ class Classifier(Predictor[Classification]):
         @torch.inference_mode()
         def compute(batch: Sequence[tuple[int, Sequence[int]]]) -> Tensor:
             scores, states = self._compute(pad_sequence([ids for _, ids in batch]).to(self.device))
-            scaled = [(scores.float() / divisor).softmax(dim=-1) for divisor in divisors]
-            return torch.cat([*scaled, states.float()], dim=1).cpu()
+            probabilities = (scores.float() / temperature).softmax(dim=-1)
+            return torch.cat([probabilities, states.float()], dim=1).cpu()
 
         workers = None if self.device.type == "cpu" else 1
         for batch, found in zip(
@@ -282,5 +257,4 @@ class Classifier(Predictor[Classification]):
             on_batch(len(batch))
         # The probabilities of a text sum to its length.
         total /= total[:, : widths[0]].sum(dim=1, keepdim=True).clamp(min=1e-9)
-        *probabilities, states = total.split(widths, dim=1)
-        return tuple(probabilities), states
+        return Outputs(*total.split(widths, dim=1))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from core.storage.files import write_json, write_text
 from tasks.classification.charts import REPORT_FILE, draw_confusion, draw_reliability
+from tasks.classification.decision import scaled
 from tasks.pictures import embedded
 from tasks.reliability import binned, calibration_error, most_probable
 
@@ -55,15 +56,16 @@ def write_report(
     labels: Tensor,
     predicted: Tensor,
     probabilities: Tensor,
-    uncalibrated: Tensor,
+    temperature: float,
 ) -> None:
     """Writes ``report.json`` and ``report.html``, which needs no other file.
 
     Args:
         figures: what :func:`.evaluate.evaluate` measured.
         labels, predicted: ``[N]``, the true and the chosen classes.
-        probabilities: ``[N, C]``. uncalibrated: the same at temperature 1.
+        probabilities: ``[N, C]``, at this ``temperature``.
     """
+    uncalibrated = scaled(probabilities, 1.0 / temperature)
     classes = list(figures["classes"])
     report = {
         **figures,
@@ -81,7 +83,7 @@ def write_report(
 
 def bootstrap_intervals(
     predicted: NDArray[np.int64], truth: NDArray[np.int64], *, seed: int = 1
-) -> dict[str, list[float]]:
+) -> dict[str, Any]:
     """Returns 95% percentile intervals of accuracy and macro F1 (Efron and Tibshirani 1993, 13.3).
 
     Drawing texts with replacement is drawing from the cells of the confusion matrix with the

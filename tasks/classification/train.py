@@ -14,17 +14,14 @@ from core.model.dropout import dropout
 from core.progress import log
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
-from data.examples import IdLists
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
 from tasks.classification.dataset import Example, LoadSentenceClassificationDataset
+from tasks.classification.decision import class_weights, fit_temperature
 from tasks.classification.evaluate import ClassificationReport, evaluate
-from tasks.classification.imbalance import class_weights
 from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier, build_model
-from tasks.classification.pretraining import pretrain
-from tasks.classification.temperature import fit_temperature
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs import run
 from tasks.runs.training import Place, Training
@@ -54,15 +51,13 @@ class ClassificationTraining(Training):
             classes=read_classes(place.out) if vocabulary == place.out else None,
         )
         self.model = build_model(dataset.codec, dataset.classes, config).to(place.device)
-        if config.data.pretraining_epochs and vocabulary is None:
-            epochs = config.data.pretraining_epochs
-            pretrain(self.model, dataset.training_texts(), config.train, epochs=epochs)
         self.has_other_classes = (
             vocabulary is not None and read_classes(vocabulary) != dataset.classes
         )
         if self.has_other_classes:
             write_classes(place.out, dataset.classes)
             log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
+        config = replace(config, prediction=replace(config.prediction, temperature=1.0))
         self.classifier = Classifier(
             self.model, dataset.codec, dataset.classes, config, place.device
         )
@@ -76,12 +71,12 @@ class ClassificationTraining(Training):
             seed=config.train.seed,
             max_len=config.model.max_len,
         )
-        self.loss = text_loss(
-            self.model,
-            config.train.label_smoothing,
-            config.data.token_dropout,
-            weights_of(dataset).to(place.device) if config.data.class_weight else None,
-        )
+        weights = None
+        if items := config.data.class_weight:
+            labels = [label for _, label in dataset.encoded("train")]
+            weights = class_weights(items, dataset.classes, labels).to(place.device)
+        smoothing, token_dropout = config.train.label_smoothing, config.data.token_dropout
+        self.loss = text_loss(self.model, smoothing, token_dropout, weights)
         self.files = dataset.files("train", "val", *(["test"] if self.has_test else ()))
 
     def validate(self) -> dict[str, float]:
@@ -89,14 +84,13 @@ class ClassificationTraining(Training):
         return measure_texts(self.classifier, self.val_examples, batch_tokens=batch_tokens)
 
     def calibrate(self, config: ClassificationConfig) -> ClassificationConfig:
-        (probabilities,), states = self.classifier.probabilities_and_states(
-            [ids for ids, _ in self.val_examples], temperatures=(1.0,)
-        )
+        probabilities, held_out = self.classifier.outputs([ids for ids, _ in self.val_examples])
         labels = torch.tensor([label for _, label in self.val_examples])
         temperature = round(fit_temperature(probabilities, labels), 3)
         log(f"temperature {temperature}, fitted on the validation data")
         texts = self.dataset.training_texts()
-        familiarity_of(self.classifier, texts, states).save(self.place.out)
+        _, states = self.classifier.outputs(texts[:: max(1, len(texts) // MAX_TEXTS)])
+        Familiarity.fit(states, held_out).save(self.place.out)
         prediction = replace(config.prediction, temperature=temperature)
         self.classifier.config = replace(config, prediction=prediction)
         return self.classifier.config
@@ -112,21 +106,6 @@ class ClassificationTraining(Training):
 
     def new_weights(self) -> Sequence[str]:
         return self.model.last_layer_weights() if self.has_other_classes else ()
-
-
-def familiarity_of(classifier: Classifier, texts: IdLists, held_out: Tensor) -> Familiarity:
-    """Returns the familiarity with texts, given the ids of training texts.
-
-    ``held_out`` ``[N, D]`` are the pooled states of other texts.
-    """
-    texts = texts[:: max(1, len(texts) // MAX_TEXTS)]
-    return Familiarity.fit(classifier.probabilities_and_states(texts)[1], held_out)
-
-
-def weights_of(dataset: LoadSentenceClassificationDataset) -> Tensor:
-    """Returns the weight of each class in the loss."""
-    labels = [label for _, label in dataset.encoded("train")]
-    return class_weights(dataset.config.class_weight, dataset.classes, labels)
 
 
 def text_loss(
@@ -166,7 +145,7 @@ def measure_texts(
     """Returns the mean loss (nats per text, without smoothing) and the accuracy."""
     labels = torch.tensor([label for _, label in examples])
     texts = [ids for ids, _ in examples]
-    probabilities = classifier.probabilities(texts, batch_tokens=batch_tokens)
+    probabilities, _ = classifier.outputs(texts, batch_tokens=batch_tokens)
     # A true class of probability 0 costs the largest loss of float32, not infinity.
     log_probs = probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()
     return {

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from sklearn.utils.class_weight import compute_class_weight
 
 from core.errors import ConfigError
-from tasks.classification.imbalance import class_weights, decide
+from tasks.classification.decision import class_weights, decide
 from tasks.classification.model import ClassificationModel
 from tasks.classification.train import text_loss
 

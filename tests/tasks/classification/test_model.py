@@ -11,8 +11,7 @@ from core.model.config import POSITIONS
 from data.batching import pad_sequence
 from data.vocabulary import PAD_ID
 from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
-from tasks.classification.inference import PackedClassificationModel
-from tasks.classification.model import ClassificationModel, pool
+from tasks.classification.model import ClassificationModel, PackedClassificationModel, pool
 from tests.tasks.tiny_models import spread
 
 

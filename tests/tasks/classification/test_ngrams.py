@@ -9,8 +9,7 @@ from core.errors import ConfigError
 from data.batching import pad_sequence
 from data.vocabulary import SPECIALS
 from tasks.classification.config import ClassifierConfig
-from tasks.classification.inference import PackedClassificationModel
-from tasks.classification.model import ClassificationModel
+from tasks.classification.model import ClassificationModel, PackedClassificationModel
 from tasks.classification.ngrams import HashedNgrams
 from tests.tasks.tiny_models import spread
 

@@ -94,7 +94,7 @@ def test_the_page_is_complete_and_shows_texts_as_text(tmp_path: Path) -> None:
     figures |= report.bootstrap_intervals(predicted.numpy(), labels.numpy())
     report.write_report(
         tmp_path, figures, texts=texts, labels=labels, predicted=predicted,
-        probabilities=probabilities, uncalibrated=probabilities,
+        probabilities=probabilities, temperature=1.0,
     )  # fmt: skip
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<script" not in page
@@ -119,6 +119,6 @@ def test_the_page_of_thousands_of_classes_is_short(tmp_path: Path) -> None:
     probabilities = torch.full((3000, 3000), 1 / 3000)
     report.write_report(
         tmp_path, figures, texts=names, labels=numbers, predicted=numbers.roll(-1),
-        probabilities=probabilities, uncalibrated=probabilities,
+        probabilities=probabilities, temperature=1.0,
     )  # fmt: skip
     assert (tmp_path / "report.html").stat().st_size < 200_000

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from tasks.classification.config import MIN_TEMPERATURE
-from tasks.classification.temperature import (
+from tasks.classification.decision import (
     fit_temperature,
     scaled,
 )
@@ -28,7 +28,7 @@ def texts_of_temperature(temperature: float) -> tuple[Tensor, Tensor]:
     """Probabilities at temperature 1 of texts whose classes are drawn at another one."""
     rng = torch.Generator().manual_seed(1)
     log_probabilities = (2.0 * torch.randn(20_000, 5, generator=rng)).log_softmax(dim=1)
-    labels = torch.multinomial(scaled(log_probabilities, temperature), 1, generator=rng)
+    labels = torch.multinomial(scaled(log_probabilities.exp(), temperature), 1, generator=rng)
     return log_probabilities.exp(), labels.squeeze(1)
 
 
@@ -37,7 +37,7 @@ def test_the_temperature_is_found_and_calibrates(temperature: float) -> None:
     probabilities, labels = texts_of_temperature(temperature)
     found = fit_temperature(probabilities, labels)
     assert found == pytest.approx(temperature, rel=0.05)
-    error = ece(scaled(probabilities.log(), found), labels)
+    error = ece(scaled(probabilities, found), labels)
     assert error < 0.01
     if temperature != 1.0:
         assert ece(probabilities, labels) > 10 * error
@@ -48,7 +48,7 @@ def test_the_temperature_minimizes_the_loss() -> None:
     truth = torch.full((50, 5), 1 / 52 / 5).scatter(1, labels.unsqueeze(1), 51 / 52 + 1 / 52 / 5)
 
     def loss(temperature: float) -> float:
-        return -(truth * scaled(probabilities.log(), temperature).log()).sum().item()
+        return -(truth * scaled(probabilities, temperature).log()).sum().item()
 
     best = minimize_scalar(loss, bounds=(0.05, 20.0), method="bounded")
     assert fit_temperature(probabilities, labels) == pytest.approx(best.x, rel=1e-2)
@@ -59,7 +59,7 @@ def test_few_texts_do_not_make_a_model_certain() -> None:
     labels = torch.zeros(5, dtype=torch.long)
     temperature = fit_temperature(probabilities, labels)
     assert temperature > MIN_TEMPERATURE
-    assert scaled(probabilities.log(), temperature)[0, 0] < 0.96
+    assert scaled(probabilities, temperature)[0, 0] < 0.96
 
 
 def test_the_calibration_error_equals_a_loop_over_the_bins() -> None:
@@ -90,7 +90,7 @@ def test_a_run_saves_the_temperature_and_prediction_uses_it(
     src = torch.tensor([[4], [5], [6]])
     with torch.no_grad():
         expected = (classifier.model(src) / temperature).softmax(dim=1)
-    torch.testing.assert_close(classifier.probabilities([[4, 5, 6]]), expected)
+    torch.testing.assert_close(classifier.outputs([[4, 5, 6]]).probabilities, expected)
     report = task_named("classification").evaluate(folder, tiny_corpora["classification"])
     error = report.record()["calibration_error"]
     assert 0.0 <= error <= 1.0
@@ -112,20 +112,3 @@ def test_a_report_takes_one_pass_over_the_texts(
     assert sum(counts) == report["texts"]
     before, after = json.loads((tmp_path / "report.json").read_text())["reliability"].values()
     assert before != after
-
-
-def test_several_temperatures_give_what_each_gives_alone(
-    tiny_models: Callable[[str], Path],
-) -> None:
-    from tasks.classification.predict import Classifier
-
-    classifier = Classifier.load(tiny_models("classification"), device="cpu")
-    longer_than_the_model = [4, 5, 6] * classifier.config.model.max_len
-    texts = [[4, 5, 6], [], longer_than_the_model, [7]]
-    found, states = classifier.probabilities_and_states(texts, temperatures=(None, 1.0, 3.0))
-    for probabilities, temperature in zip(found, (None, 1.0, 3.0), strict=True):
-        alone = classifier.probabilities(texts, temperature=temperature)
-        torch.testing.assert_close(probabilities, alone)
-        assert not probabilities[1].any()
-    assert states.shape == (4, classifier.config.model.d_model)
-    assert not torch.equal(found[1], found[2])

@@ -27,7 +27,6 @@ OWN_SETTINGS = {
     "classification": (
         "data.vocab_size=100",
         "data.max_sen_len=same",
-        "data.pretraining_epochs=1",
         "model.ngrams=2",
         "model.char_ngrams=4",
         "model.ngram_dropout=0",

@@ -20,7 +20,6 @@ SETTINGS = {
     "classification": (
         "data.vocab_size=100",
         "data.token_dropout=0.2",
-        "data.pretraining_epochs=1",
         "model.ngrams=2",
         "model.char_ngrams=4",
     ),
