@@ -1,58 +1,63 @@
-"""The rules of the couplet as a constraint on a search: every answer keeps them by construction."""
+"""The rules of the couplet as a constraint on a search: every answer keeps them by construction.
+
+Searches and checks (:mod:`tasks.couplet.rules`) read the tones of characters in the same way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 import torch
 from torch import Tensor
 
+from core.config import check
+from core.errors import ConfigError
 from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
 from tasks.couplet.config import FormConfig
+from tasks.couplet.request import WILDCARDS, CoupletRequest
 from tasks.couplet.rules import (
+    RULES,
     avoided_words,
+    broken_rule,
     ending_tone,
     first_positions,
     last_word,
     parallel_places,
     partners,
+    spread,
     tone_places,
 )
+from tasks.couplet.script import simplified
 from tasks.couplet.tones import LEVEL, OBLIQUE, Tones, is_punctuation, line_tones, rhymes, tones
+from tasks.texts import check_unicode
 
 DEFAULT_FORM = FormConfig()
 
 # Tones as bits: what a character can have, and what a place needs.
 _BITS = {LEVEL: 1, OBLIQUE: 2}
-_CLASSES = 4
-# A wrong ending costs more than all other wrong tones of a line.
-_ENDING_COST = 1000
 
 
 class CoupletConstraint:
     """Forbids every next character that would break a rule (a ``Constraint`` of a search).
 
-    At least one character always stays allowed. Length and punctuation are always kept. As far as
-    the vocabulary allows, so are, the most important first:
-
-    1. ``repetition``, ``characters`` and ``avoided``;
-    2. ``ending``, and ``tones`` in as many places as possible: a character that a later place needs
-       is saved for it;
-    3. ``parallels`` and ``rhyme``.
+    At least one character always stays allowed. Length and punctuation are always kept. So are the
+    others as long as the vocabulary has a character left, the most important first: ``repetition``,
+    ``characters``, ``avoided``, ``ending``, ``tones``, ``parallels``, and ``rhyme``.
 
     Args:
         lines: the first lines of the batch, as characters.
         table: properties of the characters in the vocabulary.
-        given: for each answer the ids of its characters that are decided already, even against the
-            rules, -1 for the others; by default none are.
+        given: for each answer its characters that are decided already, even against the rules, None
+            for the others; by default none are.
     """
 
     def __init__(
         self,
         lines: Sequence[Sequence[str]],
         table: CharacterTable,
-        given: Sequence[Sequence[int]] = (),
+        given: Sequence[Sequence[str | None]] = (),
     ) -> None:
         self._table = table
         device = table.is_word.device
@@ -63,37 +68,36 @@ class CoupletConstraint:
             return torch.tensor(filled, dtype=torch.long, device=device)
 
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
-        patterns = [first_positions(line) for line in lines]
-        forced = [_spread(*pair) for pair in zip(given or [()] * len(lines), patterns, strict=True)]
         # [B, L] each: where a character first occurs, the ids of marks and of given characters,
         # and the place of this clause that the word answers (parallels).
-        self._first_positions = tensor(patterns)
+        self._first_positions = tensor([first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
+        forced = [
+            [table.given_id(c) if c else -1 for c in spread(*pair)]
+            for pair in zip(lines, given or [()] * len(lines), strict=True)
+        ]
         self._given = tensor(forced)
         self._echoes = tensor([_echoes(line) for line in lines])
+        ends = [last_word(line) for line in lines]
         self._ends = torch.tensor(
-            [line.index(line[last_word(line)]) if last_word(line) >= 0 else -1 for line in lines],
+            [
+                line.index(line[end]) if end >= 0 else -1
+                for line, end in zip(lines, ends, strict=True)
+            ],
             device=device,
         )
         # [2, B, L]: the tones that places need as bits, first the endings alone, then all.
-        needs = [
-            [_needs(*pair, table, is_end=is_end) for pair in zip(lines, patterns, strict=True)]
+        self._needs = [
+            tensor([_needs(line, table, is_end=is_end) for line in lines], 0)
             for is_end in (True, False)
         ]
-        free = (self._given < 0) & (self._marks < 0)
-        self._needs = torch.stack([tensor(rows, 0) for rows in needs]).where(free, 0)
-        # [2, B, L + 1, 4]: how many free places from here on need which tones.
-        is_first = free & (self._first_positions == torch.arange(longest, device=device))
-        classes = torch.nn.functional.one_hot(self._needs, _CLASSES) * is_first.unsqueeze(2)
-        following = classes.flip(2).cumsum(2).flip(2)
-        self._following = torch.nn.functional.pad(following, (0, 0, 0, 1))
-        # [B, V]: all words except the given ones and those of the first line.
-        self._words = table.is_word.repeat(len(lines), 1)
-        self._is_rhyming = torch.zeros_like(self._words)
-        for row, line in enumerate(lines):
+        # [B, V]: the given words and those of the first line; the words that rhyme with its end.
+        self._taken = torch.zeros(len(lines), len(table.is_word), dtype=torch.bool, device=device)
+        self._is_rhyming = torch.zeros_like(self._taken)
+        for row, (line, end) in enumerate(zip(lines, ends, strict=True)):
             known = [i for c in set(line) if (i := table.id_of(c)) is not None]
-            self._words[row, [*known, *(i for i in forced[row] if i >= 0)]] = False
-            if (end := last_word(line)) >= 0 and table.form.tones != "off":
+            self._taken[row, [*known, *(i for i in forced[row] if i >= 0)]] = True
+            if end >= 0 and table.form.tones != "off":
                 self._is_rhyming[row, table.rhyming(line[end])] = True
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
@@ -127,47 +131,23 @@ class CoupletConstraint:
     def _choices(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: the words that keep the rules at a position that repeats nothing.
 
-        Where no word keeps all rules, the words that keep most of them.
+        A rule that no word is left for is not asked for.
         """
-        position = len(outputs)
+        table, position = self._table, len(outputs)
+        allowed = table.is_word.repeat(len(sentences), 1)
         marks = self._marks[sentences, :position]
         # A word may stand for a mark that the vocabulary lacks. It does not count as used.
         used = outputs[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
-        words = self._words[sentences].scatter_(1, used, False)
-        allowed = _narrowed(words, ~self._table.completes_avoided(outputs))
-        if position < self._marks.shape[1]:
-            allowed &= self._best_tones(allowed, sentences, position)
-            allowed = _narrowed(allowed, self._answers_echo(outputs, sentences))
-            is_end = (self._ends[sentences] == position).unsqueeze(1)
-            allowed = _narrowed(allowed, ~(is_end & self._is_rhyming[sentences]))
-        if not len(_stuck_rows(allowed)):
+        allowed = _narrowed(allowed, torch.ones_like(allowed).scatter_(1, used, False))
+        allowed = _narrowed(allowed, ~self._taken[sentences])
+        allowed = _narrowed(allowed, ~table.completes_avoided(outputs))
+        if position >= self._marks.shape[1]:
             return allowed
-        every = self._table.is_word.expand_as(words)
-        for more in (words, every.clone().scatter_(1, used, False), every):
-            allowed = _or_else(allowed, more)
-        return allowed
-
-    def _best_tones(self, words: Tensor, sentences: Tensor, position: int) -> Tensor:
-        """Returns ``[R, V]``: the characters whose tones break the fewest rules, here and later.
-
-        The rest of a line can be filled by a matching of places and characters. By Hall's theorem
-        the number of places without a fitting character follows from counts of both.
-        """
-        # A product of floats counts eight times as fast as a sum of booleans.
-        counts = (words.float() @ self._table.one_hot).long()
-        classes = torch.arange(_CLASSES, device=words.device)
-        # [R, 4, 4]: the counts if a character of class c is taken now.
-        after = counts.unsqueeze(1) - torch.eye(_CLASSES, dtype=torch.long, device=words.device)
-        cost = torch.zeros_like(counts)
-        for weight, needs, following in zip(
-            (_ENDING_COST, 1), self._needs, self._following, strict=True
-        ):
-            is_broken = (needs[sentences, position].unsqueeze(1) & ~classes) != 0
-            later = following[sentences, position + 1].unsqueeze(1)
-            cost += weight * (is_broken + _unmet(later, after))
-        cost = cost.masked_fill(counts == 0, _ENDING_COST**2)
-        is_best = cost == cost.amin(dim=1, keepdim=True)
-        return self._table.of_classes[(is_best << classes).sum(dim=1)]
+        for needs in self._needs:
+            allowed = _narrowed(allowed, table.fitting[needs[sentences, position]])
+        allowed = _narrowed(allowed, self._answers_echo(outputs, sentences))
+        is_end = (self._ends[sentences] == position).unsqueeze(1)
+        return _narrowed(allowed, ~(is_end & self._is_rhyming[sentences]))
 
     def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""
@@ -207,11 +187,9 @@ class CharacterTable:
         # If the vocabulary has nothing but marks, they have to serve as words.
         words = [*[False] * len(SPECIALS), *[all(marks) or not mark for mark in marks]]
         bits = [0] * len(SPECIALS) + [_bits(tones(c, form.rhyme)) for c in self._characters]
-        classes = torch.tensor(bits, device=device)
-        self.one_hot = torch.nn.functional.one_hot(classes, _CLASSES).float()  # [V, 4]
-        # [16, V]: for each set of classes, as bits, the characters that are of one of them.
-        sets = torch.arange(1 << _CLASSES, device=device).unsqueeze(1)
-        self.of_classes = ((sets >> classes) & 1).bool()
+        has, needs = torch.tensor(bits, device=device), torch.arange(4, device=device)
+        # [4, V]: whether a character can have the tones that a place needs, as bits.
+        self.fitting = (needs.unsqueeze(1) & ~has) == 0
         self.is_word = torch.tensor(words, device=device)
         # Any token can stand for a mark that is not in the vocabulary: the predictor copies the
         # marks from the first line.
@@ -227,6 +205,11 @@ class CharacterTable:
             return -1
         known = self.id_of(character)
         return self._any_mark if known is None else known
+
+    def given_id(self, character: str) -> int:
+        """Returns the id of a character that the user gives; -1 if the model does not know it."""
+        known = self.id_of(character)
+        return self.mark_id(character) if is_punctuation(character) or known is None else known
 
     def partners(self, token: int) -> list[int]:
         """Returns the ids of the characters that answer ``token`` (:func:`rules.partners`)."""
@@ -274,32 +257,21 @@ def _bits(tones: Tones) -> int:
     return sum(_BITS[tone] for tone in tones)
 
 
-def _spread(given: Sequence[int], pattern: Sequence[int]) -> list[int]:
-    """Returns the given ids also at the places where the line repeats them."""
-    known = {first: i for first, i in zip(pattern, given, strict=False) if i >= 0}
-    spread = [known.get(first, -1) for first in pattern]
-    return [
-        i if i >= 0 else other
-        for i, other in zip([*given, *[-1] * len(pattern)], spread, strict=False)
-    ]
-
-
 def _echoes(line: Sequence[str]) -> list[int]:
+    """Returns for each place the one that it answers inside its clause, or -1."""
     found = [-1] * len(line)
     for i, j in parallel_places(line):
         found[j] = i
     return found
 
 
-def _needs(
-    line: Sequence[str], pattern: Sequence[int], table: CharacterTable, *, is_end: bool
-) -> list[int]:
+def _needs(line: Sequence[str], table: CharacterTable, *, is_end: bool) -> list[int]:
     """Returns the tones, as bits, that the answer needs at the first place of each character.
 
     ``is_end`` asks for the last word alone.
     """
     needs, form = [0] * len(line), table.form
-    end = last_word(line)
+    pattern, end = first_positions(line), last_word(line)
     if form.tones == "off" or end < 0:
         return needs
     found = line_tones(line, form.rhyme)
@@ -312,31 +284,55 @@ def _needs(
     return needs
 
 
-def _unmet(places: Tensor, counts: Tensor) -> Tensor:
-    """Returns how many places find no fitting character, each character serving one place.
-
-    Args:
-        places, counts: ``[..., 4]``, the places that need, and the characters that have, no tone,
-            level, oblique, and both.
-    """
-    lacking = (places[..., 1:3] - counts[..., 1:3]).clamp(min=0).sum(-1)
-    return (lacking + places[..., 3] - counts[..., 3]).clamp(min=0)
-
-
 def _narrowed(allowed: Tensor, more: Tensor) -> Tensor:
     """Returns the choices that ``more`` allows as well, in the rows where there are any."""
-    return _or_else(allowed & more, allowed)
-
-
-def _or_else(allowed: Tensor, other: Tensor) -> Tensor:
-    """Returns ``allowed``, overwritten by ``other`` in the rows that allow nothing."""
-    rows = _stuck_rows(allowed)
-    if len(rows):
-        allowed[rows] = other[rows]
-    return allowed
-
-
-def _stuck_rows(allowed: Tensor) -> Tensor:
-    """Returns the numbers of the rows of ``allowed`` ``[R, V]`` that allow nothing."""
+    both = allowed & more
     # The largest byte of a row is found forty times as fast as ``any`` of its booleans.
-    return (allowed.view(torch.uint8).amax(dim=1) == 0).nonzero().flatten()
+    stuck = (both.view(torch.uint8).amax(dim=1) == 0).nonzero().flatten()
+    both[stuck] = allowed[stuck]
+    return both
+
+
+def given_characters(
+    request: CoupletRequest, lines: Sequence[Sequence[list[str]]], table: CharacterTable
+) -> list[list[str | None]]:
+    """Returns for each segment of ``lines`` the characters of its answer that the user gives.
+
+    They are the beginning of the answer, or some anywhere in it; None stands for a free one.
+
+    Args:
+        lines: first lines, each in segments of characters.
+
+    Raises:
+        ConfigError: a character that the model does not know, or one that breaks a rule, or a
+            ``keep`` of another length than its line.
+    """
+    name, text = ("prefix", request.prefix) if request.keep is None else ("keep", request.keep)
+    if text is None:
+        return [[] for line in lines for _ in line]
+    check_unicode(text, name)
+    is_pattern = name == "keep"
+    given = [
+        None if is_pattern and c in WILDCARDS else c for c in "".join(simplified(text).split())
+    ]
+    check(bool(given), name, text, "a text of at least one character")
+    for character in given:
+        if character and table.given_id(character) < 0:
+            raise ConfigError(f"{text!r}: the model does not know {character!r}", option=name)
+    found = []
+    for line in lines:
+        count, start = sum(map(len, line)), 0
+        if count and is_pattern and count != len(given):
+            whole = "".join(chain.from_iterable(line))
+            reason = f"must have {count} characters, as {whole!r} has, not {len(given)}"
+            raise ConfigError(f"{reason}; ？ stands for a free one", option="keep")
+        for segment in line:
+            end = start + len(segment) if is_pattern or start else max(len(given), len(segment))
+            found.append(given[start:end])
+            if rule := broken_rule(segment, found[-1], table.form.rhyme, table.form.tones):
+                what = (RULES[rule].__doc__ or "").partition("\n")[0].rstrip(".")
+                answered = f"{text!r} is in no answer to {''.join(segment)!r}"
+                reason = f"{answered}: it breaks the rule of {rule}: {what}"
+                raise ConfigError(reason, option=name)
+            start = end
+    return found

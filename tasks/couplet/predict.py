@@ -23,9 +23,8 @@ from data.codec import TextCodec
 from data.vocabulary import Vocabulary
 from tasks.couplet.answer import Couplet, faults, in_traditional, joined
 from tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
-from tasks.couplet.constraint import CharacterTable, CoupletConstraint
+from tasks.couplet.constraint import CharacterTable, CoupletConstraint, given_characters
 from tasks.couplet.dataset import TOKENIZER
-from tasks.couplet.given import given_ids
 from tasks.couplet.model import CoupletModel
 from tasks.couplet.request import CoupletRequest
 from tasks.couplet.reranking import features_of, rank
@@ -166,7 +165,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         for name in sorted(_FORM_OPTIONS & request.search_options().keys()):
             reason = "must be left out: the form of a couplet decides its length and what repeats"
             raise ConfigError(reason, option=f"generation.{name}")
-        given_ids(request, [], self._table_for(request))
+        given_characters(request, [], self._table_for(request))
         return config
 
     def generate(
@@ -276,10 +275,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return sorted(judged, key=lambda couplet: len(faults(couplet.broken, form.tones)))[:count]
 
     def _with_broken_rules(self, given: list[str], couplet: Couplet, form: FormConfig) -> Couplet:
-        first, second = given, [*couplet.second]
-        if self.config.data.swapped:
-            first, second = second, first
-        rules = broken(first, second, form.rhyme)
+        rules = broken(given, couplet.second, form.rhyme)
         notes = []
         if alike := faults(rules, form.tones):
             notes.append(f"no answer has all tones opposed; alike: {' '.join(alike)}")
@@ -333,7 +329,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         table = self._table_for(request)
         lines = [split_line(_characters(text), self.max_len - 1) for text in texts]
         segments = [*chain.from_iterable(lines)]
-        given = given_ids(request, lines, table)
+        given = given_characters(request, lines, table)
 
         def form(indices: Sequence[int]) -> Constraint:
             return CoupletConstraint(

@@ -22,6 +22,7 @@ from tasks.couplet.tones import (
     read_words,
     rhymes,
 )
+from tasks.couplet.tones import tones as tones_of
 
 # Marks between clauses. Others, such as quotes, are inside a clause.
 _CLAUSE_ENDS = frozenset("，。；：！？、…—,.;:!?")
@@ -32,9 +33,11 @@ _TONE_PLACES = (2, 4, 6)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two lines without white space, as sequences of characters.
+    """A line and its answer without white space, as sequences of characters.
 
-    ``rhyme`` is the system of tones and rhymes (:mod:`tasks.couplet.tones`).
+    The answer to a second line is a first line. ``rhyme`` is the system of tones and rhymes
+    (:mod:`tasks.couplet.tones`). Phrases decide how the given line is read; its answer may be read
+    in every way that its characters can be: a search knows no phrase before it has written it.
     """
 
     first: Sequence[str]
@@ -49,7 +52,8 @@ class Pair:
     @cached_property
     def tones(self) -> tuple[list[Tones], list[Tones]]:
         """The tones of every character of both lines."""
-        return line_tones(self.first, self.rhyme), line_tones(self.second, self.rhyme)
+        answer = [tones_of(character, self.rhyme) for character in self.second]
+        return line_tones(self.first, self.rhyme), answer
 
     def last(self) -> tuple[int, int] | None:
         """Returns the positions of the last words of both lines; None if a line has no word."""
@@ -177,21 +181,21 @@ def broken_rule(
     """
     if len(given) > len(first):
         return "length"
-    pairs = [(f, g) for f, g in zip(first, given, strict=False) if g is not None]
-    if any((is_punctuation(f) or is_punctuation(g)) and f != g for f, g in pairs):
-        return "punctuation"
-    pairs = [(f, g) for f, g in pairs if not is_punctuation(f)]
-    if {g for _, g in pairs} & set(first):
-        return "characters"
-    if first_positions([f for f, _ in pairs]) != first_positions([g for _, g in pairs]):
-        return "repetition"
-    end = last_word(first)
-    if end >= 0 and tones != "off":
-        tones_of_end = line_tones(first, rhyme)[end]
-        answers = {g for f, g in pairs if f == first[end]}
-        if any(_are_alike(tones_of_end, line_tones([g], rhyme)[0]) for g in answers):
-            return "ending"
-    return None
+    # A free place gets a character without tones, which no line has.
+    second = [
+        known or (f if is_punctuation(f) else chr(0xF0000 + first.index(f)))
+        for f, known in zip(first, spread(first, given), strict=True)
+    ]
+    pair = Pair(first, second, rhyme)
+    rules = (punctuation, characters, repetition, *((ending,) if tones != "off" else ()))
+    return next((rule.__name__ for rule in rules if rule(pair)), None)
+
+
+def spread(first: Sequence[str], given: Sequence[str | None]) -> list[str | None]:
+    """Returns ``given`` for a whole line: also where the first line repeats a character."""
+    known = {f: g for f, g in zip(first, given, strict=False) if g is not None}
+    whole = [*given, *[None] * (len(first) - len(given))]
+    return [g or known.get(f) for f, g in zip(first, whole, strict=True)]
 
 
 def ending_tone(given: Tones, *, swapped: bool = False) -> str | None:

@@ -1,8 +1,8 @@
 """Tones and rhymes of characters, by modern readings or by the classical table of Pingshui.
 
 Modern Mandarin: the first and second tone are level (平), the third and fourth oblique (仄). A
-character with several readings has those of the phrase that it is in; outside a phrase that the
-dictionary of pypinyin knows, it may have any of them.
+character with several readings may have any of them. In a line that is given, it has those of its
+phrase, if the dictionary of pypinyin knows one.
 
 Pingshui (平水韵, Liu Yuan 1252): the 106 rhymes of classical verse. Entering tones (入声) are
 oblique. Characters that the table lacks have their modern tones.

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
 from tasks.couplet.config import FormConfig
 from tasks.couplet.constraint import CharacterTable, CoupletConstraint
-from tasks.couplet.rules import check, tone_places
-from tasks.couplet.tones import line_tones, tones
+from tasks.couplet.rules import RULES, check
+from tasks.couplet.tones import tones
 
 WORDS = Vocabulary([*SPECIALS, *"，。风天山雨地水树"])
 CPU = torch.device("cpu")
@@ -20,8 +20,8 @@ def allowed(
 ) -> str:
     """What may come after ``prefix``; "$" is the end. ``given`` has 。 for a free place."""
     table = CharacterTable(vocabulary, CPU, FormConfig(**form))
-    ids_given = [[-1 if c == "。" else vocabulary.stoi[c] for c in given]]
-    constraint = CoupletConstraint([list(first)], table, ids_given)
+    characters = [None if c == "。" else c for c in given]
+    constraint = CoupletConstraint([list(first)], table, [characters])
     ids = torch.tensor([[vocabulary.stoi[c]] for c in prefix]).reshape(len(prefix), 1)
     (forbidden,) = constraint(ids, torch.tensor([0]))
     names = ["?", "?", "?", "$", *vocabulary.itos[4:]]
@@ -33,7 +33,7 @@ def allowed(
     [
         ("风雨地", "", "天山水树"),  # no mark, nothing of the first line
         ("风雨地", "水", "天山树"),  # nothing that was said already
-        ("风雨地", "天", "水树"),  # and 山, the last level word, is for the end
+        ("风雨地", "天", "山水树"),
         ("风雨地", "天水", "山"),  # a level word at the end
         ("风雨地", "天水山", "$"),  # and no more
         ("风，地", "天", "，"),
@@ -58,23 +58,12 @@ def test_what_may_come_next(first: str, prefix: str, expected: str) -> None:
     assert allowed(first, prefix) == expected
 
 
-def test_the_last_level_word_is_kept_for_the_end() -> None:
-    """Greedily spent at the start, it left the line to end in an oblique tone."""
-    vocabulary = Vocabulary([*SPECIALS, *"风雨地水树"])
-    assert allowed("天夜月", "", vocabulary) == "雨地水树"
-    assert allowed("天夜月", "雨", vocabulary) == "地水树"
-    assert allowed("天夜月", "雨地", vocabulary) == "风"
-    assert allowed("月夜月", "", vocabulary) == "风"
-    assert allowed("月夜月", "风", vocabulary) == "雨地水树"
-
-
 @pytest.mark.parametrize(
     ("words", "first", "prefix", "expected"),
     [
         ("雨地", "月", "", "雨地"),  # no level word: the tones go
         ("雨地", "雨月", "地", "雨"),  # nothing new: what the first line has
         ("雨", "雨月", "雨", "雨"),  # nothing but this
-        ("风", "月夜", "", "风"),  # reserved for the end, and all there is
         ("，。", "月夜", "", "，。"),  # no word at all
         ("雨", "，月", "", "雨"),  # no mark at all
     ],
@@ -140,23 +129,6 @@ def test_strict_tones_are_opposed_inside_the_line(first: str, prefix: str, expec
     assert set(found) <= set(loose)
 
 
-def test_a_character_with_a_needed_tone_is_saved_for_the_place_that_needs_it() -> None:
-    """Two level characters, two places that need one: nothing else may take them."""
-    vocabulary = Vocabulary([*SPECIALS, *"天山地水"])
-    line = "风雨月夜"  # places 2 and 4 need level characters
-    assert allowed(line, "", vocabulary, tones="strict") == "地水"
-    assert allowed(line, "地", vocabulary, tones="strict") == "天山"
-    assert allowed(line, "地天", vocabulary, tones="strict") == "水"
-    assert allowed(line, "地天水", vocabulary, tones="strict") == "山"
-
-
-def test_a_vocabulary_without_enough_level_characters_breaks_the_fewest_rules() -> None:
-    """One level character, needed twice: it goes to the end."""
-    vocabulary = Vocabulary([*SPECIALS, *"天地水树"])
-    assert allowed("风雨月夜", "地", vocabulary, tones="strict") == "水树"
-    assert allowed("风雨月夜", "地水树", vocabulary, tones="strict") == "天"
-
-
 def test_given_characters_stand_where_they_are_and_nowhere_else() -> None:
     vocabulary = Vocabulary([*SPECIALS, *"，。风天山花雨地水树"])
     assert allowed("江月夜", "", vocabulary, given="。花。") == "风天山雨地水树"
@@ -208,7 +180,7 @@ def test_what_the_constraint_allows_keeps_every_rule_that_checks_a_pair(
 ) -> None:
     """Random answers under the constraint, over words enough for any line, have no fault.
 
-    A polyphone counts with all its readings here: no phrase decides.
+    13 of 400 answers broke the tones: the check let phrases decide how an answer is read.
     """
     vocabulary = Vocabulary([*SPECIALS, *"，。春人天家门光声香秋心高清万里喜庆笑语地福寿看处"])
     table = CharacterTable(vocabulary, CPU, FormConfig(tones="strict", rhyme=rhyme))
@@ -220,8 +192,4 @@ def test_what_the_constraint_allows_keeps_every_rule_that_checks_a_pair(
         ids = torch.cat([ids, choice.unsqueeze(0)])
     second = "".join(vocabulary.itos[i] for i in ids.flatten())
     kept = check(first, second, rhyme)
-    of_first = line_tones(first, rhyme)
-    for i in tone_places(first):
-        assert len(of_first[i] | tones(second[i], rhyme)) == 2
-    assert all(kept[rule] for rule in ("length", "punctuation", "characters", "repetition"))
-    assert all(kept[rule] for rule in ("palindrome", "avoided"))
+    assert all(kept[rule] for rule in RULES if rule not in ("parallels", "rhyme"))

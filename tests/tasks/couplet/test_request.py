@@ -62,10 +62,10 @@ def test_tones_hold_where_they_are_asked_for() -> None:
 
 
 def test_an_answer_without_enough_fitting_words_says_which_do_not_fit() -> None:
-    writer = untrained_writer("山地水树")
-    couplet = writer.answer_scored("风雨云月", tones="strict")  # needs two level words, has one
-    assert couplet.rules["ending"] and not couplet.rules["tones"]
-    assert couplet.note == f"no answer has all tones opposed; alike: {couplet.broken['tones']}"
+    writer = untrained_writer("地水树夜")
+    couplet = writer.answer_scored("风雨云月", tones="strict")  # needs level words, has none
+    alike = f"{couplet.broken['ending']} {couplet.broken['tones']}"
+    assert couplet.note == f"no answer has all tones opposed; alike: {alike}"
     assert writer.answer_scored("风雨云月", tones="off").note == ""
 
 
