@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 from matplotlib.figure import Figure
 
-from tasks.plots.lengths import quality_by_length
+from tasks.plots.learned import quality_by_length
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of
 

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from matplotlib.figure import Figure
 
 from core.errors import ConfigError
 from data.vocabulary import SPECIALS
 from tasks.classification.predict import Classifier
-from tasks.plots.neighbors import nearest
+from tasks.plots.learned import nearest
 from tests.commands.command_line import error_of, lines_of
 
 Plot = Callable[..., Figure]
@@ -22,12 +23,12 @@ def test_the_nearest_are_those_of_the_smallest_angle() -> None:
     tokens = [*SPECIALS, "east", "also east", "north", "west", "north-east"]
     special = [[1.0, 0.0]] * 4  # as near as can be, but no words
     rows = [*special, [1.0, 0.0], [9.0, 0.9], [0.0, 0.1], [-1.0, 0.0], [5.0, 5.0]]
-    found = nearest(tokens, torch.tensor(rows), 4, 4)
-    assert found.word == "east"
-    assert found.tokens == ["also east", "north-east", "north", "west"]
-    assert found.similarities == pytest.approx([9 / 81.81**0.5, 0.5**0.5, 0.0, -1.0], abs=1e-6)
+    vectors = F.normalize(torch.tensor(rows), dim=1)
+    ids, similarities = nearest(vectors, 4, 4)
+    assert [tokens[i] for i in ids] == ["also east", "north-east", "north", "west"]
+    assert similarities == pytest.approx([9 / 81.81**0.5, 0.5**0.5, 0.0, -1.0], abs=1e-6)
     with pytest.raises(ConfigError, match="count must be at most 4, not 5"):
-        nearest(tokens, torch.tensor(rows), 4, 5)
+        nearest(vectors, 4, 5)
 
 
 def test_the_words_are_at_their_points_and_the_table_is_on_stdout(plot: Plot) -> None:
