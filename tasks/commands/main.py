@@ -34,6 +34,7 @@ COMMANDS = (
     "train",
     "evaluate",
     "synthesize",
+    "bulk",
     "export",
     "plot",
     "models",

@@ -1,0 +1,465 @@
+"""``bulk``: whole files on all cores of a machine, or on the machines of a Ray cluster.
+
+The driver reads files in chunks of rows, hands them to workers, and writes their answers in order.
+A worker is a process with one model (an actor of Ray). Ray starts one that dies again, and repeats
+its chunks. A file gets its name once it is whole, so a second start does what is missing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import logging
+import os
+import posixpath
+import tempfile
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from io import BufferedReader
+from itertools import chain, cycle, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from core.errors import ConfigError, UserError
+from core.progress import Progress, log
+from core.storage.files import reason_of
+from tasks.commands.options import (
+    ModelOptions,
+    batch_option,
+    combined,
+    given,
+    length_options,
+    machine_options,
+    models_option,
+    option_names,
+    options_from,
+    search_options,
+    take,
+)
+from tasks.couplet.request import CoupletRequest
+from tasks.seq2seq.request import GenerationRequest
+from tasks.streaming.lines import json_line, one_line
+from tasks.task import PAIR_TASKS, task_named
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+CHUNK_ROWS = 500
+
+SUFFIXES = {".txt": "text", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".parquet": "parquet"}
+OUTPUTS = {"parquet": ".parquet", "json": ".jsonl", "text": ".txt"}
+
+# What each command adds to a row. A file of text has the first of them alone.
+ANSWERS = {
+    "translate": ("translation", "score", "confidence", "familiarity"),
+    "classify": ("label", "score", "familiarity"),
+    "couplet": ("second", "score"),
+    "score": ("mean", "log_prob", "unknown"),
+}
+
+Row = dict[str, Any]
+Columns = tuple[str, ...]
+Chunk = tuple["pa.Table", dict[int, str]]
+"""Some rows of a file, and why some of them are refused, by their places in the chunk."""
+
+
+def filesystem_of(address: str) -> tuple[FileSystem, str]:
+    """Returns the file system of an address (``s3://bucket/file``, or a path) and the path in it.
+
+    Raises:
+        UserError: no file system has such an address.
+    """
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    if "://" not in address:
+        return LocalFileSystem(), os.path.abspath(address)  # noqa: PTH100  # a str, as from_uri
+    try:
+        return FileSystem.from_uri(address)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{address}: {one_line(str(error))}") from error
+
+
+def exists(address: str) -> bool:
+    """Returns whether there is a file at ``address``."""
+    from pyarrow.fs import FileType
+
+    system, path = filesystem_of(address)
+    return bool(system.get_file_info(path).type != FileType.NotFound)
+
+
+def find_files(address: str) -> list[tuple[str, str]]:
+    """Returns the files of an address (a file, a folder or a glob) and their names in an output.
+
+    Raises:
+        UserError: there is none, or a file that is named has an unknown kind.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    system, path = filesystem_of(address)
+    prefix = address.removesuffix(path) if "://" in address else ""
+    is_glob = any(character in path for character in "*?[")
+    root = path
+    while any(character in root for character in "*?["):
+        root = posixpath.dirname(root)
+    if not is_glob and system.get_file_info(path).type == FileType.File:
+        if posixpath.splitext(path)[1] not in SUFFIXES:
+            raise UserError(f"{address}: the name must end in {', '.join(SUFFIXES)}")
+        return [(prefix + path, posixpath.basename(path))]
+    found = system.get_file_info(FileSelector(root, recursive=True, allow_not_found=True))
+    files = [
+        (prefix + info.path, posixpath.relpath(info.path, root))
+        for info in found
+        if info.type == FileType.File and posixpath.splitext(info.path)[1] in SUFFIXES
+        if not is_glob or fnmatch.fnmatchcase(info.path, path)
+    ]
+    if not files:
+        raise UserError(f"{address}: no files there that end in {', '.join(SUFFIXES)}")
+    return sorted(files)
+
+
+def read_chunks(address: str) -> Iterator[Chunk]:
+    """Yields the rows of a file.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or is not what its name says.
+    """
+    import pyarrow as pa
+
+    system, path = filesystem_of(address)
+    kind = SUFFIXES[posixpath.splitext(path)[1]]
+    with system.open_input_file(path) as stream:
+        if kind == "parquet":
+            from pyarrow.parquet import ParquetFile
+
+            for batch in ParquetFile(stream).iter_batches(CHUNK_ROWS):
+                yield pa.Table.from_batches([batch]), {}
+        elif kind == "csv":
+            import pandas
+
+            comma = "\t" if path.endswith(".tsv") else ","
+            frames = pandas.read_csv(
+                stream, sep=comma, dtype=str, keep_default_na=False, chunksize=CHUNK_ROWS
+            )
+            for frame in frames:
+                yield pa.Table.from_pandas(frame.fillna(""), preserve_index=False), {}
+        else:
+            buffered = BufferedReader(stream)
+            while lines := list(islice(buffered, CHUNK_ROWS)):
+                rows = [_row_of(line, is_json=kind == "json") for line in lines]
+                refused = {place: row for place, row in enumerate(rows) if isinstance(row, str)}
+                found = [{} if isinstance(row, str) else row for row in rows]
+                names = dict.fromkeys(name for row in found for name in row)
+                yield pa.table({n: _array([row.get(n) for row in found]) for n in names}), refused
+
+
+def _array(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (TypeError, ValueError):  # of several types
+        return pa.array([None if value is None else _text(value) for value in values])
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return one_line(value or "")
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _row_of(line: bytes, *, is_json: bool) -> Row | str:
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+        row = json.loads(text) if is_json else {"text": text}
+    except ValueError as error:
+        return str(error)
+    return row if isinstance(row, dict) else "not a JSON object"
+
+
+def write_file(address: str, kind: str, added: int, tables: Iterator[pa.Table]) -> None:
+    """Writes a file, which gets its name once it is whole.
+
+    Args:
+        kind: one of ``OUTPUTS``. The columns of a Parquet file are those of the first table.
+        added: the number of the columns of answers; a file of text has the first of them.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    system, path = filesystem_of(address)
+    system.create_dir(posixpath.dirname(path), recursive=True)
+    partial = f"{path}.partial"
+    try:
+        with system.open_output_stream(partial) as stream:
+            if kind == "parquet":
+                first = next(tables, pa.table({}))
+                # A column without a value may have texts later.
+                types = (pa.string() if pa.types.is_null(t) else t for t in first.schema.types)
+                schema = pa.schema(list(zip(first.column_names, types, strict=True)))
+                with ParquetWriter(stream, schema) as writer:
+                    for table in chain([first], tables):
+                        writer.write_table(table.cast(schema))
+            for table in tables:
+                if kind == "json":
+                    lines = list(map(json_line, table.to_pylist()))
+                else:
+                    main = table.column(table.num_columns - added).to_pylist()
+                    lines = ["" if value is None else one_line(str(value)) for value in main]
+                stream.write("".join(f"{line}\n" for line in lines).encode())
+    except BaseException:
+        system.delete_file(partial)
+        raise
+    system.move(partial, path)
+
+
+class Worker:
+    """One model in a process of its own, which adds the columns of its answers to tables."""
+
+    def __init__(self, command: str, task: str, options: Row, model: ModelOptions) -> None:
+        import torch
+
+        if model.threads:
+            torch.set_num_threads(model.threads)
+        predictor: Any = task_named(task).load(model.model, device=model.device)
+        self._command, self._predictor = command, predictor
+        self._options = given({**options, "batch_tokens": model.batch_tokens})
+        if command in ("translate", "couplet"):
+            self._request = predictor.request_type.of(**self._options)
+            predictor.check(self._request)
+
+    def answer(self, chunk: Chunk, columns: Columns, first: int) -> Chunk:
+        """Returns the chunk, whose first row has the number ``first``, with the answers."""
+        import pyarrow as pa
+
+        table, refused = chunk
+        texts = ([_text(value) for value in table.column(name).to_pylist()] for name in columns)
+        rows = list(zip(*texts, strict=True))
+        for place, row in enumerate(rows):
+            if reason := refused.get(place) or self._predictor.refusal(" ".join(row)):
+                refused = {**refused, place: reason}
+                rows[place] = ("",) * len(columns)
+        records = self._records(rows, first)
+        for name in ANSWERS[self._command]:
+            values = [None if n in refused else row.get(name) for n, row in enumerate(records)]
+            kind = pa.string() if name in ("translation", "label", "second") else pa.float64()
+            while name in table.column_names:
+                name += "_"
+            table = table.append_column(name, pa.array(values, kind))
+        return table, refused
+
+    def _records(self, rows: list[tuple[str, ...]], first: int) -> list[Row]:
+        """Returns the results as the command prints them with --json."""
+        texts = list(map(" ".join, rows))
+        if self._command == "score":
+            sources, targets = ([row[side] for row in rows] for side in (0, 1))
+            results = self._predictor.score(sources, targets, **self._options)
+        elif self._command == "classify":
+            results = self._predictor.classify_scored(texts, **self._options)
+        else:
+            request = replace(self._request, numbers=range(first, first + len(rows)))
+            results = self._predictor.generate(texts, request)
+        return [result.record() for result in results]
+
+
+@contextmanager
+def ray_at(address: str) -> Iterator[Any]:
+    """Connects to a cluster, or starts one on this machine.
+
+    Raises:
+        UserError: Ray is not installed, or there is no cluster at ``address``.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("bulk needs Ray: pip install 'transformer-suite[ray]'") from error
+    settings: Row = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
+    with ExitStack() as stack:
+        if address == "local":
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-"))
+            settings |= {"_temp_dir": folder, "include_dashboard": False}
+        elif (checkout := Path(__file__).parents[2]).joinpath("cli.py").exists():
+            settings["runtime_env"] = {"working_dir": str(checkout)}
+        try:
+            ray.init(**settings)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(f"{address}: no Ray cluster: {one_line(str(error))}") from error
+        stack.callback(ray.shutdown)
+        yield ray
+
+
+class FileFault(Exception):
+    """A file that cannot be answered as a whole."""
+
+
+Answer = tuple[str, int, Any]
+"""A file, the number of the chunk's first row, and a future of Ray; or why the file ends there."""
+
+
+def answers(workers: Sequence[Any], files: Iterable[str], columns: Columns) -> Iterator[Answer]:
+    """Yields the answers to the chunks of each file in order. Files are read ahead a little."""
+    waiting: deque[Answer] = deque()
+    turn = cycle(workers)
+    for file in files:
+        first, end = 0, ""
+        try:
+            for chunk in read_chunks(file):
+                if missing := set(columns).difference(chunk[0].column_names):
+                    known = ", ".join(chunk[0].column_names)
+                    raise ValueError(f"no column {missing.pop()!r} among {known}")
+                waiting.append((file, first, next(turn).answer.remote(chunk, columns, first)))
+                first += len(chunk[0])
+                if len(waiting) > 2 * len(workers):
+                    yield waiting.popleft()
+        except (OSError, ValueError) as error:  # Arrow's and pandas' errors are ValueErrors, too
+            end = reason_of(error) if isinstance(error, OSError) else str(error)
+        waiting.append((file, first, end))
+    yield from waiting
+
+
+def tables_of(
+    ray: Any, parts: Iterable[Answer], counts: Counter[str], progress: Progress
+) -> Iterator[pa.Table]:
+    """Yields the tables of one file; counts rows and those that are refused, which are named.
+
+    Raises:
+        FileFault: the file ends with a reason.
+    """
+    for file, first, answer in parts:
+        if isinstance(answer, str):
+            if answer:
+                raise FileFault(f"after row {first}: {answer}")
+            return
+        table, refused = ray.get(answer)
+        for place, reason in sorted(refused.items()):
+            log(f"{file}:{first + place + 1}: refused: {reason}")
+        counts.update(rows=len(table), refused=len(refused))
+        progress.advance(len(table))
+        yield table
+
+
+def run(command: str, task: str, columns: Columns, options: Row) -> None:
+    """Answers the rows of all files of a command (see :func:`bulk`).
+
+    Raises:
+        ConfigError: an option that the model cannot take; two files with one output.
+        UserError: rows were refused, or files cannot be read; after all others are written.
+    """
+    inputs, folder, kind = (options.pop(name) for name in ("inputs", "output", "kind"))
+    address, count, gpus = (options.pop(name) for name in ("address", "workers", "gpus"))
+    targets: dict[str, str] = {}
+    for file, name in (found for each in inputs for found in find_files(each)):
+        target = posixpath.join(folder, posixpath.splitext(name)[0] + OUTPUTS[kind])
+        if target in targets.values() and targets.get(file) != target:
+            raise ConfigError(f"several files would be written to {target}: name another --output")
+        targets[file] = target
+    missing = [file for file, target in targets.items() if not exists(target)]
+    model = take(ModelOptions, options)
+    with option_names():
+        Worker(command, task, options, model)  # errors appear here, before Ray is started
+    counts = Counter[str]()
+    with ray_at(address) as ray, Progress(None, "bulk", unit="rows") as progress:
+        cores = int(ray.cluster_resources()["CPU"])
+        count = count or max(1, cores)
+        model = replace(model, threads=model.threads or max(1, cores // count))
+        actor = ray.remote(Worker).options(
+            num_cpus=min(1.0, cores / count), num_gpus=gpus, max_restarts=-1, max_task_retries=-1
+        )
+        workers = [actor.remote(command, task, options, model) for _ in range(count)]
+        for file, parts in groupby(answers(workers, missing, columns), key=itemgetter(0)):
+            try:
+                tables = tables_of(ray, parts, counts, progress)
+                write_file(targets[file], kind, len(ANSWERS[command]), tables)
+            except (FileFault, OSError, ValueError) as error:
+                log(f"{file}: {one_line(str(error))}")
+                counts["lost"] += 1
+    done = len(targets) - len(missing)
+    log(f"{counts['rows']:,} rows of {len(missing):,} files; {done:,} files were there already")
+    if counts["lost"] or counts["refused"]:
+        raise UserError(
+            f"{counts['refused']:,} rows are refused, {counts['lost']:,} files are left out"
+        )
+
+
+@click.group()
+def bulk() -> None:
+    """Work on whole files and folders, on all cores or on a Ray cluster.
+
+    INPUT is a file, a folder or a glob of text (.txt), CSV (.csv, .tsv), JSON Lines (.jsonl) or
+    Parquet files: on this machine, or at an address such as s3://bucket/folder. Each becomes one
+    file in --output, with the columns of the input and of the answers, as a whole or not at all.
+    What is there already is left out, so the command can be started again. A row that cannot be
+    answered is named and stays empty, and the exit code is 1.
+
+    \b
+        bulk translate letters/ --output translated/
+        bulk classify news.csv --text title,body --output labelled/ --workers 4
+        bulk couplet s3://bucket/lines --output s3://bucket/answers --address ray://host:10001
+        bulk score translation pairs.parquet --src de --tgt en --output scored/
+    """
+
+
+_bulk_options = combined(
+    click.argument("inputs", metavar="INPUT...", nargs=-1, required=True),
+    click.option("--output", required=True, metavar="FOLDER", help="Where files are written."),
+    click.option("--format", "kind", type=click.Choice(tuple(OUTPUTS)), default="parquet"),
+    click.option("--address", default="local", help="local, auto or ray://host:10001."),
+    click.option("--workers", type=click.IntRange(1, 10_000), help="Models; else one a core."),
+    click.option("--gpus-per-worker", "gpus", type=click.FloatRange(0, 64), default=0),
+    models_option,
+    machine_options,
+    batch_option,
+)
+_text_option = click.option(
+    "--text", default="text", metavar="NAMES", help="The columns with the text; else text."
+)
+
+
+@bulk.command()
+@_bulk_options
+@_text_option
+@search_options
+@length_options
+@options_from(GenerationRequest, "translation")
+def translate(text: str, **options: Any) -> None:
+    """Translate the texts in files."""
+    run("translate", "translation", _columns(text), options)
+
+
+@bulk.command()
+@_bulk_options
+@_text_option
+def classify(text: str, **options: Any) -> None:
+    """Classify the texts in files."""
+    run("classify", "classification", _columns(text), options)
+
+
+@bulk.command()
+@_bulk_options
+@_text_option
+@search_options
+@options_from(CoupletRequest, "couplet")
+def couplet(text: str, **options: Any) -> None:
+    """Answer the first lines of couplets in files."""
+    run("couplet", "couplet", _columns(text), options)
+
+
+@bulk.command()
+@click.argument("task", type=click.Choice(PAIR_TASKS))
+@_bulk_options
+@click.option("--src", "source", default="source", metavar="NAME", help="The column of sources.")
+@click.option("--tgt", "target", default="target", metavar="NAME", help="That of their targets.")
+def score(task: str, source: str, target: str, **options: Any) -> None:
+    """Compute how probable a model finds the pairs in files."""
+    run("score", task, (source, target), options)
+
+
+def _columns(names: str) -> Columns:
+    return tuple(name.strip() for name in names.split(","))
