@@ -116,7 +116,7 @@ def _shown(
     pair = (found.second, given) if is_backward else (given, found.second)
     top = None
     if banner:
-        from tasks.couplet.banner import banner as banner_of
+        from tasks.couplet.layout import banner as banner_of
 
         if (top := banner_of(*pair)) is None:
             from core.progress import log

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tasks.couplet.rules import RULES
-from tasks.couplet.script import traditional
 from tasks.seq2seq.n_best import Ranked
 
 
@@ -48,15 +47,3 @@ def joined(couplets: Sequence[Couplet]) -> Couplet:
     """Returns the first of ``couplets`` with the others as its alternatives."""
     best, *others = couplets
     return replace(best, others=tuple(others))
-
-
-def in_traditional(couplet: Couplet) -> Couplet:
-    """Returns ``couplet`` with its second lines in traditional characters."""
-    others = tuple(map(in_traditional, couplet.others))
-    return replace(couplet, second=traditional(couplet.second), others=others)
-
-
-def faults(broken: dict[str, str], tones: str) -> list[str]:
-    """Returns the pairs of words with alike tones, as far as the form asks for opposed ones."""
-    rules = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[tones]
-    return [pair for rule in rules for pair in broken.get(rule, "").split()]

@@ -1,17 +1,49 @@
-"""A couplet as it hangs beside a door: written downwards, the first line on the right."""
+"""A couplet as it hangs beside a door: written downwards, the first line right, under a banner."""
 
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
 from core.errors import UserError
+from tasks.couplet.script import is_traditional, simplified, traditional
+from tasks.couplet.tones import read_words
 from tasks.pictures import BRUSH, picture
 
 _SPACE = "\N{IDEOGRAPHIC SPACE}"
 _LONGEST = 60
+_FEWEST_SHARED = 2
 _RED, _GOLD, _INK = "#c3272b", "#f3c969", "#1b1410"
+
+
+def banner(first: str, second: str) -> str | None:
+    """Returns the banner (横批) whose subject has most characters in common with the couplet.
+
+    It is a customary phrase of four characters. Subjects are lists of characters
+    (``words/banners.txt``). A banner that repeats a character of the couplet counts one less.
+
+    Returns:
+        None where no subject shares two characters, or its banner repeats as many: then none is
+        better than a wrong one.
+    """
+    characters = set(simplified(first + second))
+    scores = [
+        (len(shared) - len(characters & set(phrase)), phrase)
+        for phrase, subject in _banners()
+        if len(shared := characters & subject) >= _FEWEST_SHARED
+    ]
+    best, phrase = max(scores, key=lambda scored: scored[0], default=(0, ""))
+    if best <= 0:
+        return None
+    return traditional(phrase) if is_traditional(first + second) else phrase
+
+
+@cache
+def _banners() -> list[tuple[str, frozenset[str]]]:
+    rows = (line.split(" ") for line in read_words("banners.txt"))
+    return [(phrase, frozenset(subject)) for phrase, subject in rows]
 
 
 def vertical(first: str, second: str, banner: str | None = None) -> str:

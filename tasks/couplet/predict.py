@@ -21,7 +21,7 @@ from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from core.storage.files import is_folder
 from data.codec import TextCodec
 from data.vocabulary import Vocabulary
-from tasks.couplet.answer import Couplet, faults, in_traditional, joined
+from tasks.couplet.answer import Couplet, joined
 from tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
 from tasks.couplet.constraint import CharacterTable, CoupletConstraint, given_characters
 from tasks.couplet.dataset import TOKENIZER
@@ -29,7 +29,7 @@ from tasks.couplet.model import CoupletModel
 from tasks.couplet.request import CoupletRequest
 from tasks.couplet.reranking import features_of, rank
 from tasks.couplet.rules import broken, find_avoided, refused_words, split_line
-from tasks.couplet.script import is_traditional, simplified
+from tasks.couplet.script import is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.runs.checkpoint_folder import read_config
 from tasks.seq2seq.generation import EncodedTexts, SearchResult
@@ -177,22 +177,22 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         and no other search is asked for, they are drawn at random and ranked
         (:mod:`tasks.couplet.reranking`); ``n_best`` alone asks for no other search, but for as many
         candidates. A line has the same candidates wherever it stands.
-        Of several outputs, those that break the fewest rules of tones come first.
         """
         request, texts = CoupletRequest.extended(request), as_texts(texts)
         lines = [simplified(text) for text in texts]
         count = self._candidate_count(request)
         if count is None:
-            answers = self._searched(lines, request)
+            found = super().generate(lines, request)
         else:
-            answers = self._candidates(lines, request, count)
-        return [
-            in_traditional(answer)
-            if request.script == "traditional"
-            or (request.script == "auto" and is_traditional(text))
-            else answer
-            for text, answer in zip(texts, answers, strict=True)
-        ]
+            found = self._candidates(lines, request, count)
+        form, answers = request.form(self.config.form), []
+        for text, line, answer in zip(texts, lines, found, strict=True):
+            judged = [self._judged(line, couplet, form) for couplet in answer.hypotheses]
+            script = request.script
+            if script == "traditional" or (script == "auto" and is_traditional(text)):
+                judged = [replace(one, second=traditional(one.second)) for one in judged]
+            answers.append(joined(judged))
+        return answers
 
     @property
     def has_opposite(self) -> bool:
@@ -231,53 +231,39 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         count = request.n_best if searched == ["n_best"] else 1 if not searched else None
         return count if count in range(1, MAX_POOL + 1) else None
 
-    def _searched(self, lines: Sequence[str], request: CoupletRequest) -> list[Couplet]:
-        """Returns the answers of an ordinary search."""
-        config = request.resolve(self.generation)
-        if not config.sample:  # all hypotheses of a beam, which are there anyway
-            request = request.replaced(n_best=config.beam_size)
-        return [
-            joined(self._judged(line, answer, request, config.n_best))
-            for line, answer in zip(lines, super().generate(lines, request), strict=True)
-        ]
-
     def _candidates(
         self, lines: Sequence[str], request: CoupletRequest, count: int
     ) -> list[Couplet]:
-        """Returns the best of many answers that are drawn at random."""
+        """Returns the best ``count`` of many answers to each line, which are drawn at random."""
         own = None if request.constraint else [crc32(line.encode()) for line in lines]
-        pool = max(self.config.rerank.pool, count)
         drawing = request.replaced(
             sample=True,
-            n_best=pool,
+            n_best=max(self.config.rerank.pool, count),
             temperature=self.config.rerank.temperature,
             numbers=own or request.numbers,
             candidates=None,
         )
         return [
-            joined(self._ranked(line, self._judged(line, answer, request, pool), count, request))
-            for line, answer in zip(lines, super().generate(lines, drawing), strict=True)
+            joined(self._ranked("".join(line.split()), drawn.hypotheses, count))
+            for line, drawn in zip(lines, super().generate(lines, drawing), strict=True)
         ]
 
-    def _judged(
-        self, line: str, answer: Couplet, request: CoupletRequest, count: int
-    ) -> list[Couplet]:
-        """Returns ``count`` hypotheses with the rules that they break, those with the fewest first.
+    def _ranked(self, first: str, drawn: Sequence[Couplet], count: int) -> list[Couplet]:
+        """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
+        different = [*{couplet.second: couplet for couplet in drawn}.values()]
+        if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
+            return sorted(different, key=lambda couplet: -couplet.score)[:count]
+        seconds = [couplet.second for couplet in different]
+        features = features_of(first, seconds, self, self.codec.vocabulary)
+        ranked = rank(features, seconds, self.config.rerank, count)
+        return [replace(different[i], score=score) for i, score in ranked]
 
-        It stops as soon as it has found ``count`` hypotheses without a fault.
-        """
-        form, judged, faultless = request.form(self.config.form), [], 0
-        for couplet in answer.hypotheses:
-            judged.append(self._with_broken_rules(_characters(line), couplet, form))
-            faultless += not faults(judged[-1].broken, form.tones)
-            if faultless == count:
-                break
-        return sorted(judged, key=lambda couplet: len(faults(couplet.broken, form.tones)))[:count]
-
-    def _with_broken_rules(self, given: list[str], couplet: Couplet, form: FormConfig) -> Couplet:
+    def _judged(self, line: str, couplet: Couplet, form: FormConfig) -> Couplet:
+        """Returns ``couplet`` by itself with the rules that it breaks."""
+        given, notes = _characters(line), []
         rules = broken(given, couplet.second, form.rhyme)
-        notes = []
-        if alike := faults(rules, form.tones):
+        asked = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[form.tones]
+        if alike := [rules[rule] for rule in asked if rule in rules]:
             notes.append(f"no answer has all tones opposed; alike: {' '.join(alike)}")
         if len(given) >= self.max_len and (lost := _RULES_OF_A_WHOLE & rules.keys()):
             notes.append(
@@ -285,26 +271,6 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
                 f"whole breaks the rule of {', '.join(sorted(lost))}"
             )
         return replace(couplet, broken=rules, note="; ".join(notes), others=())
-
-    def _ranked(
-        self, line: str, drawn: Sequence[Couplet], count: int, request: CoupletRequest
-    ) -> list[Couplet]:
-        """Returns the best ``count`` of the candidates ``drawn``, with their scores.
-
-        Candidates that break more rules of tones than ``count`` others do not take part.
-        """
-        first = "".join(_characters(line))
-        tones = request.form(self.config.form).tones
-        different = [*{couplet.second: couplet for couplet in drawn}.values()]
-        counts = [len(faults(couplet.broken, tones)) for couplet in different]
-        most = counts[min(count, len(counts)) - 1]
-        different = [c for c, faulty in zip(different, counts, strict=True) if faulty <= most]
-        if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
-            return sorted(different, key=lambda couplet: -couplet.score)[:count]
-        seconds = [couplet.second for couplet in different]
-        features = features_of(first, seconds, self, self.codec.vocabulary)
-        ranked = rank(features, seconds, self.config.rerank, count)
-        return [replace(different[i], score=score) for i, score in ranked]
 
     def try_out(self) -> None:
         super().try_out()

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from tasks.couplet.banner import banner
-from tasks.couplet.layout import draw_couplet, vertical
+from tasks.couplet.layout import banner, draw_couplet, vertical
 from tasks.couplet.script import is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, read_words
 
