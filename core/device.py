@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from core.errors import UserError
+from core.errors import ConfigError, UserError
 
 _BF16_KERNELS = 32
 _LOAD_FILE = Path("/proc/loadavg")
@@ -20,7 +20,8 @@ def choose_device(name: str) -> torch.device:
     """Returns the device "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
     Raises:
-        UserError: there is no such device.
+        ConfigError: no device has this name.
+        UserError: this machine has no such device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -29,7 +30,7 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, TypeError):
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise UserError(f"device must be auto, cpu, cuda or cuda:N, not {name!r}")
+        raise ConfigError(f"must be auto, cpu, cuda or cuda:N, not {name!r}", option="device")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
             f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; use cpu"

@@ -12,7 +12,7 @@ import click
 
 from core.errors import UserError
 from tasks.commands.options import LineOptions, given, option_names, take, use_threads
-from tasks.commands.output import STDIO, print_results, progress_bar, results_to
+from tasks.commands.output import print_results, progress_bar, results_to
 from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_texts
 from tasks.task import task_named
 
@@ -21,11 +21,13 @@ def text_input(texts: Sequence[str], options: LineOptions) -> AbstractContextMan
     """Returns the texts: those of the command line, a file, or standard input.
 
     Raises:
-        UsageError: texts and a file.
+        UsageError: texts and a file, or "-" beside other texts.
     """
-    if texts and options.input_file is not None:
+    if texts and options.input_path is not None:
         raise click.UsageError("texts come from the command line or from --input, not from both.")
-    return open_texts(() if texts == (str(STDIO),) else texts, options.input_path)
+    if "-" in texts and len(texts) > 1:
+        raise click.UsageError("'-' (standard input) cannot stand beside other texts.")
+    return open_texts([text for text in texts if text != "-"], options.input_path)
 
 
 @contextmanager

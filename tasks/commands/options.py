@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -14,13 +14,32 @@ import click
 
 from core.config import Option, options_of
 from core.errors import ConfigError
-from tasks.commands.output import STDIO
 from tasks.couplet.request import CoupletRequest
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.request import plain_type
 from tasks.task import TASKS, task_named
 
 PATH = click.Path(path_type=Path)
+
+
+class StreamPath(click.Path):
+    """The path of a file; "-" is None: a standard stream."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == "-" else super().convert(value, param, ctx)
+
+
+class Text(click.types.StringParamType):
+    """Text that could be decoded: Python replaces bad bytes by surrogates."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            self.fail(f"{value!r} is not valid in this locale's encoding.", param, ctx)
+        return value
+
+
+TEXT = Text()
+STREAM = StreamPath(path_type=Path)
 
 # Limits that a machine can take. More threads than this crash OpenMP.
 MAX_THREADS = max(256, os.cpu_count() or 1)
@@ -41,21 +60,11 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LineOptions(ModelOptions):
-    """The options of the commands that work on lines."""
+    """The options of the commands that work on lines. Standard streams have no path."""
 
-    input_file: Path | None
-    output_file: Path | None
+    input_path: Path | None
+    output_path: Path | None
     is_json: bool
-
-    @property
-    def input_path(self) -> Path | None:
-        """The input file; None for standard input."""
-        return None if self.input_file == STDIO else self.input_file
-
-    @property
-    def output_path(self) -> Path | None:
-        """The output file; None for standard output."""
-        return None if self.output_file == STDIO else self.output_file
 
 
 def take(cls: type[O], options: dict[str, Any]) -> O:
@@ -102,7 +111,7 @@ def _option(name: str, kind: Any, own: Option, default: Any) -> Callable[[Any], 
     if kind is bool:
         flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
     elif kind is str:
-        settings["callback"] = check_prefix
+        settings["type"] = TEXT
     elif kind == tuple[str, ...]:
         settings["multiple"] = True
     elif own.most is None:
@@ -142,20 +151,7 @@ def use_threads(count: int | None) -> None:
 
 def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns one decorator that applies several, the first on top."""
-
-    def decorate(command: Any) -> Any:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
-
-
-def check_device(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
-    """Refuses a name that no device has; whether this machine has the device is checked later."""
-    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", name):
-        raise click.BadParameter(f"{name!r} is not one of auto, cpu, cuda, cuda:N.")
-    return name
+    return lambda command: reduce(lambda made, wrap: wrap(made), reversed(decorators), command)
 
 
 def check_delimiter(
@@ -169,25 +165,6 @@ def check_delimiter(
     return delimiter
 
 
-def check_texts(
-    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Refuses texts that are not valid, and "-" beside other texts."""
-    if str(STDIO) in texts and len(texts) > 1:
-        raise click.BadParameter("'-' (standard input) cannot stand beside other texts.")
-    for number, text in enumerate(texts, start=1):
-        if not _is_text(text):
-            raise click.BadParameter(f"text {number} is not valid in this locale's encoding.")
-    return texts
-
-
-def check_prefix(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """Refuses a prefix that is not valid text."""
-    if text is not None and not _is_text(text):
-        raise click.BadParameter("it is not valid in this locale's encoding.")
-    return text
-
-
 def one_or_several(
     ctx: click.Context, parameter: click.Parameter, folders: tuple[Path, ...]
 ) -> Folders:
@@ -195,37 +172,21 @@ def one_or_several(
     return folders[0] if len(folders) == 1 else folders or None
 
 
-def _is_text(argument: str) -> bool:
-    """Returns whether an argument could be decoded: Python replaces bad bytes by surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in argument)
-
-
 machine_options = combined(
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        callback=check_device,
-        help="auto, cpu, cuda or cuda:N.",
-    ),
+    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
     click.option(
         "--threads", type=click.IntRange(1, MAX_THREADS), help="The number of processor cores."
     ),
 )
-model_option = click.option(
-    "--model",
-    type=PATH,
-    metavar="FOLDER",
-    help="A checkpoint folder, or the name of a shipped model; else the default one.",
-)
+_model_settings: dict[str, Any] = {"type": PATH, "metavar": "FOLDER"}
+_model_help = "A checkpoint folder, or the name of a shipped model; else the default one."
+model_option = click.option("--model", **_model_settings, help=_model_help)
 models_option = click.option(
     "--model",
-    type=PATH,
-    metavar="FOLDER",
+    **_model_settings,
     multiple=True,
     callback=one_or_several,
-    help="A checkpoint folder, or the name of a shipped model; else the default one. Several form "
-    "an ensemble.",
+    help=f"{_model_help} Several form an ensemble.",
 )
 batch_option = click.option(
     "--batch-tokens", type=click.IntRange(1, MAX_BATCH_TOKENS), help="The tokens in a batch."
@@ -268,13 +229,15 @@ search_options = options_from(CoupletRequest, "search", "int8")
 length_options = options_from(CoupletRequest, "length")
 output_options = options_from(CoupletRequest, "output")
 result_options = combined(
-    click.option("--output", "output_file", type=PATH, help="Write the results to a file."),
+    click.option("--output", "output_path", type=STREAM, help="Write the results to a file."),
     json_option,
     machine_options,
     batch_option,
 )
 text_options = combined(
-    click.argument("texts", metavar="[TEXT]...", nargs=-1, callback=check_texts),
-    click.option("--input", "input_file", type=PATH, help="Read texts from a file, one per line."),
+    click.argument("texts", metavar="[TEXT]...", nargs=-1, type=TEXT),
+    click.option(
+        "--input", "input_path", type=STREAM, help="Read texts from a file, one per line."
+    ),
     result_options,
 )

@@ -16,8 +16,6 @@ from core.errors import UserError
 from core.storage.files import reason_of
 from tasks.streaming.lines import ignore, open_output
 
-STDIO = Path("-")
-
 
 def print_results(text: str) -> None:
     """Writes to stdout and flushes it. If its reader has left, the program ends with code 0."""
@@ -38,8 +36,8 @@ def discard_stdout() -> None:
 
 @contextmanager
 def results_to(path: Path | None) -> Iterator[Callable[[str], object]]:
-    """Yields the function that writes results: to ``path``, or to stdout for None and "-"."""
-    if path in (None, STDIO):
+    """Yields the function that writes results: to ``path``, or to stdout for None."""
+    if path is None:
         yield print_results
     else:
         with open_output(path) as write:

@@ -15,8 +15,8 @@ from core.errors import ConfigError, TextError
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
     PATH,
+    TEXT,
     batch_option,
-    check_prefix,
     combined,
     data_option,
     given,
@@ -171,8 +171,8 @@ _add(
     "Draw the attention between TEXT and TARGET, all heads of one layer side by side.\n\nWithout "
     "TARGET, it is the model's own output, and TEXT is one sentence.",
     '--kind encoder --layer 2 "Ein Hund rennt." "A dog runs."',
-    click.argument("text", callback=check_prefix),
-    click.argument("target", required=False, callback=check_prefix),
+    click.argument("text", type=TEXT),
+    click.argument("target", required=False, type=TEXT),
     option("--task", PAIR_TASKS, PAIR_TASKS[0], "The task of the model."),
     option(
         "--kind",
@@ -191,7 +191,7 @@ _add(
     "line has a token and its cosine similarity to WORD. The map is the plane in which the vectors "
     "differ most (PCA).",
     "--task couplet 春 --count 20 --output spring.svg",
-    click.argument("word", callback=check_prefix),
+    click.argument("word", type=TEXT),
     option("--task", TASKS, TASKS[0], "The task of the model."),
     option(
         "--side", ("source", "target"), "source", "The embedding of the encoder or of the decoder."

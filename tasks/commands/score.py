@@ -10,6 +10,7 @@ import click
 from tasks.commands.answering import opened
 from tasks.commands.options import (
     PATH,
+    STREAM,
     LineOptions,
     given,
     models_option,
@@ -25,7 +26,7 @@ from tasks.task import PAIR_TASKS, task_named
 @click.argument("task", type=click.Choice(PAIR_TASKS))
 @click.option("--src", "source_file", type=PATH, metavar="FILE", help="The sources, one per line.")
 @click.option("--tgt", "target_file", type=PATH, metavar="FILE", help="Their targets.")
-@click.option("--input", "input_file", type=PATH, help="Pairs in one file, separated by tabs.")
+@click.option("--input", "input_path", type=STREAM, help="Pairs in one file, separated by tabs.")
 @result_options
 @models_option
 def score(task: str, source_file: Path | None, target_file: Path | None, **options: Any) -> None:
@@ -47,7 +48,7 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
     if (source_file is None) != (target_file is None):
         raise click.UsageError("--src and --tgt go together.")
     line_options = take(LineOptions, options)
-    if source_file and line_options.input_file:
+    if source_file and line_options.input_path:
         raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
     if source_file and target_file:
         pairs_input = pair_lines.open_parallel(source_file, target_file)

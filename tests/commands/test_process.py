@@ -152,7 +152,7 @@ def test_an_argument_that_is_not_valid_text_is_wrong_usage() -> None:
         [*command("translate"), b"Hund \xff"], capture_output=True, timeout=TIMEOUT
     )
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"text 1 is not valid" in done.stderr
+    assert b"is not valid in this locale" in done.stderr
 
 
 # Standard input
