@@ -37,9 +37,7 @@ Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]
 _TUTORIAL_BATCH = 64
 
 _VARIANTS: dict[str, dict[str, Any]] = {
-    "ours, int8": {"int8": True},
     "ours, early exit at 0.9": {"early_exit": 0.9},
-    "ours, early exit, int8": {"early_exit": 0.9, "int8": True},
 }
 
 

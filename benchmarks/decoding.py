@@ -64,7 +64,6 @@ def main(
         words = list(translator.source.vocabulary.itos)
         for width in WIDTHS:
             options = translator.config.generation.replaced(beam_size=width)
-            int8 = options.replaced(int8=True)
             engines = [Contestant("ours, float32", ours, model, threads, options)]
             for compute_type in ("float32", "int8"):
                 for workers in (1, threads):
@@ -72,7 +71,6 @@ def main(
                     arguments = (export, words, threads, options, compute_type, workers, BATCH_SIZE)
                     name = f"CTranslate2, {compute_type}, {how}"
                     engines.append(Contestant(name, ctranslate2_engine, *arguments))
-            engines.append(Contestant("ours, int8", ours, model, threads, int8))
             single = []
             if width == 1:
                 single.append(Contestant("tutorials' loop", tutorial_loop, model, threads))

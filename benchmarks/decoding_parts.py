@@ -70,7 +70,6 @@ OPTIMIZATIONS: dict[str, Optimization] = {
     "two threads for a single sentence (one instead)": lambda: patch.object(
         generation_module, "_FEW_THREADS", 1
     ),
-    "float32 (int8 instead)": nullcontext,
     "one hypothesis wanted (the whole beam instead)": nullcontext,
 }
 
@@ -111,7 +110,6 @@ def measure(
     """Returns the time without each optimization, divided by the time with all of them."""
     whole = translator.config.generation.replaced(beam_size=width)
     options: dict[str, GenerationConfig] = dict.fromkeys(OPTIMIZATIONS, whole)
-    options["float32 (int8 instead)"] = whole.replaced(int8=True)
     whole_beam = "one hypothesis wanted (the whole beam instead)"
     options[whole_beam] = whole.replaced(n_best=width)
     if width == 1:
@@ -127,20 +125,20 @@ def measure(
                 config: GenerationConfig = config,
             ) -> list[list[int]]:
                 texts = EncodedTexts(segments=[[source] for source in sources])
-                outputs = generation_module.generate_texts(
+                found = generation_module.search_segments(
                     model, texts, config, GenerationRequest(), translator.device
-                ).outputs
-                return [best.tokens for best, *_ in outputs]
+                )
+                return [result.hypotheses[0].tokens for result in found]
 
             with OPTIMIZATIONS[name]():
                 # A snapshot of its own, because some variants change how it is made.
-                model = IncrementalModel(translator.models[0], int8=config.int8)
+                model = IncrementalModel(translator.models[0])
                 generate(model, batches[0][:1])
                 started = time.perf_counter()
                 outputs[name] = [generate(model, sources) for sources in batches]
                 seconds[name].append(time.perf_counter() - started)
-    for name, config in options.items():
-        assert config.int8 or outputs[name] == outputs["nothing"], name
+    for name in options:
+        assert outputs[name] == outputs["nothing"], name
     return {
         name: median(a / b for a, b in zip(times, seconds["nothing"], strict=True))
         for name, times in seconds.items()

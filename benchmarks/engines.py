@@ -10,7 +10,7 @@ import torch
 from core.decoding.config import GenerationConfig
 from data.vocabulary import BOS, BOS_ID, EOS_ID, PAD
 from tasks.seq2seq.batches import source_tensor
-from tasks.seq2seq.generation import EncodedTexts, generate_texts
+from tasks.seq2seq.generation import EncodedTexts, search_segments
 from tasks.seq2seq.request import GenerationRequest
 from tasks.translation.predict import Translator
 
@@ -52,12 +52,10 @@ def ours(model_folder: Path | None, threads: int, options: GenerationConfig) -> 
     translator = Translator.load(model_folder, device="cpu")
 
     def translate(sources: Ids) -> Ids:
-        model = translator.step_model(int8=options.int8)
+        model = translator.step_model()
         texts = EncodedTexts(segments=[[source] for source in sources])
-        outputs = generate_texts(
-            model, texts, options, GenerationRequest(), translator.device
-        ).outputs
-        return [best.tokens for best, *_ in outputs]
+        found = search_segments(model, texts, options, GenerationRequest(), translator.device)
+        return [result.hypotheses[0].tokens for result in found]
 
     return translate
 

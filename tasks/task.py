@@ -84,10 +84,15 @@ class Task:
         metrics: dict[str, Any] = self._module("train").train(config, options)
         return metrics
 
-    def load(self, folder: Folders = None, *, device: str = "auto") -> Predictor[Any]:
-        """Returns the predictor with the model in ``folder``; None for the shipped one."""
+    def load(
+        self, folder: Folders = None, *, device: str = "auto", **options: Any
+    ) -> Predictor[Any]:
+        """Returns the predictor with the model in ``folder``; None for the shipped one.
+
+        ``options`` are those that the ``load`` of the task's predictor alone has.
+        """
         kind: type[Predictor[Any]] = getattr(self._module("predict"), self.predictor)
-        return kind.load(folder, device=device)
+        return kind.load(folder, device=device, **options)
 
     def evaluate(
         self,

@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 from core.config import check, check_options, option
@@ -26,11 +27,13 @@ class GenerationConfig:
     This is the one table of search options: commands, the service and
     requests take theirs from it. Beam search is in :mod:`core.decoding.beam_search`, with
     ``diversity`` in :mod:`core.decoding.diverse_beam_search`, and sampling in
-    :mod:`core.decoding.sampling`. Lengths are rounded down. ``int8`` needs a CPU.
+    :mod:`core.decoding.sampling`. Lengths are rounded down.
 
     Raises:
         ConfigError: a value outside its range, or one that has no effect with the others.
     """
+
+    RETIRED = MappingProxyType({"int8": None})
 
     # A beam of N outputs of length L needs attention scores of N * N * L numbers.
     beam_size: int = option(
@@ -81,9 +84,6 @@ class GenerationConfig:
         "No sequence of N tokens is repeated in an output; 0 allows all.",
         *("length", 0, _MAX_LENGTH),
         metavar="N",
-    )
-    int8: bool = option(
-        False, "Use int8 weights: faster on a CPU. Outputs may differ, also with the batch.", "int8"
     )
 
     def __post_init__(self) -> None:

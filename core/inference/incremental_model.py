@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from core.inference.key_value_cache import LayerCache, Lineage
-from core.inference.packed_linear import packed_linear_for
+from core.inference.packed_linear import PackedLinear
 from core.inference.packed_transformer import PackedDecoder, PackedEncoder
 from core.model.masks import padding_mask
 from core.model.rotary import rotations
@@ -66,19 +66,14 @@ class IncrementalModel:
 
     Args:
         model: the trained model.
-        int8: compute linear layers with 8-bit integers, which is faster and a little less exact.
 
     Attributes:
         special: the ids of the special tokens.
         vocab_size: V, the size of the target vocabulary.
         max_len: the longest sequence, source or target, that the model has positions for.
-
-    Raises:
-        ConfigError: ``int8`` for a model that is not on a CPU, or not in float32.
     """
 
-    def __init__(self, model: SequenceToSequence, *, int8: bool = False) -> None:
-        make = packed_linear_for(model.generator.weight, int8=int8, option="generation.int8")
+    def __init__(self, model: SequenceToSequence) -> None:
         self.special = model.special
         self.vocab_size, self.src_vocab_size = (
             len(each.weight) for each in (model.tgt_embedding, model.src_embedding)
@@ -92,13 +87,13 @@ class IncrementalModel:
             self._tgt_table = model.tgt_embedding.weight * scale
             is_shared = model.src_embedding.weight is model.tgt_embedding.weight
             self._src_table = self._tgt_table if is_shared else model.src_embedding.weight * scale
-            self._encoder = PackedEncoder(model.transformer.encoder, make)
-            self._decoder = PackedDecoder(model.transformer.decoder, make)
+            self._encoder = PackedEncoder(model.transformer.encoder)
+            self._decoder = PackedDecoder(model.transformer.decoder)
             self._rotations = None
             if (decoder := model.transformer.decoder).rotary:
                 self._rotations = rotations(self.max_len, decoder.head_dim, self._tgt_table)
             self._source_reader = copy.deepcopy(model.source_reader)
-            self._generator = make(model.generator.weight, model.generator.bias)
+            self._generator = PackedLinear(model.generator.weight, model.generator.bias)
 
     @torch.no_grad()
     def start(self, src: Tensor, *, has_memory_mean: bool = False) -> DecoderState:

@@ -5,20 +5,16 @@ the formats of the fastest kernels:
 
 * in the blocked order of oneDNN, whose kernels also add the bias, the ReLU and the residual;
 * as fp16, in FBGEMM's kernels, if every weight is an fp16 number, as in a checkpoint saved in half
-  precision. There is half as much to read, and the sums are the same;
-* as int8, if asked for: a quarter to read and faster products, but rounded weights and inputs.
+  precision. There is half as much to read, and the sums are the same.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from core.errors import ConfigError
 
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 HAS_FBGEMM = "fbgemm" in torch.backends.quantized.supported_engines
@@ -64,62 +60,6 @@ class PackedLinear:
         return self._fp16 is not None and 0 < x.numel() <= _FEW_ROWS * x.shape[-1]
 
 
-class Int8Linear:
-    """The same interface as :class:`PackedLinear`, with int8 weights and a scale for each output.
-
-    The inputs of every call are rounded to int8 as well, with one scale for all of them (dynamic
-    quantization), so an output depends slightly on the other rows of its batch. A scale for each
-    row would avoid that, but it costs most of what int8 gains.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        weight = weight.detach().float().cpu().contiguous()
-        scales = weight.abs().amax(dim=1).clamp_(min=1e-12).div_(127.0).double()
-        zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():
-            # A deprecation of a later release; the pinned release supports it.
-            warnings.simplefilter("ignore", UserWarning)
-            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        bias = None if bias is None else bias.detach().float().cpu()
-        self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
-        # Without VNNI, sums of two products of 8 bits overflow their 16 bits.
-        self._reduce_range = not has_vnni()
-
-    def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
-        """Maps ``[..., D]`` to ``[..., E]``, with a ReLU on the output if asked for."""
-        ops = torch.ops.quantized
-        function = ops.linear_relu_dynamic if relu else ops.linear_dynamic
-        return function(x.contiguous(), self._packed, self._reduce_range)
-
-    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Returns ``residual`` ``[..., E]`` plus the output of the layer for ``x``."""
-        return self(x).add_(residual)
-
-
-MakeLinear = Callable[[Tensor, Tensor | None], PackedLinear | Int8Linear]
-"""From the weight and bias of a layer to an object that computes it."""
-
-
-def packed_linear_for(weight: Tensor, *, int8: bool, option: str) -> MakeLinear:
-    """Returns :class:`Int8Linear` if ``int8``, else :class:`PackedLinear`.
-
-    Args:
-        weight: one of the model, whose weights all have its device and type.
-        option: the name of the option ``int8`` in the error.
-
-    Raises:
-        ConfigError: ``int8`` for a model that is not on a CPU, or not in float32.
-    """
-    if not int8:
-        return PackedLinear
-    if weight.device.type != "cpu":
-        raise ConfigError(f"is for a CPU, and the model is on {weight.device}", option=option)
-    if weight.dtype != torch.float32:
-        kind = str(weight.dtype).removeprefix("torch.")
-        raise ConfigError(f"{option} is for a model in float32, not {kind}: convert it by .float()")
-    return Int8Linear
-
-
 def _in_blocks(weight: Tensor) -> Tensor | None:
     """Returns ``weight`` in the order of oneDNN, or None where there is no such order."""
     if not HAS_ONEDNN or weight.device.type != "cpu" or weight.dtype != torch.float32:
@@ -134,12 +74,6 @@ def _as_fp16(weight: Tensor, bias: Tensor | None) -> torch.ScriptObject | None:
     if not torch.equal(weight.half().float(), weight):
         return None
     return torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
-
-
-def has_vnni() -> bool:
-    """Returns whether the processor multiplies 8-bit integers at once, if PyTorch can tell."""
-    is_supported: Callable[[], bool] = getattr(torch.cpu, "_is_vnni_supported", bool)
-    return is_supported()
 
 
 def _direct(operator: torch._ops.OpOverloadPacket) -> Callable[..., Tensor]:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.inference.key_value_cache import KeyValueCache, LayerCache, Lineage
-from core.inference.packed_linear import Int8Linear, MakeLinear, PackedLinear
+from core.inference.packed_linear import PackedLinear
 from core.model.attention import (
     MyMultiheadAttention,
     attend_fused,
@@ -37,9 +37,9 @@ from core.model.transformer import (
 class PackedEncoder:
     """A snapshot of ``encoder``."""
 
-    def __init__(self, encoder: MyTransformerEncoder, make: MakeLinear = PackedLinear) -> None:
+    def __init__(self, encoder: MyTransformerEncoder) -> None:
         self._layers = [
-            _PackedEncoderLayer(cast(MyTransformerEncoderLayer, x), make) for x in encoder.layers
+            _PackedEncoderLayer(cast(MyTransformerEncoderLayer, x)) for x in encoder.layers
         ]
         self._norm = _packed_norm(encoder.norm)
         self._rotary, self._head_dim = encoder.rotary, encoder.head_dim
@@ -56,9 +56,9 @@ class PackedEncoder:
 class PackedDecoder:
     """A snapshot of ``decoder``, for one position at a time."""
 
-    def __init__(self, decoder: MyTransformerDecoder, make: MakeLinear = PackedLinear) -> None:
+    def __init__(self, decoder: MyTransformerDecoder) -> None:
         self._layers = [
-            _PackedDecoderLayer(cast(MyTransformerDecoderLayer, x), make) for x in decoder.layers
+            _PackedDecoderLayer(cast(MyTransformerDecoderLayer, x)) for x in decoder.layers
         ]
         self._norm = _packed_norm(decoder.norm)
 
@@ -92,11 +92,9 @@ class PackedDecoder:
 class _PackedFeedForward:
     """FFN(x) = W2 act(W1 x + b1) + b2 (Vaswani et al. 2017, section 3.3)."""
 
-    def __init__(
-        self, layer: MyTransformerEncoderLayer | MyTransformerDecoderLayer, make: MakeLinear
-    ) -> None:
-        self._inner = make(layer.linear1.weight, layer.linear1.bias)
-        self._outer = make(layer.linear2.weight, layer.linear2.bias)
+    def __init__(self, layer: MyTransformerEncoderLayer | MyTransformerDecoderLayer) -> None:
+        self._inner = PackedLinear(layer.linear1.weight, layer.linear1.bias)
+        self._outer = PackedLinear(layer.linear2.weight, layer.linear2.bias)
         self._is_relu = layer.activation is F.relu
         self._activation = deepcopy(layer.activation)  # a function stays the same function
 
@@ -106,14 +104,14 @@ class _PackedFeedForward:
 
 
 class _PackedEncoderLayer:
-    def __init__(self, layer: MyTransformerEncoderLayer, make: MakeLinear) -> None:
+    def __init__(self, layer: MyTransformerEncoderLayer) -> None:
         attention = layer.self_attn
         self._num_heads = attention.num_heads
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2)))
-        self._query_key_value = _projection(attention, 0, 3, make)
-        self._out = make(attention.out_proj.weight, attention.out_proj.bias)
-        self._feed_forward = _PackedFeedForward(layer, make)
+        self._query_key_value = _projection(attention, 0, 3)
+        self._out = PackedLinear(attention.out_proj.weight, attention.out_proj.bias)
+        self._feed_forward = _PackedFeedForward(layer)
 
     def __call__(self, x: Tensor, *masks: Tensor | None) -> Tensor:
         norm1, norm2 = self._norms
@@ -134,17 +132,17 @@ class _PackedEncoderLayer:
 
 
 class _PackedDecoderLayer:
-    def __init__(self, layer: MyTransformerDecoderLayer, make: MakeLinear) -> None:
+    def __init__(self, layer: MyTransformerDecoderLayer) -> None:
         own, cross = layer.self_attn, layer.multihead_attn
         self._num_heads, self._head_dim = own.num_heads, own.head_dim
         self._is_pre_norm = layer.norm_first
         self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2, layer.norm3)))
-        self._query_key_value = _projection(own, 0, 3, make)
-        self._own_out = make(own.out_proj.weight, own.out_proj.bias)
-        self._memory_query = _projection(cross, 0, 1, make)
-        self._memory_key_value = _projection(cross, 1, 3, make)
-        self._memory_out = make(cross.out_proj.weight, cross.out_proj.bias)
-        self._feed_forward = _PackedFeedForward(layer, make)
+        self._query_key_value = _projection(own, 0, 3)
+        self._own_out = PackedLinear(own.out_proj.weight, own.out_proj.bias)
+        self._memory_query = _projection(cross, 0, 1)
+        self._memory_key_value = _projection(cross, 1, 3)
+        self._memory_out = PackedLinear(cross.out_proj.weight, cross.out_proj.bias)
+        self._feed_forward = _PackedFeedForward(layer)
 
     def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> LayerCache:
         """Returns caches with the keys and values of ``memory`` ``[S, B, D]``, and of no past.
@@ -245,10 +243,8 @@ def _packed_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
 
 
-def _projection(
-    attention: MyMultiheadAttention, start: int, end: int, make: MakeLinear
-) -> PackedLinear | Int8Linear:
+def _projection(attention: MyMultiheadAttention, start: int, end: int) -> PackedLinear:
     """Packs the stacked projections from ``start`` to ``end``: 0 query, 1 key, 2 value."""
     rows = slice(start * attention.embed_dim, end * attention.embed_dim)
     bias = attention.in_proj_bias
-    return make(attention.in_proj_weight[rows], None if bias is None else bias[rows])
+    return PackedLinear(attention.in_proj_weight[rows], None if bias is None else bias[rows])

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from core.config import complete
 from core.errors import ConfigError
-from core.inference.packed_linear import packed_linear_for
+from core.inference.packed_linear import PackedLinear
 from core.inference.packed_transformer import PackedEncoder
 from core.model.dropout import Dropout
 from core.model.embedding import PositionalEncoding, TokenEmbedding
@@ -179,36 +179,32 @@ class PackedClassificationModel:
     """A snapshot of ``model`` for inference: the same scores from packed weights, no gradients.
 
     Args:
-        int8: compute linear layers with 8-bit integers, which is faster and a little less exact.
         early_exit: if the n-grams alone give a class at least this probability, the encoder does
             not read the text ("early exit": Schwartz et al. 2020, section 3). None: it reads all.
         temperature: the scores are divided by it to get this probability.
 
     Raises:
-        ConfigError: ``int8`` for a model that is not on a CPU, or ``early_exit`` for a model
-            without n-grams.
+        ConfigError: ``early_exit`` for a model without n-grams.
     """
 
     def __init__(
         self,
         model: ClassificationModel,
         *,
-        int8: bool = False,
         early_exit: float | None = None,
         temperature: float = 1.0,
     ) -> None:
         if early_exit is not None and model.ngrams is None:
             raise ConfigError("early_exit needs a model with n-grams (model.ngrams)")
-        make = packed_linear_for(model.embedding.weight, int8=int8, option="int8")
         self._pad_id, self._concat_type = model.pad_id, model.config.concat_type
         self._early_exit, self._temperature = early_exit, temperature
         with torch.no_grad():
             self._table = model.embedding.weight * math.sqrt(model.embedding.emb_size)
             self._positions = copy.deepcopy(model.positional_encoding).eval()
-            self._encoder = PackedEncoder(model.encoder, make)
+            self._encoder = PackedEncoder(model.encoder)
             first, last = (cast(nn.Linear, model.classifier[i]) for i in (0, -1))
-            self._hidden = make(first.weight, first.bias)
-            self._scores = make(last.weight, last.bias)
+            self._hidden = PackedLinear(first.weight, first.bias)
+            self._scores = PackedLinear(last.weight, last.bias)
             self._ngrams = copy.deepcopy(model.ngrams)
 
     def __call__(self, src: Tensor) -> Tensor:

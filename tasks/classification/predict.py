@@ -94,19 +94,16 @@ class Classifier(Predictor[Classification]):
         folder: Folders = None,
         *,
         device: str = "auto",
-        int8: bool = False,
         early_exit: float | None = None,
     ) -> Classifier:
         """Loads the model in ``folder``, or the pretrained one.
 
         Args:
-            int8: compute with 8-bit integers, which is faster and a little less exact.
             early_exit: a probability. Where the n-grams of a model are this certain of a class, the
                 encoder does not read the text, which is faster. Such a text has no familiarity.
 
         Raises:
-            ConfigError: ``int8`` on a device other than a CPU; ``early_exit`` above 1, not above 0,
-                or for a model without n-grams.
+            ConfigError: ``early_exit`` above 1, not above 0, or for a model without n-grams.
             CheckpointError: the folder is missing, incomplete, damaged or another task's.
         """
         if early_exit is not None:
@@ -126,7 +123,6 @@ class Classifier(Predictor[Classification]):
         classifier = cls(model.to(chosen).eval(), codec, classes, config, chosen)
         packed = PackedClassificationModel(
             classifier.model,
-            int8=int8,
             early_exit=early_exit,
             temperature=config.prediction.temperature,
         )

@@ -64,6 +64,7 @@ def search_and_answer(
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
+    how_to_load = given({name: options.pop(name, None) for name in ("engine", "int8")})
     search_options = given(options)
     numbered = not search_options.keys().isdisjoint(("n_best", "candidates"))
 
@@ -82,7 +83,9 @@ def search_and_answer(
         ]
 
     with option_names(), opened(text_input(texts, line_options), line_options) as work:
-        predictor: Any = task_named(task).load(line_options.model, device=line_options.device)
+        predictor: Any = task_named(task).load(
+            line_options.model, device=line_options.device, **how_to_load
+        )
         if is_backward:
             predictor = predictor.opposite()
         request = predictor.request_type.of(

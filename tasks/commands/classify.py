@@ -18,7 +18,6 @@ from tasks.commands.options import (
     LineOptions,
     column_options,
     given,
-    int8_option,
     model_option,
     take,
     text_options,
@@ -32,7 +31,6 @@ from tasks.streaming.lines import CHUNK_LINES, as_json
 class ClassifyOptions:
     """The options of ``classify`` alone."""
 
-    int8: bool | None
     early_exit: float | None
     top: int | None
     thresholds: tuple[str, ...]
@@ -47,7 +45,6 @@ class ClassifyOptions:
 @text_options
 @column_options
 @model_option
-@int8_option
 @click.option(
     "--early-exit",
     type=click.FloatRange(0.0, 1.0, min_open=True),
@@ -144,7 +141,6 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
     classifier = Classifier.load(
         line_options.model,
         device=line_options.device,
-        int8=bool(own.int8),
         early_exit=own.early_exit,
     )
     if own.thresholds:

@@ -14,6 +14,7 @@ from tasks.commands.options import (
     ModelOptions,
     batch_option,
     data_option,
+    engine_options,
     given,
     length_options,
     machine_options,
@@ -40,6 +41,7 @@ from tasks.task import Task
 @batch_option
 @search_options
 @length_options
+@engine_options
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--report",

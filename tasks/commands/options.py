@@ -224,8 +224,21 @@ json_option = click.option(
     "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."
 )
 
-int8_option = options_from(CoupletRequest, "int8")
-search_options = options_from(CoupletRequest, "search", "int8")
+engine_options = combined(
+    click.option(
+        "--engine",
+        type=click.Choice(["torch", "ctranslate2"]),
+        help="What translates: this program (torch), or CTranslate2, which is faster.",
+    ),
+    click.option(
+        "--int8",
+        is_flag=True,
+        default=None,
+        help="Translate with CTranslate2 in 8-bit integers. Outputs may differ, also with the "
+        "batch.",
+    ),
+)
+search_options = options_from(CoupletRequest, "search")
 length_options = options_from(CoupletRequest, "length")
 output_options = options_from(CoupletRequest, "output")
 result_options = combined(

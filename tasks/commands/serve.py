@@ -12,6 +12,8 @@ import click
 from core.errors import ConfigError, UserError
 from tasks.commands.options import (
     PATH,
+    engine_options,
+    given,
     machine_options,
     option_names,
     options_from,
@@ -42,6 +44,7 @@ _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 @click.option(
     "--api-keys", type=PATH, metavar="FILE", help="A file of keys; requests need one of them."
 )
+@engine_options
 @machine_options
 def serve(
     host: str,
@@ -74,6 +77,7 @@ def serve(
 
     limit_kernel_caches(_KERNELS)
     models = {task: options.pop(task) for task in TASKS}
+    engine = given({name: options.pop(name) for name in ("engine", "int8")})
     with option_names():
         config = ServiceConfig(**options)
     if api_keys is not None:
@@ -82,4 +86,5 @@ def serve(
     for task in set(TASKS) - set(chosen):
         if models[task] is not None:
             raise ConfigError(f"--{task} names a model that --only leaves out")
-    serve_models(chosen, config, host=host, port=port, device=device)
+    settings = {"translation": engine}
+    serve_models(chosen, config, host=host, port=port, device=device, settings=settings)

@@ -11,6 +11,8 @@ from tasks.commands.options import (
     PATH,
     ModelOptions,
     batch_option,
+    engine_options,
+    given,
     length_options,
     machine_options,
     models_option,
@@ -43,6 +45,7 @@ from tasks.commands.output import print_results
 @models_option
 @search_options
 @length_options
+@engine_options
 @machine_options
 @batch_option
 def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> None:
@@ -67,13 +70,16 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
     from tasks.translation.predict import Translator
     from tasks.translation.synthesis import Synthesis
 
+    how_to_load = given({name: options.pop(name) for name in ("engine", "int8")})
     with option_names():
         request = GenerationRequest.of(**options, batch_tokens=model_options.batch_tokens)
         made = Synthesis(
             text=text,
             out=out,
             models=model_folders("translation", model_options.model),
-            translator=Translator.load(model_options.model, device=model_options.device),
+            translator=Translator.load(
+                model_options.model, device=model_options.device, **how_to_load
+            ),
             request=request,
             length_ratio=length_ratio,
         ).make()

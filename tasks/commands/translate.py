@@ -9,6 +9,7 @@ import click
 
 from tasks.commands.answering import search_and_answer
 from tasks.commands.options import (
+    engine_options,
     length_options,
     models_option,
     options_from,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @output_options
 @search_options
 @length_options
+@engine_options
 @options_from(GenerationRequest, "translation")
 def translate(**options: Any) -> None:
     """Translate each TEXT; the shipped model translates German into English.

@@ -66,6 +66,16 @@ class EncodedTexts:
 E = TypeVar("E", bound=EncodedTexts)
 
 
+class SegmentResult(NamedTuple):
+    """What a search has found for one segment: the best first, or in the order of sampling.
+
+    ``memory_mean`` ``[D]`` is the mean of the encoder's output, where it was asked for.
+    """
+
+    hypotheses: list[Hypothesis]
+    memory_mean: Tensor | None
+
+
 @dataclass(frozen=True)
 class SearchResult(Generic[E]):
     """What a search has found for ``texts``.
@@ -79,16 +89,27 @@ class SearchResult(Generic[E]):
     outputs: list[list[Output]]
     memory_means: Tensor | None
 
+    @classmethod
+    def of(
+        cls, texts: E, found: Sequence[SegmentResult], config: GenerationConfig
+    ) -> SearchResult[E]:
+        """Returns the results for ``texts``, given those for the segments of all of them.
 
-class SegmentResult(NamedTuple):
-    """What a search has found for one segment."""
-
-    hypotheses: list[Hypothesis]
-    memory_mean: Tensor | None  # [D]
+        Each text has ``config.n_best`` outputs, or fewer if no more were found, and a text without
+        segments has one. The outputs of a text of several segments are the best combinations of
+        those of its segments. If these were sampled, or searched for with diversity, they are
+        combined by rank.
+        """
+        is_ranked = config.sample or config.diversity > 0.0
+        combine = combinations_by_rank if is_ranked else best_combinations
+        rest = (result.hypotheses for result in found)
+        outputs = [combine(list(islice(rest, len(text))), config.n_best) for text in texts.segments]
+        means = [result.memory_mean for result in found if result.memory_mean is not None]
+        return cls(texts, outputs, torch.stack(means) if means else None)
 
 
 @dataclass(frozen=True)
-class _Segment:
+class SourceSegment:
     """A segment of a text, and what the search has to know about its output."""
 
     index: int  # among the segments of all texts
@@ -99,19 +120,14 @@ class _Segment:
     max_length: int
 
 
-def generate_texts(
+def search_segments(
     model: StepModel,
-    texts: E,
+    texts: EncodedTexts,
     config: GenerationConfig,
     request: GenerationRequest,
     device: torch.device,
-) -> SearchResult[E]:
-    """Returns the outputs of every text, in the order of the texts.
-
-    Each text has ``config.n_best`` outputs, or fewer if no more were found, and a text without
-    segments has one. They are sorted from best to worst, or in the order of sampling. The outputs
-    of a text of several segments are the best combinations of the outputs of its segments. If
-    those were sampled, or searched for with diversity, they are combined by rank.
+) -> list[SegmentResult]:
+    """Returns what is found for every segment of all texts, in order.
 
     Args:
         config: how to search, already resolved: the options in ``request`` are ignored here.
@@ -121,7 +137,7 @@ def generate_texts(
         ConfigError: a constraint that returns anything but a boolean ``[R, V]``; a prefix that is
             too long, or that other rules forbid.
     """
-    segments = _list_segments(texts, config, request, model.max_len)
+    segments = source_segments(texts, config, request, model.max_len)
     search = _BatchSearch(model, config, request, texts, device)
     batches = _in_batches(segments, config, request)
     # A user's constraint need not be safe for several threads.
@@ -135,17 +151,11 @@ def generate_texts(
             for segment, result in zip(batch, results, strict=True):
                 found[segment.index] = result
             request.on_batch(len(batch))
-    hypotheses = [result.hypotheses for result in found]
-    for segment, (best, *_) in zip(segments, hypotheses, strict=True):
-        if tuple(best.tokens[: len(segment.prefix)]) != segment.prefix:
+    for segment, (hypotheses, _) in zip(segments, found, strict=True):
+        if tuple(hypotheses[0].tokens[: len(segment.prefix)]) != segment.prefix:
             reason = "is forbidden by the other rules that outputs must keep"
             raise ConfigError(reason, option="prefix")
-    is_ranked = config.sample or config.diversity > 0.0
-    combine = combinations_by_rank if is_ranked else best_combinations
-    rest = iter(hypotheses)
-    outputs = [combine(list(islice(rest, len(text))), config.n_best) for text in texts.segments]
-    means = [result.memory_mean for result in found if result.memory_mean is not None]
-    return SearchResult(texts, outputs, torch.stack(means) if means else None)
+    return found
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,7 @@ class _BatchSearch:
     texts: EncodedTexts
     device: torch.device
 
-    def __call__(self, batch: Sequence[_Segment]) -> list[SegmentResult]:
+    def __call__(self, batch: Sequence[SourceSegment]) -> list[SegmentResult]:
         """Returns the hypotheses of each segment: the best first, or in the order of sampling."""
         samples = self.config.n_best if self.config.sample else 1
         rows = [segment for segment in batch for _ in range(samples)]
@@ -183,7 +193,9 @@ class _BatchSearch:
             means = state.memory_mean[::samples].float().cpu()
             return [SegmentResult(*pair) for pair in zip(found, means, strict=True)]
 
-    def _search_of(self, batch: Sequence[_Segment]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    def _search_of(
+        self, batch: Sequence[SourceSegment]
+    ) -> tuple[Callable[..., Any], dict[str, Any]]:
         """Returns the search that the configuration describes, and its own options."""
         config = self.config
         if config.sample:
@@ -210,7 +222,7 @@ class _BatchSearch:
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=self.device)
 
-    def _constraint_on(self, rows: Sequence[_Segment]) -> Constraint | None:
+    def _constraint_on(self, rows: Sequence[SourceSegment]) -> Constraint | None:
         """Returns all rules for the outputs of ``rows`` as one constraint, or None."""
         config, vocab_size, special = self.config, self.model.vocab_size, self.model.special
         rules: list[Constraint] = []
@@ -232,9 +244,9 @@ class _BatchSearch:
         return all_of(*rules) if rules else None
 
 
-def _list_segments(
+def source_segments(
     texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest, max_len: int
-) -> list[_Segment]:
+) -> list[SourceSegment]:
     """Returns the segments of all texts; refuses a prefix and numbers that do not fit them."""
     # The last position of the model is needed for the token that predicts <eos>.
     limit = max_len - 1
@@ -247,7 +259,7 @@ def _list_segments(
     if len(numbers) != count:
         reason = f"must be one for each text: {len(numbers)} for {count} texts"
         raise ConfigError(reason, option="numbers")
-    segments: list[_Segment] = []
+    segments: list[SourceSegment] = []
     for number, text in zip(numbers, texts.segments, strict=True):
         for position, ids in enumerate(text):
             index, prefix = len(segments), () if position else tuple(texts.prefix)
@@ -257,14 +269,14 @@ def _list_segments(
                 max_length = texts.max_lengths[index]
             rng_number = number + (position << _SEGMENT_BIT)
             segments.append(
-                _Segment(index, ids, number, rng_number, prefix, min(max_length, limit))
+                SourceSegment(index, ids, number, rng_number, prefix, min(max_length, limit))
             )
     return segments
 
 
 def _in_batches(
-    segments: Sequence[_Segment], config: GenerationConfig, request: GenerationRequest
-) -> list[list[_Segment]]:
+    segments: Sequence[SourceSegment], config: GenerationConfig, request: GenerationRequest
+) -> list[list[SourceSegment]]:
     """Returns batches of segments of similar length.
 
     The longest come first, so that no core is left with a long batch at the end.

@@ -35,6 +35,11 @@ class Output:
         """The tokens of all segments, one segment after another."""
         return [token for hypothesis in self.hypotheses for token in hypothesis.tokens]
 
+    @property
+    def log_prob(self) -> float:
+        """The log-probability of all segments."""
+        return sum(hypothesis.log_prob for hypothesis in self.hypotheses)
+
 
 def best_combinations(segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
     """Returns the ``count`` combinations with the highest summed scores, the best first.

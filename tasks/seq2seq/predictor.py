@@ -23,7 +23,7 @@ from data.codec import TextCodec
 from data.vocabulary import Vocabulary
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folders
-from tasks.seq2seq.generation import E, SearchResult, generate_texts
+from tasks.seq2seq.generation import E, SearchResult, SegmentResult, search_segments
 from tasks.seq2seq.labeled_attention import Attention, attention
 from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.seq2seq.request import (
@@ -41,9 +41,8 @@ R = TypeVar("R")
 class PairPredictor(Predictor[R], Generic[R, E]):
     """One trained model, or an ensemble of several, with the codecs of its texts.
 
-    The first search with float weights makes a snapshot of them (:class:`IncrementalModel`), and so
-    does the first one with 8-bit weights. If the weights change afterwards, a new predictor is
-    needed. Several threads can use a predictor at the same time.
+    The first search makes a snapshot of the weights (:class:`IncrementalModel`). If they change
+    afterwards, a new predictor is needed. Several threads can use a predictor at the same time.
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
@@ -69,7 +68,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         self.target = target
         self.generation = generation
         self.device = device
-        self._step_models: dict[bool, StepModel] = {}
+        self._step_model: StepModel | None = None
         self._lock = Lock()
 
     @classmethod
@@ -97,17 +96,13 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         """The longest sequence that all models have positions for."""
         return min(model.config.max_len for model in self.models)
 
-    def step_model(self, *, int8: bool = False) -> StepModel:
-        """Returns the model or the ensemble as searches use it; it is made once.
-
-        Raises:
-            ConfigError: ``int8`` on another device than a CPU.
-        """
+    def step_model(self) -> StepModel:
+        """Returns the model or the ensemble as searches use it; it is made once."""
         with self._lock:
-            if int8 not in self._step_models:
-                packed = [IncrementalModel(model, int8=int8) for model in self.models]
-                self._step_models[int8] = packed[0] if len(packed) == 1 else Ensemble(packed)
-            return self._step_models[int8]
+            if self._step_model is None:
+                packed = [IncrementalModel(model) for model in self.models]
+                self._step_model = packed[0] if len(packed) == 1 else Ensemble(packed)
+            return self._step_model
 
     def check(self, request: GenerationRequest) -> GenerationConfig:
         """Returns how ``request`` searches.
@@ -144,8 +139,13 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         """Returns what is found for ``texts``; errors as in :meth:`generate`."""
         config = self.check(request)
         encoded = self._encode(texts, request)
-        step_model = self.step_model(int8=config.int8)
-        return generate_texts(step_model, encoded, config, request, self.device)
+        return SearchResult.of(encoded, self._found(encoded, config, request), config)
+
+    def _found(
+        self, texts: E, config: GenerationConfig, request: GenerationRequest
+    ) -> list[SegmentResult]:
+        """Returns what is found for each segment of all ``texts``."""
+        return search_segments(self.step_model(), texts, config, request, self.device)
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         model = self.models[0]

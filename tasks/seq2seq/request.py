@@ -59,6 +59,8 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     * ``pass_through``: lines that are in the target language already stay as they are. Without it
       they do if the model can tell (:mod:`tasks.translation.language`), and there is neither a
       prefix nor a constraint. Only the translator has it.
+    * ``confidence``: whether translations have a confidence and a familiarity; the default, but not
+      for CTranslate2, which needs more time for it. Only the translator has it.
     * ``placeholders``: False: the model reads addresses, emoji and the like itself
       (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
     * ``batch_tokens``: the most source tokens in a batch.
@@ -79,6 +81,11 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     pass_through: bool | None = option(
         None,
         "Keep text that is in the target language already; the default if the model can tell.",
+        "translation",
+    )
+    confidence: bool | None = option(
+        None,
+        "Confidence and familiarity with --json; the default, except for ctranslate2.",
         "translation",
     )
     placeholders: bool | None = None

@@ -19,15 +19,19 @@ from torch import Tensor
 
 from core.errors import CorpusError, UserError
 from core.progress import log
-from data.batching import bucket_by_length
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs.checkpoint_folder import (
+    CONFIDENCE_FILE,
     LANGUAGE_FILE,
     read_config,
 )
-from tasks.seq2seq.batches import source_tensor
-from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest
-from tasks.translation.confidence import Confidence, are_good, features_of
+from tasks.seq2seq.request import GenerationRequest
+from tasks.translation.confidence import (
+    LEAST_OF_A_KIND,
+    Confidence,
+    are_good,
+    features_of,
+)
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import ParallelCorpus, spaced
 from tasks.translation.language import LanguageDetector
@@ -81,15 +85,23 @@ def calibrate(translator: Translator, data: CalibrationData, folder: Path) -> No
         [references[number] for number in single],
     )
     features = [features_of(*pair) for pair in zip(ids, best, strict=True)]
-    Confidence.fit(features, is_good).save(folder)
-    log(f"confidence fitted on {len(single):,} translations; {sum(is_good):,} of them are good")
+    good = sum(is_good)
+    if min(good, len(is_good) - good) >= LEAST_OF_A_KIND:
+        Confidence.fit(features, is_good).save(folder)
+        log(f"confidence fitted on {len(single):,} translations; {good:,} of them are good")
+    else:
+        (folder / CONFIDENCE_FILE).unlink(missing_ok=True)
+        log(
+            f"translations get no confidence: {good:,} of {len(single):,} validation translations "
+            f"are good, and at least {LEAST_OF_A_KIND} of each kind are needed to tell them apart"
+        )
     encode, size = translator.source.encode, translator.max_source_tokens
     known = [
         segment
         for source, _ in spaced(data.train, MAX_TEXTS)
         for segment in encoded_segments(source, encode, size)
     ]
-    states, held_out = (memory_means(translator, segments) for segments in (known, ids))
+    states, held_out = (translator.memory_means(segments) for segments in (known, ids))
     Familiarity.fit(states, held_out, (token_counts(known), token_counts(ids))).save(folder)
     log(f"familiarity fitted on {len(known):,} training and {len(ids):,} held-out sentences")
 
@@ -142,19 +154,6 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
     if not held_out:
         raise CorpusError(corpora[0], "there are no validation pairs")
     calibrate(translator, CalibrationData(train=train, held_out=held_out), folder)
-
-
-def memory_means(translator: Translator, segments: Sequence[Sequence[int]]) -> Tensor:
-    """Returns the mean ``[N, D]`` of the encoder's output over the tokens of each segment."""
-    model = translator.step_model()
-    means = torch.zeros(len(segments), translator.width)
-    lengths = [(len(ids) + 1,) for ids in segments]
-    for batch in bucket_by_length(lengths, batch_tokens=DEFAULT_BATCH_TOKENS, seed=None):
-        src = source_tensor([segments[i] for i in batch]).to(translator.device)
-        state = model.start(src, has_memory_mean=True)
-        assert state.memory_mean is not None
-        means[batch] = state.memory_mean.float().cpu()
-    return means
 
 
 def token_counts(segments: Sequence[Sequence[int]]) -> Tensor:

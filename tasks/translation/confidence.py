@@ -9,6 +9,7 @@ probability and the distance to the second hypothesis added nothing to these fea
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,8 +25,17 @@ from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
 GOOD_CHRF = 60.0
 """The chrF from which a translation counts as good."""
 
+UNFAMILIAR, MOST_IF_UNFAMILIAR = 0.1, 0.3
+"""The confidence in the translation of a text of this familiarity or less is at most this."""
+MOST_IF_LOOPED = 0.2
+"""The confidence in a translation that repeats itself is at most this."""
+LEAST_OF_A_KIND = 10
+"""So many good and so many other translations are needed to tell them apart."""
+
 _FEATURES = 3
 _DIGITS = 4
+# Words; in Chinese, Japanese and Korean the characters.
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
 # A hypothesis may hold tokens that the model finds impossible; the logarithm stays finite.
 _LOWEST = -100.0
 
@@ -96,6 +106,30 @@ def features_of(ids: Sequence[int], hypothesis: Hypothesis) -> list[float]:
     source, target = len(ids) + 1, len(hypothesis.tokens) + 1
     mean = max(hypothesis.log_prob / target, _LOWEST)
     return [mean, math.log(source), math.log(target / source)]
+
+
+def capped(confidence: float, source: str, translation: str, familiarity: float | None) -> float:
+    """Returns ``confidence``, less if the source is unlike the training data or there is a loop.
+
+    A model that has seen nothing like a text is as certain of its output as ever.
+    """
+    if familiarity is not None and familiarity <= UNFAMILIAR:
+        confidence = min(confidence, MOST_IF_UNFAMILIAR)
+    return min(confidence, MOST_IF_LOOPED) if has_loop(source, translation) else confidence
+
+
+def has_loop(source: str, translation: str) -> bool:
+    """Returns whether a translation repeats itself.
+
+    It has a word three times in a row, and the source has none, or it is longer than twice the
+    source plus five words.
+    """
+    given, words = (_WORD.findall(text.lower()) for text in (source, translation))
+    return len(words) > 2 * len(given) + 5 or (_has_triple(words) and not _has_triple(given))
+
+
+def _has_triple(words: Sequence[str]) -> bool:
+    return any(a == b == c for a, b, c in zip(words, words[1:], words[2:], strict=False))
 
 
 def are_good(translations: Sequence[str], references: Sequence[str]) -> list[bool]:

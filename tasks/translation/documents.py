@@ -6,30 +6,33 @@ stay as they are. Between them are segments: sentences, or parts of long ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.decoding.search import Hypothesis
 from data.codec import TextCodec
 from tasks.seq2seq.generation import EncodedTexts
-from tasks.translation.capitals import usual_case
 from tasks.translation.placeholders import (
-    has_placeholders,
+    LinePart,
     known_letters,
     line_parts,
     restored,
     with_placeholders,
 )
-from tasks.translation.segments import line_segments, lines, segments_of
-from tasks.translation.typography import readable
+from tasks.translation.segments import lines, segments_of, sentences
+from tasks.translation.spelling import readable, usual_case
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A sentence or a part of one as ids, and the literals that its placeholders stand for."""
+    """A sentence or a part of one: its ids.
+
+    Where placeholders stand for ``literals`` in it, ``text`` is what was encoded.
+    """
 
     ids: list[int]
-    literals: tuple[str, ...] = ()
+    text: str = ""
+    literals: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class EncodedDocuments(EncodedTexts):
     """Documents as a search takes them."""
 
     documents: Sequence[Document]
+    is_judged: bool
+    """Whether the translations get a confidence and a familiarity."""
 
 
 class DocumentCodec:
@@ -64,19 +69,17 @@ class DocumentCodec:
 
     Args:
         source, target: the codecs of both languages.
+        size: the most ids in a segment.
     """
 
-    def __init__(self, source: TextCodec, target: TextCodec) -> None:
-        self._source, self._target = source, target
+    def __init__(self, source: TextCodec, target: TextCodec, size: int) -> None:
+        self._source, self._target, self._size = source, target, size
         self._letters = known_letters(source)  # None: the model reads all characters
 
-    def encode(
-        self, text: str, *, size: int, is_kept: Callable[[str], bool], with_literals: bool
-    ) -> Document:
+    def encode(self, text: str, *, is_kept: Callable[[str], bool], with_literals: bool) -> Document:
         """Returns ``text`` as a document.
 
         Args:
-            size: the most ids in a segment.
             is_kept: tells which lines stay as they are.
             with_literals: keep literals behind placeholders (:mod:`.placeholders`).
         """
@@ -85,13 +88,17 @@ class DocumentCodec:
             if is_kept(line):
                 parts.append(Part(start + line))
                 continue
-            read = usual_case(readable(line, self._letters), self._source)
-            if not with_literals:
-                ids_of_line = line_segments(read, self._source.encode, size)
-                parts.append(Part(start, [Segment(ids) for ids in ids_of_line]))
-                continue
-            for kept, sentences in line_parts(read, self._letters):
-                segments = [s for sentence in sentences for s in self._segments(sentence, size)]
+            read = usual_case(readable(line, self._letters), self._source, self._letters)
+            if with_literals:
+                parts_of_line = line_parts(read, self._letters)
+            else:
+                parts_of_line = [LinePart("", sentences(read))]
+            for kept, own_sentences in parts_of_line:
+                segments = [
+                    segment
+                    for sentence in own_sentences
+                    for segment in self._segments(sentence, with_literals)
+                ]
                 parts.append(Part(start + kept, segments))
                 start = ""
         return Document(parts)
@@ -104,20 +111,31 @@ class DocumentCodec:
             for part in document.parts
         )
 
-    def are_copied(self, document: Document, hypotheses: Sequence[Hypothesis]) -> bool:
-        """Returns whether the placeholders of each segment are in its translation."""
-        return all(
-            has_placeholders(self._target.decode(hypothesis.tokens), len(segment.literals))
-            for segment, hypothesis in zip(document.segments, hypotheses, strict=True)
-            if segment.literals
-        )
+    def lost(self, segment: Segment, hypothesis: Hypothesis) -> list[str]:
+        """Returns the placeholders of ``segment`` that its translation has not, or not once."""
+        if not segment.literals:
+            return []
+        text = self._target.decode(hypothesis.tokens)
+        return [each for each in segment.literals if text.count(each) != 1]
 
-    def _segments(self, sentence: str, size: int) -> list[Segment]:
+    def without(self, segment: Segment, placeholders: Sequence[str]) -> Segment:
+        """Returns ``segment`` with literals in the place of some of its placeholders."""
+        literals = {name: segment.literals[name] for name in placeholders}
+        others = {name: text for name, text in segment.literals.items() if name not in literals}
+        text = restored(segment.text, literals)
+        return Segment(self._source.encode(text), text, others)
+
+    def segments_of(self, text: str) -> list[list[int]]:
+        """Returns the ids of a sentence, in several segments if it is too long for the model."""
+        return segments_of(text, self._source.encode, self._size)
+
+    def _segments(self, sentence: str, with_literals: bool) -> list[Segment]:
         """Returns the segments of a sentence; one that is split has no placeholders."""
-        text, literals = with_placeholders(sentence, self._letters)
-        if literals and len(ids := self._source.encode(text)) <= size:
-            return [Segment(ids, literals)]
-        return [Segment(ids) for ids in segments_of(sentence, self._source.encode, size)]
+        if with_literals:
+            text, literals = with_placeholders(sentence, self._letters)
+            if literals and len(ids := self._source.encode(text)) <= self._size:
+                return [Segment(ids, text, literals)]
+        return [Segment(ids) for ids in self.segments_of(sentence)]
 
     def _joined(self, translated: Sequence[tuple[Segment, Hypothesis]]) -> str:
         """Returns some segments. No separator comes where a long word of the source was cut."""

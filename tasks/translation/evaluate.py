@@ -17,7 +17,7 @@ from tasks.task import Report
 from tasks.translation.dataset import ParallelCorpus
 
 if TYPE_CHECKING:
-    from tasks.translation.predict import Translator
+    from tasks.translation.predict import Engine, Translator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,23 +88,31 @@ def evaluate(
 
 
 def evaluate_folder(
-    model: Folders, data: str | Path, *, split: str | None, device: str, **options: Any
+    model: Folders,
+    data: str | Path,
+    *,
+    split: str | None,
+    device: str,
+    engine: Engine = "torch",
+    int8: bool = False,
+    **options: Any,
 ) -> TranslationReport:
     """Measures the model in a folder; ``options`` are those of :class:`GenerationRequest`.
 
     The other arguments and the errors are those of :func:`open_split`.
     """
     request = GenerationRequest.of(**options)
-    return evaluate(*open_split(model, data, split, device=device), request)
+    opened = open_split(model, data, split, device=device, engine=engine, int8=int8)
+    return evaluate(*opened, request)
 
 
 def open_split(
-    model: Folders, data: str | Path, split: str | None, *, device: str
+    model: Folders, data: str | Path, split: str | None, **options: Any
 ) -> tuple[Translator, ParallelCorpus, str]:
     """Returns a translator, a corpus with its codecs, and the name of a split.
 
     Args:
-        model: what :meth:`Translator.load` takes.
+        model, options: what :meth:`Translator.load` takes.
         split: None for the first whose name begins with ``test``.
 
     Raises:
@@ -113,7 +121,7 @@ def open_split(
     """
     from tasks.translation.predict import Translator
 
-    translator = Translator.load(model, device=device)
+    translator = Translator.load(model, **options)
     dataset = ParallelCorpus(
         Path(data),
         translator.config.data,

@@ -8,8 +8,9 @@ was trained with. The weights and the outputs are the same, if CTranslate2 is to
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,33 @@ def to_ctranslate2(
     out = Path(out)
     if exists(out):
         raise UserError(f"{out}: is there already; name another folder")
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise UserError(
-            "the package ctranslate2 is needed: pip install 'transformer-suite[export]'"
-        )
+    import_ctranslate2()
+    tokenizers = model_folder("translation", model).glob("sentencepiece*.model")
     translator = Translator.load(model, device="cpu")
+    write_export(translator, out, quantization=quantization, others=[*tokenizers])
+
+
+def import_ctranslate2() -> Any:
+    """Returns the package ctranslate2; a UserError if it is not installed."""
+    try:
+        return importlib.import_module("ctranslate2")
+    except ImportError as error:
+        message = "the package ctranslate2 is needed: pip install 'transformer-suite[export]'"
+        raise UserError(message) from error
+
+
+def write_export(
+    translator: Translator,
+    out: Path,
+    *,
+    quantization: str = "float32",
+    others: Sequence[Path] = (),
+) -> None:
+    """Writes the model of ``translator``, and copies of ``others``, into the new folder ``out``.
+
+    Raises:
+        UserError: as :func:`to_ctranslate2`.
+    """
     spec = _specification(translator)
     spec.register_source_vocabulary(list(translator.source.vocabulary.itos))
     spec.register_target_vocabulary(list(translator.target.vocabulary.itos))
@@ -59,7 +82,7 @@ def to_ctranslate2(
     with new_folder(out) as folder:
         try:
             spec.save(str(folder))
-            for path in model_folder("translation", model).glob("sentencepiece*.model"):
+            for path in others:
                 shutil.copy(path, folder)
         except RuntimeError as error:  # of CTranslate2, for example for a full disk
             raise UserError(f"{out}: cannot write: {error}") from error

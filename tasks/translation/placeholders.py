@@ -10,7 +10,7 @@ sentences without letters that the model knows, never reach the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from data.codec import TextCodec
@@ -85,49 +85,45 @@ def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
     return found
 
 
-def with_placeholders(
-    sentence: str, letters: Collection[str] | None
-) -> tuple[str, tuple[str, ...]]:
-    """Returns a sentence with placeholders, and the literals that they stand for in their order."""
+def with_placeholders(sentence: str, letters: Collection[str] | None) -> tuple[str, dict[str, str]]:
+    """Returns a sentence with placeholders, and the literal that each of them stands for."""
+    literals: dict[str, str] = {}
     if letters is None:
-        return sentence, ()
-    literals: list[str] = []
+        return sentence, literals
 
     def replaced(match: re.Match[str]) -> str:
-        word = match[0]
-        before = len(word) - len(word.lstrip(_OPENING))
-        after = max(before, len(word.rstrip(_CLOSING)))
-        literal = word[before:after]
-        if len(literals) == len(PLACEHOLDERS) or not _is_kept(literal, letters):
-            return word
-        literals.append(literal)
-        return word[:before] + PLACEHOLDERS[len(literals) - 1] + word[after:]
+        before, literal, after = literal_of(match[0], letters)
+        if not literal or len(literals) == len(PLACEHOLDERS):
+            return match[0]
+        placeholder = PLACEHOLDERS[len(literals)]
+        literals[placeholder] = literal
+        return before + placeholder + after
 
-    return _WORD.sub(replaced, sentence), tuple(literals)
+    return _WORD.sub(replaced, sentence), literals
 
 
-def has_placeholders(text: str, count: int) -> bool:
-    """Returns whether ``text`` has each of the first ``count`` placeholders once."""
-    return all(text.count(placeholder) == 1 for placeholder in PLACEHOLDERS[:count])
-
-
-def restored(text: str, literals: tuple[str, ...]) -> str:
+def restored(text: str, literals: Mapping[str, str]) -> str:
     """Returns ``text`` with the literals in the place of their placeholders."""
-    places = dict(zip(PLACEHOLDERS, literals, strict=False))
-    if not places:
+    if not literals:
         return text
-    pattern = "|".join(map(re.escape, places))
-    return re.sub(pattern, lambda match: places[match[0]], text)
+    pattern = "|".join(map(re.escape, literals))
+    return re.sub(pattern, lambda match: literals[match[0]], text)
 
 
-def _is_kept(literal: str, letters: Collection[str]) -> bool:
+def literal_of(word: str, letters: Collection[str]) -> tuple[str, str, str]:
+    """Returns what stands before the literal in ``word``, the literal, and what stands after it.
+
+    All are empty if ``word`` has no literal.
+    """
+    start = len(word) - len(word.lstrip(_OPENING))
+    end = max(start, len(word.rstrip(_CLOSING)))
+    literal = word[start:end]
     if not 0 < len(literal) <= _LONGEST:
-        return False
-    if _LITERAL.fullmatch(literal):
-        return True
-    return not any(c.isalnum() and c in letters for c in literal) and any(
-        c.isalpha() or _IS_EMOJI(c) for c in literal
-    )
+        return "", "", ""
+    is_literal = _LITERAL.fullmatch(literal) is not None
+    if not is_literal and not any(c.isalnum() and c in letters for c in literal):
+        is_literal = any(c.isalpha() or _IS_EMOJI(c) for c in literal)
+    return (word[:start], literal, word[end:]) if is_literal else ("", "", "")
 
 
 def _emoji_before(sentence: str) -> int:

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import torch
+from torch import Tensor
 
-from core.config import check
+from core.config import check, check_choice
 from core.decoding.config import GenerationConfig
+from core.decoding.search import Hypothesis
 from core.errors import ConfigError
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
+from data.batching import bucket_by_length
 from data.codec import TextCodec
 from data.vocabulary import UNK_ID, Vocabulary
 from tasks.familiarity import Familiarity, familiarity_record
-from tasks.runs.checkpoint_folder import LANGUAGE_FILE, read_config
-from tasks.seq2seq.generation import SearchResult
-from tasks.seq2seq.n_best import Output, Ranked
+from tasks.runs.checkpoint_folder import LANGUAGE_FILE, Folders, model_folders, read_config
+from tasks.seq2seq.batches import source_tensor
+from tasks.seq2seq.generation import EncodedTexts, SearchResult, SegmentResult, search_segments
+from tasks.seq2seq.n_best import Ranked
 from tasks.seq2seq.predictor import PairPredictor
-from tasks.seq2seq.request import (
-    DEFAULT_REQUEST,
-    GenerationRequest,
-    ignore_batch,
-)
-from tasks.texts import as_texts, check_unicode
+from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest, ignore_batch
+from tasks.texts import check_unicode
 from tasks.translation.codecs import load_codecs
-from tasks.translation.confidence import Confidence
+from tasks.translation.confidence import Confidence, capped
 from tasks.translation.config import TranslationConfig
-from tasks.translation.documents import Document, DocumentCodec, EncodedDocuments
+from tasks.translation.documents import DocumentCodec, EncodedDocuments, Segment
 from tasks.translation.language import LanguageDetector
 from tasks.translation.model import TranslationModel
+
+if TYPE_CHECKING:
+    from tasks.translation.engine import CTranslate2Engine
+
+Engine = Literal["torch", "ctranslate2"]
+"""What searches: this program, or CTranslate2."""
 
 # The decimal places of the familiarity.
 _DIGITS = 4
@@ -51,8 +57,8 @@ class Translation(Ranked):
 
     ``confidence`` is the probability that the translation is good (:mod:`.confidence`),
     ``familiarity`` says how like the training data the source is, from 0 to 1
-    (:mod:`tasks.familiarity`). They are None if there are no segments or the model is not
-    calibrated; an ensemble has no confidence.
+    (:mod:`tasks.familiarity`). They are None if there are no segments, the model is not calibrated
+    or they are not asked for; an ensemble has no confidence.
     """
 
     text: str
@@ -63,9 +69,9 @@ class Translation(Ranked):
     familiarity: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """Returns the fields of the JSON output, where the segments are called ``pieces``."""
+        """Returns the fields of the JSON output."""
         record: dict[str, Any] = {"translation": self.text, "score": self.score}
-        record |= {"pieces": self.segments, "confidence": self.confidence}
+        record |= {"segments": self.segments, "confidence": self.confidence}
         return record | familiarity_record(self.familiarity)
 
 
@@ -100,10 +106,40 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
     ) -> None:
         super().__init__(models, source, target, config.generation, device)
         self.config = config
-        self._documents = DocumentCodec(source, target)
+        self._documents = DocumentCodec(source, target, self.max_source_tokens)
         self.confidence: Confidence | None = None
         self.familiarity: Familiarity | None = None
         self.language: LanguageDetector | None = None
+        self._engine: CTranslate2Engine | None = None
+
+    @classmethod
+    def load(
+        cls,
+        folder: Folders = None,
+        *,
+        device: str = "auto",
+        engine: Engine = "torch",
+        int8: bool = False,
+    ) -> Translator:
+        """Loads the model in ``folder``, the shipped one by default, or several as an ensemble.
+
+        Args:
+            engine: "torch" is this program's own search; "ctranslate2" is faster, but can do less
+                (:mod:`.engine`).
+            int8: compute with 8-bit integers, which CTranslate2 alone can.
+
+        Raises:
+            CheckpointError, ConfigError, UserError: as for other predictors, or as
+                :class:`.CTranslate2Engine`.
+        """
+        check_choice("engine", engine, get_args(Engine))
+        translator = super().load(folder, device=device)
+        if engine == "ctranslate2" or int8:
+            from tasks.translation.engine import CTranslate2Engine
+
+            (path, *_) = model_folders(cls.task, folder)
+            translator._engine = CTranslate2Engine(translator, path, int8=int8)
+        return translator
 
     def check(self, request: GenerationRequest) -> GenerationConfig:
         config = super().check(request)
@@ -121,38 +157,9 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
                 )
         if request.prefix is not None:
             known_ids(request.prefix, self.target)
+        if self._engine is not None:
+            self._engine.check(config, request)
         return config
-
-    def generate(
-        self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
-    ) -> list[Translation]:
-        """Returns the translation of each text; arguments and errors as in :meth:`translate`.
-
-        Where a model has not copied a placeholder, the text is translated again without them.
-        """
-        texts = as_texts(texts)
-        found = self.search(texts, request)
-        results = self._results(texts, found)
-        rows = zip(found.texts.documents, found.outputs, strict=True)
-        lost = [
-            number
-            for number, (document, outputs) in enumerate(rows)
-            if not all(
-                self._documents.are_copied(document, output.hypotheses) for output in outputs
-            )
-        ]
-        if lost:
-            numbers = request.numbers or range(len(texts))
-            plain = replace(
-                request,
-                placeholders=False,
-                numbers=[numbers[number] for number in lost],
-                on_batch=ignore_batch,
-            )
-            again = super().generate([texts[number] for number in lost], plain)
-            for number, result in zip(lost, again, strict=True):
-                results[number] = result
-        return results
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -220,9 +227,14 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         translator.load_calibration(path)
         return translator
 
+    @property
+    def engine(self) -> str:
+        """What searches, as :meth:`load` calls it, and "int8" after that."""
+        return "torch" if self._engine is None else self._engine.name
+
     def properties(self) -> dict[str, Any]:
-        data = self.config.data
-        return super().properties() | {"source": data.src, "target": data.tgt}
+        languages = {"source": self.config.data.src, "target": self.config.data.tgt}
+        return super().properties() | languages | {"engine": self.engine}
 
     def load_calibration(self, folder: Path) -> None:
         """Takes what is calibrated from a checkpoint folder with the same weights.
@@ -255,58 +267,117 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         }
 
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedDocuments:
-        is_kept = self._is_kept(request)
         is_free = request.prefix is None and request.constraint is None
+        keeps_lines = is_free and request.pass_through is not False
+        detector = self.language if keeps_lines else None
         documents = [
             self._documents.encode(
                 text,
-                size=self.max_source_tokens,
-                is_kept=is_kept,
+                is_kept=(lambda line: False) if detector is None else detector.is_target,
                 with_literals=is_free and request.placeholders is not False,
             )
             for text in texts
         ]
+        is_judged = self._engine is None if request.confidence is None else request.confidence
         return EncodedDocuments(
             segments=[[segment.ids for segment in document.segments] for document in documents],
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
-            has_memory_means=self.familiarity is not None,
+            has_memory_means=self.familiarity is not None and is_judged,
             documents=documents,
+            is_judged=is_judged,
         )
 
-    def _is_kept(self, request: GenerationRequest) -> Callable[[str], bool]:
-        """Returns the function that tells which lines stay as they are."""
-        is_free = request.prefix is None and request.constraint is None
-        if request.pass_through is False or not is_free or self.language is None:
-            return lambda line: False
-        return self.language.is_target
+    def _found(
+        self, texts: EncodedDocuments, config: GenerationConfig, request: GenerationRequest
+    ) -> list[SegmentResult]:
+        """Returns what is found for each segment, with all of its placeholders.
+
+        Where the best hypothesis has lost one, the segment is searched for again without that one.
+        Others that have lost one are left out.
+        """
+        found = self._searched(texts, config, request)
+        counts = [len(text) for text in texts.segments]
+        numbers = request.numbers or range(len(counts))
+        number_of = [n for n, count in zip(numbers, counts, strict=True) for _ in range(count)]
+        segments = [segment for document in texts.documents for segment in document.segments]
+        pending = {index: s for index, s in enumerate(segments) if s.literals}
+        while pending:
+            again: dict[int, Segment] = {}
+            for index, segment in pending.items():
+                best, *others = found[index].hypotheses
+                if lost := self._documents.lost(segment, best):
+                    again[index] = self._documents.without(segment, lost)
+                else:
+                    kept = [each for each in others if not self._documents.lost(segment, each)]
+                    found[index] = found[index]._replace(hypotheses=[best, *kept])
+            own = request.replaced(
+                numbers=[number_of[index] for index in again], on_batch=ignore_batch
+            )
+            read = [self._documents.segments_of(segment.text) for segment in again.values()]
+            whole = EncodedTexts(segments=read)
+            outputs = SearchResult.of(whole, self._searched(whole, config, own), config).outputs
+            for index, own_outputs in zip(again, outputs, strict=True):
+                joined = [
+                    Hypothesis(output.tokens, output.log_prob, output.score)
+                    for output in own_outputs
+                ]
+                found[index] = found[index]._replace(hypotheses=joined)
+            pending = again
+        return found
+
+    def _searched(
+        self, texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest
+    ) -> list[SegmentResult]:
+        """Returns what the engine finds for each segment."""
+        if self._engine is None:
+            return search_segments(self.step_model(), texts, config, request, self.device)
+        hypotheses = self._engine.search(texts, config, request)
+        means: Iterable[Tensor | None] = repeat(None)
+        if texts.has_memory_means:
+            means = self.memory_means([ids for text in texts.segments for ids in text])
+        return [SegmentResult(*pair) for pair in zip(hypotheses, means, strict=False)]
+
+    def memory_means(self, segments: Sequence[Sequence[int]]) -> Tensor:
+        """Returns the mean ``[N, D]`` of the encoder's output over the tokens of each segment."""
+        model = self.step_model()
+        means = torch.zeros(len(segments), self.width)
+        lengths = [(len(ids) + 1,) for ids in segments]
+        for batch in bucket_by_length(lengths, batch_tokens=DEFAULT_BATCH_TOKENS, seed=None):
+            src = source_tensor([segments[i] for i in batch]).to(self.device)
+            state = model.start(src, has_memory_mean=True)
+            if state.memory_mean is not None:
+                means[batch] = state.memory_mean.float().cpu()
+        return means
 
     def _results(
         self, texts: Sequence[str], found: SearchResult[EncodedDocuments]
     ) -> list[Translation]:
         familiarities = self._familiarities(found)
-        rows = zip(found.texts.documents, found.outputs, familiarities, strict=True)
-        return [self._result(*row) for row in rows]
-
-    def _result(
-        self, document: Document, outputs: Sequence[Output], familiarity: float | None
-    ) -> Translation:
-        segments = [segment.ids for segment in document.segments]
-        best, *others = (
-            Translation(
-                self._documents.decode(document, output.hypotheses),
-                output.score,
-                len(segments),
-                confidence=self._confidence(segments, output),
-                familiarity=familiarity,
-            )
-            for output in outputs
-        )
-        return replace(best, others=tuple(others))
-
-    def _confidence(self, segments: Sequence[Sequence[int]], output: Output) -> float | None:
-        if self.confidence is None or not segments:
-            return None
-        return self.confidence.of(segments, output.hypotheses)
+        judge = self.confidence if found.texts.is_judged else None
+        results = []
+        for text, document, outputs, familiarity in zip(
+            texts, found.texts.documents, found.outputs, familiarities, strict=True
+        ):
+            segments = [segment.ids for segment in document.segments]
+            translations = []
+            for output in outputs:
+                translated = self._documents.decode(document, output.hypotheses)
+                confidence = None
+                if judge is not None and segments:
+                    confidence = judge.of(segments, output.hypotheses)
+                    confidence = capped(confidence, text, translated, familiarity)
+                translations.append(
+                    Translation(
+                        translated,
+                        output.score,
+                        len(segments),
+                        confidence=confidence,
+                        familiarity=familiarity,
+                    )
+                )
+            best, *others = translations
+            results.append(replace(best, others=tuple(others)))
+        return results
 
     def _familiarities(self, found: SearchResult[EncodedDocuments]) -> list[float | None]:
         """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""

@@ -127,6 +127,7 @@ class Synthesis:
             "translated_into": config.tgt,
             "models": [_digests(folder) for folder in self.models],
             "search": asdict(search),
+            "engine": self.translator.engine,
             "batch_tokens": self.request.batch_tokens,
             "length_ratio": self.length_ratio,
             "device": self.translator.device.type,

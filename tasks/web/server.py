@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -29,7 +30,13 @@ _DRAIN_SECONDS = 0.3
 
 
 def serve(
-    models: Mapping[str, Path | None], config: ServiceConfig, *, host: str, port: int, device: str
+    models: Mapping[str, Path | None],
+    config: ServiceConfig,
+    *,
+    host: str,
+    port: int,
+    device: str,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Answers requests until SIGTERM or SIGINT, and then those that it has accepted.
 
@@ -38,6 +45,7 @@ def serve(
     Args:
         models: the checkpoint folder of each task that is offered; None for the shipped model.
         port: 0 for any free port.
+        settings: how to load the models of some tasks.
 
     Raises:
         UserError: the address cannot be used, or a model cannot be loaded.
@@ -45,7 +53,7 @@ def serve(
     with open_socket(host, port) as listener:
         if host not in ("0.0.0.0", "::"):  # what clients ask for, if it is not all addresses
             config = replace(config, allowed_hosts=(*config.allowed_hosts, in_url(host)))
-        service = Service.load(models, config, device=device)
+        service = Service.load(models, config, device=device, settings=settings)
         try:
             Server(service, host).run(sockets=[listener])
         finally:

@@ -54,16 +54,25 @@ class Service:
 
     @classmethod
     def load(
-        cls, folders: Mapping[str, Path | None], config: ServiceConfig, *, device: str
+        cls,
+        folders: Mapping[str, Path | None],
+        config: ServiceConfig,
+        *,
+        device: str,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Service:
         """Loads the model of each task and tries it on a text; None for the shipped model.
+
+        Args:
+            settings: how to load the models of some tasks.
 
         Raises:
             UserError: a model cannot be loaded, or its outputs are not numbers.
         """
         predictors, about = {}, {}
         for task, folder in folders.items():
-            predictors[task] = task_named(task).load(folder, device=device)
+            how = (settings or {}).get(task, {})
+            predictors[task] = task_named(task).load(folder, device=device, **how)
             predictors[task].try_out()
             metrics = read_metrics(model_folder(task, folder))
             about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}

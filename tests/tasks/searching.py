@@ -8,7 +8,7 @@ from core.decoding.search import Hypothesis
 from core.inference.ensemble import Ensemble, StepModel
 from core.inference.incremental_model import IncrementalModel
 from core.model.sequence_to_sequence import SequenceToSequence
-from tasks.seq2seq.generation import EncodedTexts, generate_texts
+from tasks.seq2seq.generation import EncodedTexts, SearchResult, search_segments
 from tasks.seq2seq.n_best import Output
 from tasks.seq2seq.request import GenerationRequest
 from tests.tasks.tiny_models import CPU
@@ -34,7 +34,9 @@ def search_texts(
     model = step_model(model) if isinstance(model, SequenceToSequence) else model
     request = GenerationRequest.of(**options)
     encoded = EncodedTexts(segments=texts, prefix=prefix, max_lengths=max_lengths, form=form)
-    return generate_texts(model, encoded, request.resolve(config), request, CPU).outputs
+    resolved = request.resolve(config)
+    found = search_segments(model, encoded, resolved, request, CPU)
+    return SearchResult.of(encoded, found, resolved).outputs
 
 
 def search(

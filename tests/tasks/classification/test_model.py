@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.errors import ConfigError
 from core.model.config import POSITIONS
 from data.batching import pad_sequence
 from data.vocabulary import PAD_ID
@@ -106,11 +105,3 @@ def test_packed_weights_give_the_same_scores(concat_type: str, positions: str) -
         expected = model(src)
     torch.testing.assert_close(packed(src), expected, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(packed(src[:3, [0, 3]]), expected[[0, 3]], atol=1e-5, rtol=1e-4)
-    rounded = PackedClassificationModel(model, int8=True)(src)
-    assert not torch.equal(rounded, expected)
-    assert (rounded - expected).abs().mean() < 0.1 * expected.abs().mean()
-
-
-def test_int8_is_for_a_cpu() -> None:
-    with pytest.raises(ConfigError, match="int8 is for a CPU, and the model is on meta"):
-        PackedClassificationModel(network("avg").to("meta"), int8=True)

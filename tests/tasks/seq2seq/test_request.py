@@ -20,7 +20,6 @@ from tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
         ("seed", 1.5, r"a whole number, not 1\.5"),
         ("length_penalty", "1", "a number, not '1'"),
         ("sample", "no", "true or false, not 'no'"),
-        ("int8", 1, "true or false, not 1"),
         ("pass_through", "no", "true or false, not 'no'"),
         ("candidates", 1.5, r"a whole number, not 1\.5"),
         ("batch_tokens", "3000", "a whole number, not '3000'"),

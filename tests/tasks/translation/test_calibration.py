@@ -11,9 +11,8 @@ import torch
 from core.errors import CheckpointError, ConfigError
 from core.storage.checkpoint import load_tensors
 from data.vocabulary import UNK_ID
-from tasks.runs.checkpoint_folder import CALIBRATION_FILES
+from tasks.runs.checkpoint_folder import CALIBRATION_FILES, CONFIDENCE_FILE
 from tasks.seq2seq.batches import source_tensor
-from tasks.translation.calibration import memory_means
 from tasks.translation.confidence import Confidence
 from tasks.translation.config import ExtraCorpus, TranslationData
 from tasks.translation.dataset import ParallelCorpus, spaced
@@ -60,9 +59,8 @@ def test_a_run_ends_with_a_calibration(translator: Translator) -> None:
     known, strange, both, empty = translator.translate_scored(
         [GERMAN, STRANGE, f"{GERMAN} {STRANGE}", ""]
     )
-    # All translations of the few validation pairs are good, so nothing speaks against these.
-    assert known.confidence is not None
-    assert 0.8 < known.confidence < 0.99
+    # All translations of the few validation pairs are good, which says nothing about others.
+    assert known.confidence is None
     assert known.familiarity is not None and strange.familiarity is not None
     assert known.familiarity > strange.familiarity
     # One of 17 with the 16 held-out texts is nothing special.
@@ -103,7 +101,7 @@ def test_the_means_are_those_of_the_encoder_without_padding(translator: Translat
         expected = [
             model.encode(source_tensor([ids])).states.mean(dim=0).squeeze(0) for ids in segments
         ]
-    found = memory_means(translator, segments)
+    found = translator.memory_means(segments)
     torch.testing.assert_close(found, torch.stack(expected), atol=1e-3, rtol=1e-3)
 
 
@@ -122,6 +120,7 @@ def test_a_model_without_calibration_goes_on_working(uncalibrated: Path, model: 
 @pytest.mark.parametrize("name", CALIBRATION_FILES)
 def test_a_damaged_calibration_is_refused(name: str, model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(model, tmp_path / "model")
+    Confidence(torch.zeros(4)).save(folder)
     path = folder / name
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(CheckpointError, match=f"{name}: damaged"):
@@ -136,15 +135,25 @@ def test_an_ensemble_has_familiarity_and_language_alone(model: Path) -> None:
 
 
 def test_an_existing_model_is_calibrated_by_a_command(
-    uncalibrated: Path, model: Path, tiny_corpora: dict[str, Path]
+    uncalibrated: Path,
+    model: Path,
+    tiny_corpora: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    corpus = tiny_corpora["translation"]
-    done = run("models", "calibrate", uncalibrated, "--data", corpus)
+    command = ("models", "calibrate", uncalibrated, "--data", tiny_corpora["translation"])
+    done = run(*command)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == f"{uncalibrated}: calibrated\n"
-    for name in CALIBRATION_FILES:
+    assert "no confidence: 16 of 16 validation translations are good" in done.stderr
+    for name in {*CALIBRATION_FILES} - {CONFIDENCE_FILE}:
         found, expected = load_tensors(uncalibrated / name), load_tensors(model / name)
         torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+    assert Translator.load(uncalibrated, device="cpu").confidence is None
+    monkeypatch.setattr("tasks.translation.calibration.LEAST_OF_A_KIND", 0)
+    assert run(*command).exit_code == 0
+    confidence = Translator.load(uncalibrated, device="cpu").translate_scored(GERMAN).confidence
+    assert confidence is not None
+    assert 0.8 < confidence < 0.99
 
 
 def test_only_a_translation_model_is_calibrated_by_it(

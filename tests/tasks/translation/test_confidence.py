@@ -15,6 +15,7 @@ from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
 from tasks.translation.confidence import (
     Confidence,
     are_good,
+    capped,
     features_of,
 )
 
@@ -94,3 +95,24 @@ def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:
         save_tensors(tmp_path / CONFIDENCE_FILE, {"weights": weights})
         with pytest.raises(CheckpointError, match=CONFIDENCE_FILE):
             Confidence.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "familiarity", "most"),
+    [
+        ("Ein Hund", "A dog", 0.5, 1.0),
+        ("Ein Hund", "A dog", None, 1.0),
+        ("Ein Hund", "A dog", 0.1, 0.3),
+        ("Ein Hund", "days Days, days", 0.5, 0.2),
+        ("nein nein nein", "no no no", 0.5, 1.0),
+        ("Ein Hund", "a b a b a b a b a", 0.5, 1.0),
+        ("Ein Hund", "a b a b a b a b a b", 0.5, 0.2),
+        ("我爱你和她", "one two three four five six seven eight nine ten eleven", 0.5, 1.0),
+    ],
+)
+def test_what_is_strange_or_loops_is_not_trusted(
+    source: str, translation: str, familiarity: float | None, most: float
+) -> None:
+    """A model of one's own had a confidence of 0.995 in nonsense."""
+    assert capped(0.9, source, translation, familiarity) == min(0.9, most)
+    assert capped(0.1, source, translation, familiarity) == 0.1

@@ -39,7 +39,7 @@ def test_the_best_come_first_and_the_first_is_the_translation(translator: Transl
     assert list(plain[0].record()) == [
         "translation",
         "score",
-        "pieces",
+        "segments",
         "confidence",
         "familiarity",
         "unfamiliar",

@@ -41,11 +41,9 @@ NOT_OF_A_CLIENT = {
     "batch_tokens",
     "on_batch",
     "on_step",
-    "int8",
     "placeholders",
 }
-"""Options that make no sense for one request. With int8, outputs depend on the batch;
-placeholders only ever help a client."""
+"""Options that make no sense for one request; placeholders only ever help a client."""
 
 
 @pytest.fixture(scope="module")
