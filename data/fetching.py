@@ -24,7 +24,7 @@ from urllib.parse import urljoin, urlsplit
 from core.errors import CorpusError, NetworkError, UserError, shorten
 from core.storage.files import atomic_write, is_file, reason_of, require_regular_file
 from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
-from data.readers import read_labeled_csv, read_lines
+from data.readers import csv_rows, iter_lines
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRead
@@ -181,7 +181,7 @@ def _inspect(corpus: Corpus, file: CorpusFile, folder: Path) -> FileReport:
         sha256 = pooch.file_hash(path)
         if sha256 == file.sha256:
             return FileReport(file.name, f"as published, {file.rows:,} rows")
-        rows = len(read_labeled_csv(path) if path.suffix == ".csv" else read_lines(path))
+        rows = sum(1 for _ in (csv_rows(path) if path.suffix == ".csv" else iter_lines(path)))
     except OSError as error:
         return replace(wrong, note=f"cannot read: {reason_of(error)}")
     except CorpusError as error:

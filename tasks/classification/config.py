@@ -72,6 +72,9 @@ class ClassificationData(CodecConfig):
         header: whether the first row of a CSV table names the columns. Otherwise the names are the
             numbers of the columns, from 1.
         columns: the columns of AG_News that are read, joined by a space.
+        clean: HTML tags, entities and backslashes are removed from texts (:mod:`.cleaning`). None:
+            from those of a folder in AG_News' layout; the run stores which. A model of version 1.0,
+            which stores none, removes them.
         lowercase: texts are read in lower case.
         token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
             2015).
@@ -98,6 +101,7 @@ class ClassificationData(CodecConfig):
     delimiter: str | None = None
     header: bool = True
     columns: tuple[str, ...] = TEXT_COLUMNS
+    clean: bool | None = None
     lowercase: bool = False
     vocab_size: int | None = 16000
     token_dropout: float = 0.0

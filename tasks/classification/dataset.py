@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,11 @@ from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.codec import TextCodec
 from data.encoding import encode_texts
 from data.examples import Examples, IdLists
-from data.readers import Row
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import class_count, write_classes
 from tasks.classification.cleaning import clean
 from tasks.classification.config import ClassificationData
-from tasks.classification.sources import TableSource, open_source
+from tasks.classification.sources import NewsFolder, Row, TableSource, open_source
 
 # A small table is trained on in about this many batches per epoch, unless they were tiny.
 _MIN_BATCHES = 100
@@ -54,8 +53,10 @@ class LoadSentenceClassificationDataset:
         codec: TextCodec | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
-        self.config = config
         self.source = open_source(Path(folder), config, seed=seed, classes=classes)
+        if config.clean is None:
+            config = replace(config, clean=isinstance(self.source, NewsFolder))
+        self.config = config
         self.classes = self.source.classes
         if codec is None:
             if save_to is None:
@@ -79,8 +80,8 @@ class LoadSentenceClassificationDataset:
         return list(dict.fromkeys(path for split in splits for path in self.source.files(split)))
 
     def text_of(self, row: Row) -> str:
-        """Returns the cleaned text of the configured columns."""
-        return text_of(row, self.config)
+        """Returns the text as a model reads it."""
+        return normalize(row.text, self.config)
 
     def encoded(self, split: str) -> Examples[Example]:
         """Returns the rows of a split as ids and class numbers; no row is left out."""
@@ -165,15 +166,17 @@ class TextData:
         return as_tensors(item, pad_to=self.pad_to)
 
 
-def text_of(row: Row, config: ClassificationData) -> str:
-    """Returns the cleaned text of the columns that ``config`` names."""
-    columns = ("description",) if config.text else config.columns
-    return normalize(" ".join(getattr(row, column) for column in columns), config)
-
-
 def normalize(text: str, config: ClassificationData) -> str:
-    """Returns the cleaned text, in lower case if ``config`` says so."""
-    return as_read(clean(text), config)
+    """Returns the text as a model reads it, cleaned and in lower case if ``config`` says so."""
+    return as_read(cleaned(text, config), config)
+
+
+def cleaned(text: str, config: ClassificationData) -> str:
+    """Returns the text without what web scraping left in it, if ``config`` says so.
+
+    In either case, every run of white space becomes one space.
+    """
+    return clean(text) if config.clean else " ".join(text.split())
 
 
 def as_read(text: str, config: ClassificationData) -> str:

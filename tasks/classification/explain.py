@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 
-from tasks.classification.cleaning import clean
-from tasks.classification.dataset import as_read, encode_all
+from tasks.classification.dataset import as_read, cleaned, encode_all
 from tasks.classification.predict import Classifier
 from tasks.classification.report import page_head
 from tasks.texts import as_texts
@@ -95,11 +94,12 @@ def explain(
 
 
 def _explain(classifier: Classifier, text: str, options: dict[str, Any]) -> Explanation:
-    words = words_of(clean(text))[:MAX_WORDS]
+    config = classifier.config.data
+    words = words_of(cleaned(text, config))[:MAX_WORDS]
     if not words:
         return Explanation("", 0.0, ())
     rests = ("".join(words[:i] + words[i + 1 :]) for i in range(len(words)))
-    read = [as_read(part, classifier.config.data) for part in ("".join(words), *rests)]
+    read = [as_read(part, config) for part in ("".join(words), *rests)]
     ids = encode_all(classifier.codec, read)
     probabilities, _ = classifier.outputs(ids, **options)
     number = int(classifier.decide(probabilities[:1]))

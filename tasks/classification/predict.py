@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -114,6 +114,8 @@ class Classifier(Predictor[Classification]):
         path = model_folder(cls.task, folder)
         chosen = choose_device(device)
         config = read_config(path, cls.task, ClassificationConfig)
+        if config.data.clean is None:  # a model of version 1.0
+            config = replace(config, data=replace(config.data, clean=True))
         codec = TextCodec.load(path, tokenizer=config.data.tokenizer)
         try:
             classes = read_classes(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ from core.config import check_choice, nearest
 from core.errors import CorpusError, shown
 from core.progress import log
 from core.storage.files import exists, is_file, is_folder
-from data.readers import Row, read_labeled_csv, row_error
+from data.readers import csv_rows, row_error
 from data.tables import SUFFIXES, Table, open_table
 from tasks.classification.classes import CLASSES_FILE, listed, read_classes
 from tasks.classification.config import ClassificationData
@@ -24,15 +25,16 @@ ALL = "all"
 """The split that is every row of a file."""
 
 _SPLITS = ("train", "val", "test")
+_LABEL = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
 _MAX_LABEL = 200
 _MAX_CLASSES = 50_000
 _FEW_CLASSES = 20
 
 
-class LabeledText(NamedTuple):
-    """A row of a table."""
+class Row(NamedTuple):
+    """A text and the number of its class, from 0."""
 
-    label: str
+    label: int
     text: str
 
 
@@ -47,7 +49,7 @@ class NewsFolder:
         seed: int,
         classes: Sequence[str] | None,
     ) -> None:
-        self._folder = folder
+        self._folder, self._columns = folder, config.columns
         self.classes = read_classes(folder)
         if classes is not None and self.classes != list(classes):
             raise CorpusError(
@@ -59,7 +61,7 @@ class NewsFolder:
 
     def read(self, split: str) -> list[Row]:
         """Returns the rows of a split."""
-        rows = read_labeled_csv(self._file(split), num_classes=len(self.classes))
+        rows = read_news(self._file(split), self._columns, num_classes=len(self.classes))
         return [rows[i] for i in self._hold_out.rows(split, len(rows))]
 
     def files(self, split: str) -> list[Path]:
@@ -108,7 +110,7 @@ class TableSource:
         for table in self._tables.values():
             table.require((*self._columns, config.label))
         self._has_model, self.classes = classes is not None, list(classes or ())
-        labels = [text.label for text in self._labeled(self._tables["train"])]
+        labels = [label for label, _ in self._labeled(self._tables["train"])]
         self.classes = self.classes or self._classes(labels)
         for name in self._tables.keys() - {"train"}:
             self._labeled(self._tables[name])  # raises at a label that is not a class
@@ -116,7 +118,7 @@ class TableSource:
 
     def read(self, split: str) -> list[Row]:
         numbers = {name: number for number, name in enumerate(self.classes)}
-        rows = [Row(numbers[t.label], "", t.text) for t in self._labeled(self._table(split))]
+        rows = [Row(numbers[label], text) for label, text in self._labeled(self._table(split))]
         return [rows[i] for i in self._splits.get(split, range(len(rows)))]
 
     def files(self, split: str) -> list[Path]:
@@ -144,8 +146,8 @@ class TableSource:
     def _table(self, split: str) -> Table:
         return self._tables.get(split, self._tables["train"])
 
-    def _labeled(self, table: Table) -> list[LabeledText]:
-        """Returns the rows that have a text and a label; reports the others once.
+    def _labeled(self, table: Table) -> list[tuple[str, str]]:
+        """Returns the labels and texts of the rows that have both; reports the others once.
 
         Raises:
             CorpusError: at the first label that is not a class.
@@ -164,7 +166,7 @@ class TableSource:
                     hint = nearest(label, self.classes) or f": {listed(self.classes)}"
                     reason = f"the label {shown(label)} is not one of {whose}{hint}"
                     raise row_error(table.path, row, reason)
-                found.append(LabeledText(label, text))
+                found.append((label, text))
             else:
                 others.append(row)
         if not found:
@@ -222,7 +224,7 @@ Source: TypeAlias = NewsFolder | TableSource
 def open_source(
     path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None = None
 ) -> Source:
-    """Opens a corpus: tables if ``config`` names columns or ``path`` is no AG_News folder.
+    """Opens a corpus.
 
     Args:
         seed: selects the rows of the splits that have no file.
@@ -233,13 +235,59 @@ def open_source(
     """
     if not exists(path):
         raise CorpusError(path, "there is no such folder or file")
+    if has_news_layout(path, config):
+        return NewsFolder(path, config, seed=seed, classes=classes)
     if not config.text and not is_folder(path):
         table = open_table(path, delimiter=config.delimiter, has_header=config.header)
         reason = "name the columns of the texts and of the labels with --text and --label"
         raise CorpusError(path, f"{reason}; its columns: {table.listed_columns()}")
-    if config.text or _is_folder_of_texts(path):
-        return TableSource(path, config, seed=seed, classes=classes)
-    return NewsFolder(path, config, seed=seed, classes=classes)
+    return TableSource(path, config, seed=seed, classes=classes)
+
+
+def has_news_layout(path: Path, config: ClassificationData) -> bool:
+    """Returns whether ``path`` is read as AG_News: a folder without tables or texts by label."""
+    if config.text or not is_folder(path):
+        return False
+    if is_file(path / CLASSES_FILE) or is_file(path / "train.csv"):
+        return True
+    return not any(any(path.glob(pattern)) for pattern in ("*/*.txt", "train/*/*.txt"))
+
+
+def read_news(path: Path, columns: Sequence[str], *, num_classes: int) -> list[Row]:
+    """Returns the rows of a CSV file: ``label,title,description``, or ``label,description``.
+
+    All rows have as many columns as the first, which may be a header: it begins with ``label`` or
+    ``class``. Labels are integers from 1 to ``num_classes``.
+
+    Args:
+        columns: those that are read, joined by a space: the title, the description or both.
+
+    Raises:
+        CorpusError: names the file and the row.
+    """
+    rows: list[Row] = []
+    count = 0
+    for number, fields in csv_rows(path):
+        count = count or len(fields)
+        if len(fields) != count or count not in (2, 3):
+            found = f"{len(fields)} columns, where the first row has {count}"
+            reason = f"{found}; expected label,title,description or label,text"
+            raise row_error(path, number, reason)
+        label, *title, description = fields
+        if number == 1 and label.strip().lower() in ("label", "class"):
+            continue
+        if not "".join(fields[1:]).strip():
+            raise row_error(path, number, "the row has no text")
+        if not _LABEL.fullmatch(label):
+            raise row_error(path, number, f"the label {label[:40]!r} is not a whole number")
+        if not 0 < int(label) <= num_classes:
+            reason = f"the label {int(label)} is out of range: from 1 to {num_classes}"
+            raise row_error(path, number, reason)
+        texts = {"title": "".join(title), "description": description}
+        rows.append(Row(int(label) - 1, " ".join(texts[column] for column in columns)))
+    if not rows:
+        raise CorpusError(path, "the file has no rows")
+    return rows
 
 
 def stratified_sample(labels: Sequence[str], *, share: float, seed: int) -> list[int]:
@@ -274,13 +322,6 @@ def _table_paths(path: Path) -> dict[str, Path]:
             raise CorpusError(path, f"there is neither {names} nor LABEL/*.txt in the folder")
         return {"train": path}
     return found
-
-
-def _is_folder_of_texts(path: Path) -> bool:
-    """Returns whether ``path`` has a folder for every label, maybe in ``train``."""
-    if is_file(path / CLASSES_FILE) or is_file(path / "train.csv"):
-        return False
-    return any(path.glob("*/*.txt")) or any(path.glob("train/*/*.txt"))
 
 
 def _by_value(name: str) -> tuple[int, str]:

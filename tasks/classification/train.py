@@ -22,6 +22,7 @@ from tasks.classification.decision import class_weights, fit_temperature
 from tasks.classification.evaluate import ClassificationReport, evaluate
 from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier, build_model
+from tasks.classification.sources import has_news_layout
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs import run
 from tasks.runs.training import Place, Training
@@ -29,6 +30,9 @@ from tasks.runs.training import Place, Training
 
 def train(config: ClassificationConfig, options: run.RunOptions) -> dict[str, Any]:
     """Trains a classifier; see :func:`tasks.runs.run.train`."""
+    if config.data.clean is None:
+        is_clean = has_news_layout(options.data, config.data)
+        config = replace(config, data=replace(config.data, clean=is_clean))
     return run.train(config, options, ClassificationTraining, task=ClassificationTraining.task)
 
 

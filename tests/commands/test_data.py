@@ -28,10 +28,10 @@ def test_a_corpus_is_verified(tiny_corpora: Corpora, in_tmp: Path) -> None:
     assert any(re.match(r"ok +train.csv +part of the published set", line) for line in found)
     assert "\n".join(lines_of("data", "list")).count("(not here)") == 2
 
-    (folder / "test.csv").write_text('"other","text"\n')
+    (folder / "test.csv").write_text('"other","text')
     result = run("data", "verify", "ag_news")
     assert result.exit_code == 1
-    assert re.search(r"^WRONG +test.csv +row 1: the label 'other'", result.stdout, re.MULTILINE)
+    assert re.search(r"^WRONG +test.csv +row 1: not valid CSV", result.stdout, re.MULTILINE)
     assert result.stderr == f"error: {folder}: 1 of 3 files are not as they should be\n"
 
 

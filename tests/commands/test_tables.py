@@ -2,12 +2,14 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from data.tables import open_table
+from tasks.classification.predict import Classifier
 from tests.commands.command_line import error_of, lines_of, run
 
 Models = Callable[[str], Path]
@@ -156,3 +158,24 @@ def test_tables_are_for_classification(table: Path) -> None:
     train = ("train", "couplet", "--data", table, "--text", "body")
     assert "couplet has no tables" in error_of(2, *train)
     assert "couplet has no tables" in error_of(2, "evaluate", "couplet", "--report", "x")
+
+
+def test_cleaning_is_of_the_news_and_of_models_of_version_1(
+    model: Path, tiny_models: Models, tmp_path: Path
+) -> None:
+    """``C:\\temp`` became ``C: temp``, and ``<p>hi</p>`` became ``hi``, in all texts of users."""
+
+    def read_by(folder: Path) -> str:
+        return Classifier.load(folder, device="cpu").as_read(r"C:\temp <p>hi</p>")
+
+    def stored(folder: Path) -> object:
+        return json.loads((folder / "config.json").read_text())["data"]["clean"]
+
+    news = tiny_models("classification")
+    assert (stored(model), read_by(model)) == (False, r"C:\temp <p>hi</p>")
+    assert (stored(news), read_by(news)) == (True, "C: temp hi")
+    old = shutil.copytree(model, tmp_path / "old")
+    config = json.loads((old / "config.json").read_text())
+    del config["data"]["clean"]
+    (old / "config.json").write_text(json.dumps(config))
+    assert read_by(old) == "C: temp hi"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from data.readers import read_labeled_csv
-from tasks.classification.config import ClassificationData
+from tasks.classification.config import TEXT_COLUMNS, ClassificationData
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
+from tasks.classification.sources import read_news
 from tasks.couplet.predict import CoupletWriter
 from tasks.seq2seq.request import GenerationRequest
 from tasks.translation.predict import Translator
@@ -74,7 +74,8 @@ def test_reading_a_row_for_training(hostile: Callable[[int], str], tmp_path: Pat
     def read(text: str) -> object:
         path = tmp_path / "hostile.csv"
         path.write_text(f'"1","title","{text}x"\n', encoding="utf-8")
-        return [corpus.codec.encode(corpus.text_of(row)) for row in read_labeled_csv(path)]
+        rows = read_news(path, TEXT_COLUMNS, num_classes=2)
+        return [corpus.codec.encode(corpus.text_of(row)) for row in rows]
 
     assert growth(read, hostile(SMALL), hostile(LARGE), most=MOST) < MOST
 

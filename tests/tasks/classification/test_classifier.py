@@ -63,7 +63,7 @@ def test_an_early_exit_needs_ngrams_and_a_probability(tiny_models: Models) -> No
 
 
 def test_texts_keep_their_order_and_empty_ones_their_place(tmp_path: Path) -> None:
-    classifier = untrained_classifier(tmp_path)
+    classifier = untrained_classifier(tmp_path, clean=True)
     texts = [TEXTS[2], "", TEXTS[0], " \t", "&lt;br&gt;", TEXTS[1]]
     alone = [classifier.classify_scored([text])[0] for text in texts]
     for batch_tokens in (1, 8, 1000):
@@ -99,7 +99,7 @@ def test_long_texts_are_classified_in_pieces_weighted_by_length(how: str, tmp_pa
 
 
 def test_what_scars_is_cleaned_in_prediction_as_in_training(tmp_path: Path) -> None:
-    classifier = untrained_classifier(tmp_path)
+    classifier = untrained_classifier(tmp_path, clean=True)
     one, other = classifier.classify_scored(["shares&lt;br&gt;fall", "shares fall"])
     assert one == other
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.readers import read_labeled_csv
 from tasks.classification.cleaning import clean
+from tasks.classification.config import TEXT_COLUMNS
+from tasks.classification.sources import read_news
 from tests.growth import growth
 
 
@@ -77,8 +78,8 @@ def test_nothing_is_added_and_nothing_is_left_on_the_edges(text: str) -> None:
 
 def test_the_published_rows_come_out_clean(shared_data: Path) -> None:
     """Of the test rows no entity and no tag is left; tickers such as <MSFT.O> are no tags."""
-    rows = read_labeled_csv(shared_data / "ag_news" / "test.csv", num_classes=4)
-    text = "\n".join(clean(f"{row.title} {row.description}") for row in rows)
+    rows = read_news(shared_data / "ag_news" / "test.csv", TEXT_COLUMNS, num_classes=4)
+    text = "\n".join(clean(row.text) for row in rows)
     for scar in ("&lt;", "&gt;", "#39;", "#36;", "quot;", " amp;", "&nbsp;", "\\", "<b>", "</"):
         assert scar not in text
     assert text.count("'s ") > 1000

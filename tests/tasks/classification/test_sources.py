@@ -57,6 +57,16 @@ def test_a_table_is_divided_by_seed_with_every_label_in_proportion(
     assert [label for _, label in again.encoded("test")] == [row.label for row in splits["test"]]
 
 
+@pytest.mark.parametrize(("clean", "read"), [(None, r"<b>C:\t</b>"), (True, "C: t")])
+def test_texts_of_users_are_cleaned_if_they_say_so(
+    clean: bool | None, read: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "t.csv", [row | {"body": r"<b>C:\t</b>"} for row in ROWS])
+    dataset = load(tmp_path / "t.csv", text=("body",), clean=clean)
+    assert dataset.config.clean is bool(clean)
+    assert dataset.text_of(dataset.read("train")[0]) == read
+
+
 def test_every_label_keeps_a_row_for_training() -> None:
     labels = ["a"] * 50 + [f"rare {i}" for i in range(50)]
     for seed in range(20):
