@@ -57,7 +57,7 @@ def plain_config() -> CoupletConfig:
     return replace(
         config,
         model=complete(CoupletTransformerConfig, None, sizes),
-        train=replace(config.train, optimizer="adam", schedule="noam", average=0, clip_norm=0.0),
+        train=replace(config.train, schedule="noam", average=0, clip_norm=0.0),
     )
 
 

@@ -17,8 +17,8 @@ Reading order:
 2. Greedy search: ``decoding.search``, ``decoding.greedy_search``, and the model that it calls step
    by step: ``inference.incremental_model``, ``inference.packed_transformer``,
    ``inference.key_value_cache``, ``inference.packed_linear``. Then ``decoding.beam_search``.
-3. Training: ``training.loss``, ``training.schedule``, ``training.optimizer``, ``training.fit``,
-   ``training.run``, ``training.microbatches``, ``training.state``, ``storage.checkpoint``.
+3. Training: ``training.loss``, ``training.schedule``, ``training.fit``, ``training.step``,
+   ``training.microbatches``, ``training.state``, ``storage.checkpoint``.
 
 The other modules can be read in any order.
 """

@@ -1,17 +1,15 @@
-"""The device that a model runs on, the number of threads, and the precision."""
+"""The device that a model runs on, and the number of threads."""
 
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from core.errors import ConfigError, UserError
 
-_BF16_KERNELS = 32
 _LOAD_FILE = Path("/proc/loadavg")
 _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")  # "max 100000" or "150000 100000"
 
@@ -95,23 +93,6 @@ def limit_kernel_caches(kernels: int) -> None:
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, str(kernels))
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Returns the context of a forward pass in ``precision``: "auto", "bf16" or "fp32".
-
-    "auto" is bf16 on a GPU that supports it, and fp32 elsewhere; on a CPU, training decides
-    (``core.training.precision``).
-    """
-    if precision == "auto":
-        is_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    else:
-        is_bf16 = precision == "bf16"
-    if not is_bf16:
-        return nullcontext()
-    if device.type == "cpu":
-        limit_kernel_caches(_BF16_KERNELS)
-    return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def _affinity(cores: int) -> int:

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from core.config import check, check_choice, check_range
 
-OPTIMIZERS = ("adamw", "adam")
 SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")
 AVERAGES = ("best", "last")
 PRECISIONS = ("auto", "fp32", "bf16")
 DISK_TYPES = ("fp32", "fp16")
+_RETIRED_TIMEOUTS = ("first_step_timeout", "step_timeout", "main_process_timeout")
 
 MAX_COUNT = 1_000_000_000
 """The largest number of epochs, steps or tokens."""
@@ -25,21 +25,20 @@ class TrainConfig:
         epochs: the number of passes over the training data.
         batch_tokens: the largest number of tokens, with padding, in one side of a batch.
         accumulate: the number of batches in one step.
-        optimizer: "adamw" or "adam", which has no weight decay; see :mod:`core.training.optimizer`.
         learning_rate: the schedule's peak; "noam" has its own.
         schedule: "noam", "inverse_sqrt", "cosine" or "constant"; see :mod:`core.training.schedule`.
         warmup_steps: the number of steps in which the learning rate rises.
         label_smoothing: the part of the target distribution that is spread over the vocabulary.
-        weight_decay: the weight decay of "adamw".
+        weight_decay: a step with the learning rate r also reduces every weight w by r times this
+            times w (AdamW). 0: the optimizer is Adam.
         adam_beta2: the decay of Adam's second moment.
         clip_norm: the largest gradient norm; longer gradients are scaled down to it. 0: no limit.
         explosion: the run stops when the mean loss of the last steps is this many times its lowest
-            value, or the mean gradient norm the square of this many times
-            (:mod:`core.training.divergence`). 0: never. A loss that is NaN or infinite always stops
-            the run.
+            value, or the mean gradient norm the square of this many times. 0: never. A loss that is
+            NaN or infinite always stops the run.
         patience: the run stops after this many epochs without a better metric; 0: never.
         ema: the decay of an exponential moving average of the weights, for example 0.999, which is
-            validated and kept instead of the weights; see :mod:`core.training.ema`. 0: off.
+            validated and kept instead of the weights. 0: off.
         average: the number of epochs whose weights are kept; their mean is tried at the end.
         average_of: which epochs are averaged: the "best" or the "last".
         precision: "fp32", "bf16", or "auto": bf16 on a GPU that supports it, and on a CPU that has
@@ -51,21 +50,19 @@ class TrainConfig:
         timeout: with several processes, the seconds that they wait for one another, also while the
             main process prepares the data, validates, or measures the final model.
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
-        tensorboard: write the curve to event files in ``tensorboard/``, too.
         choose_search: a task that searches for its outputs chooses the beam size and the length
             penalty on the validation data, once the weights are final.
         weights_on_disk: "fp32", or "fp16" for a file of half the size.
     """
 
     RETIRED = MappingProxyType(
-        dict.fromkeys(("r_drop", "first_step_timeout", "step_timeout", "main_process_timeout"))
+        dict.fromkeys(("r_drop", "optimizer", "tensorboard", *_RETIRED_TIMEOUTS))
     )
     """See :func:`core.config.without_retired`."""
 
     epochs: int = 20
     batch_tokens: int = 2500
     accumulate: int = 1
-    optimizer: str = "adamw"
     learning_rate: float = 1e-3
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 1200
@@ -84,7 +81,6 @@ class TrainConfig:
     save_every: int = 500
     timeout: float = 7200.0
     log_every: int = 100
-    tensorboard: bool = False
     choose_search: bool = True
     weights_on_disk: str = "fp32"
 
@@ -101,13 +97,6 @@ class TrainConfig:
         for name in ("label_smoothing", "adam_beta2", "ema"):
             value = getattr(self, name)
             check(0.0 <= value < 1.0, f"train.{name}", value, "at least 0 and below 1")
-        check_choice("train.optimizer", self.optimizer, OPTIMIZERS)
-        check(
-            self.optimizer == "adamw" or self.weight_decay == 0.0,
-            "train.weight_decay",
-            self.weight_decay,
-            f"0 with train.optimizer={self.optimizer}; adamw has weight decay",
-        )
         check_choice("train.schedule", self.schedule, SCHEDULES)
         check_choice("train.average_of", self.average_of, AVERAGES)
         check_choice("train.precision", self.precision, PRECISIONS)

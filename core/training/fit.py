@@ -1,28 +1,118 @@
 """The one training loop, for every task.
 
-A task brings its data, its loss and its validation (:class:`~.trainer.Objective`). ``fit`` does the
-rest: schedule, mixed precision, gradient clipping, checkpoints, early stopping, and averages of
-weights. Everything that decides how a run continues is in its state file, so that an interrupted
-run ends exactly like one that was not.
+A task brings its data, its loss and its validation (:class:`Objective`). :func:`fit` does the rest:
+schedule, mixed precision, gradient clipping, checkpoints, early stopping, and averages of weights.
+Everything that decides how a run continues is in its state file, so that an interrupted run ends
+exactly like one that was not.
 """
 
 from __future__ import annotations
 
+import math
+import signal
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from core.errors import Interrupted, UserError
-from core.progress import Progress
-from core.training.compilation import CompiledLayers, check_compiler
+from core.distributed.process_group import ProcessGroup
+from core.errors import ChangedConditions, CheckpointError, ConfigError, Interrupted, UserError
+from core.progress import Progress, log
+from core.storage.checkpoint import WEIGHTS_FILE, load_weights
+from core.storage.files import is_file
+from core.training.compilation import CompiledLayers
 from core.training.config import TrainConfig
-from core.training.state import TrainingState
-from core.training.stopping import stop_requests
-from core.training.trainer import FitOptions, Objective, Trainer
+from core.training.history import add_step, cut_steps, write_history
+from core.training.kept_checkpoints import KeptCheckpoints
+from core.training.microbatches import Batch, LossFunction
+from core.training.schedule import Schedule, make_schedule
+from core.training.state import (
+    STATE_FILE,
+    STATE_FOLDER,
+    Metrics,
+    TrainingState,
+    load_state,
+    save_state,
+)
+from core.training.step import TrainingStep
+
+# With other values of these, the position in an epoch would be a position among other batches.
+_FIXED_SETTINGS = ("seed", "batch_tokens")
+
+_MAX_CHANGES = 5  # in a message
+
+
+class TrainingData(Protocol):
+    """The batches of each epoch. The same epoch number always gives the same batches."""
+
+    def plan(self, epoch: int) -> Sequence[Any]:
+        """Returns the entries that :meth:`batch` makes the batches of this epoch from, in order.
+
+        If several processes train together, each entry is a sequence of examples that can be
+        sliced: every process makes a batch of its shard.
+        """
+        ...
+
+    def batch(self, item: Any) -> Batch:
+        """Returns the tensors of an entry of the plan."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What a model is trained on, and by what it is measured.
+
+    Attributes:
+        loss: computes with the model in training mode, in the precision of the run.
+        validate: returns the metrics of the model in evaluation mode, ``metric`` among them.
+        metric: decides which epoch is best; see :func:`.kept_checkpoints.is_better`.
+        measure_final: returns the metric of the model as it will be used, by which the best epoch
+            and the average of epochs are compared; None: the metric of ``validate``.
+    """
+
+    data: TrainingData
+    loss: LossFunction
+    validate: Callable[[], Metrics]
+    metric: str
+    measure_final: Callable[[], float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """Where a run computes and writes, and how it begins.
+
+    Attributes:
+        folder: gets ``model.safetensors`` (the best weights), the training curve, and in
+            ``training/`` the state for resuming.
+        device: the model is there already.
+        resume: continue from the state in ``folder``.
+        conditions: what the run depends on besides its configuration, for example the digests of
+            its corpus. They are saved with the state. The conditions of the main process count.
+        accept_changes: resume a run that was begun under other conditions. The state then lists
+            the changes.
+        check_folder: called in the main process before files are written; raises a UserError if
+            ``folder`` is no longer that of the run.
+        on_begin: called before the first step, when nothing can prevent the run from starting or
+            continuing; only in the main process.
+        group: the processes that train together; by default this process alone.
+        digests: those of the files in ``folder`` that belong to the model, for the header of its
+            weights.
+    """
+
+    folder: Path
+    device: torch.device
+    resume: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    accept_changes: bool = False
+    check_folder: Callable[[], None] = lambda: None
+    on_begin: Callable[[], None] = lambda: None
+    group: ProcessGroup = field(default_factory=ProcessGroup)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def fit(
@@ -43,8 +133,11 @@ def fit(
 
     Raises:
         Interrupted: SIGINT or SIGTERM came, to any process; all steps so far are saved.
-        UserError: the loss is not finite or has exploded, or a file cannot be written.
-        CheckpointError: ``resume`` without a usable state.
+        UserError: the loss is not finite or has exploded, a file cannot be written, there is
+            nothing to train on, or no epoch had a metric.
+        CheckpointError: ``resume``, and there is no state, it is damaged or belongs to another
+            model, or the processes see different ones.
+        ConfigError: ``resume`` with other values of settings that must not change.
         ChangedConditions: ``resume`` under other conditions.
     """
     trainer = Trainer(model, config, objective, options)
@@ -53,7 +146,7 @@ def fit(
     with stop_requests(options.group) as is_stop_requested:
         while not trainer.is_over():
             with layers.in_use() if layers is not None else nullcontext():
-                _train_epoch(trainer, is_stop_requested)
+                trainer.train_epoch(is_stop_requested)
             trainer.finish_epoch()
             if is_stop_requested():
                 raise Interrupted(f"stopped at step {trainer.state.step}")
@@ -61,41 +154,214 @@ def fit(
     return trainer.state
 
 
-def _train_epoch(trainer: Trainer, is_stop_requested: Callable[[], bool]) -> None:
-    """Trains from the current position to the end of its epoch."""
-    config, state = trainer.config, trainer.state
-    plan, rate = trainer.begin_epoch()
-    started = time.monotonic() - state.sums.seconds
-    label = f"epoch {state.epoch}/{config.epochs}"
-    with Progress(len(plan), label, unit="batch", done=state.position) as progress:
-        while state.position < len(plan):
-            items = plan[state.position : state.position + config.accumulate]
-            loss = trainer.step(items, rate(state.step + 1))
-            state.sums.seconds = time.monotonic() - started
-            trainer.log_step()
-            progress.advance(
-                len(items),
-                f"loss {loss:.3f}, {state.sums.tokens_per_second:,.0f} tokens/s, "
-                f"lr {state.learning_rate:.2e}",
-            )
-            if is_stop_requested():
-                trainer.save()
-                raise Interrupted(f"stopped at step {state.step}")
-            is_due = state.step % config.save_every == 0 and state.position < len(plan)
-            if is_due and trainer.is_stable:
-                trainer.save()
+class Trainer:
+    """A model in training: what it is trained on, its state, and the files of its run."""
 
-
-def check_installed(config: TrainConfig, device: torch.device) -> None:
-    """Checks that the optional packages and tools which ``config`` needs are installed.
-
-    Raises:
-        UserError: TensorBoard or a compiler is missing; says what to install.
-    """
-    if config.tensorboard and find_spec("tensorboard") is None:
-        raise UserError(
-            "train.tensorboard needs the package tensorboard, which is not installed: "
-            "pip install 'transformer-suite[tensorboard]'"
+    def __init__(
+        self, model: nn.Module, config: TrainConfig, objective: Objective, options: FitOptions
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.state = TrainingState()
+        self._objective = objective
+        self._options = options
+        self._group = group = options.group
+        self._check_folder = options.check_folder if group.is_main else lambda: None
+        self._state_path = options.folder / STATE_FOLDER / STATE_FILE
+        self._step = TrainingStep(model, config, options.device, group)
+        self._kept = KeptCheckpoints(
+            model, config, options.folder, objective.metric, options.digests, group.is_main
         )
-    if config.compile:
-        check_compiler(device)
+
+    def begin(self) -> None:
+        """Begins the run, or loads the state in its folder."""
+        conditions = self._group.broadcast(lambda: dict(self._options.conditions))
+        if self._options.resume:
+            self._load(conditions)
+        self.state.conditions = conditions or self.state.conditions
+        if self._group.is_main:
+            cut_steps(self._options.folder, self.state.step)  # a crashed run may have left more
+            self._options.on_begin()
+
+    def _load(self, conditions: Mapping[str, str]) -> None:
+        path = self._state_path
+        if not is_file(path):
+            raise CheckpointError(f"{self._options.folder}: nothing to resume: there is no {path}")
+        saved = load_state(path)
+        for name in _FIXED_SETTINGS:
+            old, new = getattr(saved.config, name), getattr(self.config, name)
+            if old != new:
+                raise ConfigError(
+                    f"{path}: the run to resume has train.{name}={old}, which cannot change "
+                    f"to {new}; resume it with train.{name}={old}"
+                )
+        changes = saved.state.differences(conditions) if conditions else []
+        if changes and not self._options.accept_changes:
+            shown = "; ".join(changes[:_MAX_CHANGES]) + "; ..." * (len(changes) > _MAX_CHANGES)
+            raise ChangedConditions(f"{path}: not the conditions that the run began with: {shown}")
+        saved.copy_into(self._step.tensors())
+        self.state = saved.state
+        self.state.changes += [f"step {self.state.step}: {change}" for change in changes]
+        if not self._group.is_same(self.state.step):
+            raise CheckpointError(
+                f"{path}: the processes read different states: all machines must share the folder, "
+                "and see its latest files"
+            )
+
+    def is_over(self) -> bool:
+        """Returns whether all epochs are done, or the last ``patience`` brought no improvement."""
+        done, patience = self.state.epoch - 1, self.config.patience
+        return done >= self.config.epochs or 0 < patience <= done - self.state.best_epoch
+
+    def train_epoch(self, is_stop_requested: Callable[[], bool]) -> None:
+        """Trains from the current position to the end of its epoch."""
+        config, state, data = self.config, self.state, self._objective.data
+        plan = self._plan()
+        rate = self._schedule(len(plan))
+        started = time.monotonic() - state.sums.seconds
+        label = f"epoch {state.epoch}/{config.epochs}"
+        self.model.train()
+        with Progress(len(plan), label, unit="batch", done=state.position) as progress:
+            while state.position < len(plan):
+                items = plan[state.position : state.position + config.accumulate]
+                shards = [
+                    item if self._group.size == 1 else self._group.shard(item) for item in items
+                ]
+                batches = [data.batch(shard) if shard else None for shard in shards]
+                loss = self._step.take(state, batches, self._objective.loss, rate(state.step + 1))
+                state.sums.seconds = time.monotonic() - started
+                self._log_step()
+                progress.advance(
+                    len(items),
+                    f"loss {loss:.3f}, {state.sums.tokens_per_second:,.0f} tokens/s, "
+                    f"lr {state.learning_rate:.2e}",
+                )
+                if is_stop_requested():
+                    self.save()
+                    raise Interrupted(f"stopped at step {state.step}")
+                is_due = state.step % config.save_every == 0 and state.position < len(plan)
+                if is_due and self._step.is_stable:  # if not, an explosion may have begun
+                    self.save()
+
+    def _plan(self) -> Sequence[Any]:
+        """Returns what the batches of the current epoch are made from."""
+        state = self.state
+        plan = self._objective.data.plan(state.epoch)
+        if not plan:
+            raise UserError("there is nothing to train on: the training data has no examples")
+        if self._group.size > 1 and not self._group.is_same([len(item) for item in plan]):
+            raise UserError(
+                "the processes read different training data: it must be the same for all"
+            )
+        if state.position > len(plan):
+            raise CheckpointError(
+                f"{self._options.folder}: the run stopped after batch {state.position} of epoch "
+                f"{state.epoch}, which has {len(plan)} batches: the training data has changed"
+            )
+        return plan
+
+    def _schedule(self, batches: int) -> Schedule:
+        """Returns the learning rates of the steps of this epoch, which has so many ``batches``.
+
+        The schedule ends with the last step of the run. Epochs may differ in length: those to come
+        are assumed to be as long as this one.
+        """
+        state, config = self.state, self.config
+        sizes: Any = self.model.config
+        to_come = (config.epochs - state.epoch + 1) * math.ceil(batches / config.accumulate)
+        steps = state.step - state.sums.steps + to_come
+        return make_schedule(config, d_model=sizes.d_model, total_steps=steps)
+
+    def _log_step(self) -> None:
+        """Writes a row of ``steps.csv`` after every ``log_every`` steps."""
+        every, state = self.config.log_every, self.state
+        if every == 0 or state.step % every:
+            return
+        row = state.curve_row(state.sums.since(state.logged))
+        state.logged = replace(state.sums)
+        if self._group.is_main:
+            self._check_folder()
+            add_step(self._options.folder, row)
+
+    def save(self) -> None:
+        """Writes the state of the run, atomically; no process leaves before it is saved."""
+        if self._group.is_main:
+            self._check_folder()
+            save_state(self._state_path, self.state, self.config, self._step.tensors())
+        self._group.barrier()
+
+    def finish_epoch(self) -> None:
+        """Validates, keeps the weights if they are among the best, and saves the run.
+
+        With ``train.ema``, the averaged weights are validated and kept.
+        """
+        state = self.state
+        with self._step.averages_in_place():
+            self.model.eval()
+            metrics = self._group.broadcast(self._objective.validate)
+            self._check_folder()
+            row = state.curve_row(state.sums, metrics, seconds=state.sums.seconds)
+            state.history.append(row)
+            shown = ", ".join(f"{name} {number:.4g}" for name, number in metrics.items())
+            log(
+                f"epoch {state.epoch}: train_loss {row.train_loss:.4f}, {shown}, "
+                f"{row.tokens_per_second:,.0f} tokens/s, {row.seconds:.0f} s"
+            )
+            self._kept.keep(state, metrics[self._objective.metric])
+        if self._group.is_main:
+            write_history(self._options.folder, state.history)
+        state.begin_epoch()
+        self.save()
+        self._kept.remove_others(state)
+
+    def finish(self) -> None:
+        """Leaves the best weights, of an epoch or of several, in the folder and the model."""
+        metric, folder = self._objective.metric, self._options.folder
+        if self.state.best is None:
+            raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
+        with self._group.main_process_first():
+            if self._group.is_main:
+                self._check_folder()
+                objective = self._objective
+                self._kept.finish(self.state, objective.validate, objective.measure_final)
+            load_weights(folder / WEIGHTS_FILE, self.model)
+        self.model.eval()
+        # What is measured next does not depend on how often the run was resumed.
+        torch.manual_seed(self.config.seed)
+
+
+@contextmanager
+def stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
+    """Turns the first SIGINT or SIGTERM to any process into a request to all of them.
+
+    In a single process, a second signal has its usual effect. Several processes ignore it: each may
+    get the same signal from the scheduler and again from torchrun, which later sends SIGKILL.
+
+    Yields:
+        A function that returns whether the run shall stop.
+    """
+    received: list[int] = []
+    previous: dict[int, Any] = {}
+
+    def request_stop(number: int, frame: Any) -> None:
+        received.append(number)
+        line = "stopping as soon as this step is saved"
+        if group.size == 1:
+            signal.signal(number, previous[number])
+            line += "; once more to stop at once"
+        elif len(received) > 1:
+            return
+        # The signal may have interrupted the writing of another line to stderr.
+        with suppress(RuntimeError):
+            log(line)
+
+    try:
+        for wanted in (signal.SIGINT, signal.SIGTERM):
+            previous[wanted] = signal.signal(wanted, request_stop)
+    except ValueError:  # not the main thread, which alone gets signals
+        pass
+    try:
+        yield lambda: group.any(bool(received))
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

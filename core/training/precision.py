@@ -1,4 +1,4 @@
-"""``train.precision=auto`` on a CPU: bf16 if its arithmetic is there and a measurement favors it.
+"""The precision of training: fp32, or bf16 where it is faster.
 
 Some CPUs multiply bf16 matrices several times as fast as float32. But conversions take time, and
 small models gain nothing. So the gradients of the first batch are computed in both precisions.
@@ -8,17 +8,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
 
-from core.device import autocast
+from core.device import limit_kernel_caches
 from core.progress import log
 from core.training.microbatches import Batch, LossFunction
 
 _ROUNDS = 3
 _LEAST_GAIN = 1.05  # a smaller gain may be noise
+_BF16_KERNELS = 32
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Returns the context of a forward pass in ``precision``: "auto", "bf16" or "fp32".
+
+    "auto" is bf16 on a GPU that supports it, and fp32 elsewhere.
+    """
+    if precision == "auto":
+        is_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    else:
+        is_bf16 = precision == "bf16"
+    if not is_bf16:
+        return nullcontext()
+    if device.type == "cpu":
+        limit_kernel_caches(_BF16_KERNELS)
+    return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def has_bf16_arithmetic() -> bool:

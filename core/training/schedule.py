@@ -75,25 +75,19 @@ class CustomSchedule:
 
 def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> Schedule:
     """Returns the schedule that ``config`` names. "noam" (the paper's) has a peak of its own."""
+    peak, warmup_steps = config.learning_rate, config.warmup_steps
     if config.schedule == "noam":
-        return CustomSchedule(d_model, config.warmup_steps)
+        return CustomSchedule(d_model, warmup_steps)
     if config.schedule == "cosine":
-        return cosine(config.learning_rate, config.warmup_steps, total_steps)
+        return cosine(peak, warmup_steps, total_steps)
     if config.schedule == "constant":
-        return constant(config.learning_rate, config.warmup_steps)
-    return inverse_sqrt(config.learning_rate, config.warmup_steps)
+        return constant(peak, warmup_steps)
+    return inverse_sqrt(peak, warmup_steps)
 
 
 def inverse_sqrt(peak: float, warmup_steps: int) -> Schedule:
     """Returns equation 3 with the factor that makes ``peak`` the rate at ``warmup_steps``."""
-
-    def rate(step: int) -> float:
-        step = _from_one(step)
-        if step < warmup_steps:
-            return peak * step / warmup_steps
-        return peak * math.sqrt(max(warmup_steps, 1) / step)
-
-    return rate
+    return _after_warmup(peak, warmup_steps, lambda step: math.sqrt(max(warmup_steps, 1) / step))
 
 
 def cosine(peak: float, warmup_steps: int, total_steps: int) -> Schedule:
@@ -102,22 +96,24 @@ def cosine(peak: float, warmup_steps: int, total_steps: int) -> Schedule:
     Loshchilov and Hutter (2017), without restarts. After ``total_steps`` the rate stays zero.
     """
 
-    def rate(step: int) -> float:
-        step = _from_one(step)
-        if step < warmup_steps:
-            return peak * step / warmup_steps
+    def share(step: int) -> float:
         done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
-        return peak * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
 
-    return rate
+    return _after_warmup(peak, warmup_steps, share)
 
 
 def constant(peak: float, warmup_steps: int) -> Schedule:
     """Returns a linear warmup to ``peak``, then a constant rate."""
+    return _after_warmup(peak, warmup_steps, lambda step: 1.0)
+
+
+def _after_warmup(peak: float, warmup_steps: int, share: Schedule) -> Schedule:
+    """Returns a linear warmup to ``peak``, and then the ``share`` of it at each step."""
 
     def rate(step: int) -> float:
         step = _from_one(step)
-        return peak * min(1.0, step / max(1, warmup_steps))
+        return peak * step / warmup_steps if step < warmup_steps else peak * share(step)
 
     return rate
 

@@ -1,13 +1,32 @@
-"""The state of a training run: the numbers that decide how it continues, and its history."""
+"""The state of a training run: everything that decides how it continues, and its file.
+
+The tensors of the file are called
+
+* ``model.NAME``: the weights and buffers
+* ``optimizer.NAME.SLOT``: the optimizer's moments of a weight, and the number of its steps
+* ``ema.NAME``: the moving average of a weight, and ``ema.n_averaged``
+* ``numbers``: :class:`TrainingState` and the settings of the run, as the bytes of their JSON, so
+  that the checksum of the file covers them too
+
+Random numbers are not in it: every step has a seed of its own. A file with a right checksum may
+still be crafted, or come from another version of this program, so every name, shape and type is
+checked before anything of it is used.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 
-from core.config import Measurement, check, check_range
-from core.errors import shorten
-from core.training.divergence import DivergenceMonitor
+import torch
+from torch import Tensor
+
+from core.config import Measurement, check, check_range, from_mapping, without_retired
+from core.errors import CheckpointError, shorten
+from core.storage.checkpoint import load_tensors, save_tensors
+from core.training.config import TrainConfig
 
 STATE_FILE = "state.safetensors"
 STATE_FOLDER = "training"
@@ -17,6 +36,8 @@ Metrics = dict[str, float]
 
 DIGEST = "sha256:"
 """How the conditions begin that are digests of files."""
+
+_MEAN_STEPS = 10  # of a RunningMean
 
 
 @dataclass(kw_only=True)
@@ -74,8 +95,68 @@ class Candidate:
 
 
 @dataclass
+class RunningMean:
+    """The exponential mean of a value over about ten steps, and the lowest that it has been."""
+
+    mean: float | None = None
+    lowest: float | None = None
+
+    def add(self, value: float) -> float:
+        """Adds the value of the newest step, and returns the mean."""
+        mean = value if self.mean is None else self.mean + (value - self.mean) / _MEAN_STEPS
+        self.mean = mean
+        self.lowest = mean if self.lowest is None else min(self.lowest, mean)
+        return mean
+
+    def limit(self, factor: float) -> float:
+        """Returns the largest mean that is no explosion; a value below 1 counts as 1.
+
+        A small change near zero is a large ratio.
+        """
+        return factor * max(1.0, self.lowest or 0.0)
+
+
+@dataclass
+class DivergenceMonitor:
+    """Detects a run whose loss has exploded although it is still a number.
+
+    One batch may have a loss or a gradient far above the others; clipping takes care of that. A run
+    diverges when they stay there: so means are compared with the lowest that they have been. In a
+    healthy run, neither warm-up nor a rising learning rate makes them many times the lowest.
+    """
+
+    loss: RunningMean = field(default_factory=RunningMean)
+    norm: RunningMean = field(default_factory=RunningMean)
+
+    def explosion(self, loss: float, norm: float, factor: float) -> str | None:
+        """Adds a step. Returns a description of what has exploded, or None.
+
+        Args:
+            loss: the mean loss of the step, in nats.
+            norm: the gradient norm before clipping. It varies more than the loss, so its limit is
+                the square of the factor.
+            factor: the mean loss may become this many times its lowest value.
+        """
+        for name, running, value, limit in (
+            ("loss", self.loss, loss, factor),
+            ("gradient norm", self.norm, norm, factor**2),
+        ):
+            mean = running.add(value)
+            if mean > running.limit(limit):
+                return (
+                    f"the {name} has exploded to {value:.4g}: the mean of the last steps is "
+                    f"{mean:.4g}, and its lowest value was {running.lowest:.4g}"
+                )
+        return None
+
+    def is_stable(self, loss: float, norm: float, factor: float) -> bool:
+        """Returns whether a run of steps with these values would be no explosion."""
+        return loss <= self.loss.limit(factor) and norm <= self.norm.limit(factor**2)
+
+
+@dataclass
 class TrainingState:
-    """The numbers of a run; its tensors are in :mod:`.state_file`.
+    """The numbers of a run.
 
     Attributes:
         position: the number of batches of this epoch that are done.
@@ -143,17 +224,87 @@ class TrainingState:
 
     def differences(self, conditions: Mapping[str, str]) -> list[str]:
         """Returns how ``conditions`` differ from those of the run; each difference as text."""
-        names = sorted(self.conditions.keys() | conditions.keys())
-        pairs = ((name, self.conditions.get(name), conditions.get(name)) for name in names)
-        return [_difference(name, old, new) for name, old, new in pairs if old != new]
+        found = []
+        for name in sorted(self.conditions.keys() | conditions.keys()):
+            old, new = self.conditions.get(name), conditions.get(name)
+            if new is None:
+                found.append(f"{shorten(name)} is missing")
+            elif old is None:
+                found.append(f"{shorten(name)} is new")
+            elif old != new:
+                is_digest = new.startswith(DIGEST)
+                how = "has changed" if is_digest else f"is {new[:40]!r}, not {old[:40]!r}"
+                found.append(f"{shorten(name)} {how}")
+        return found
 
 
-def _difference(name: str, old: str | None, new: str | None) -> str:
-    name = shorten(name)
-    if new is None:
-        return f"{name} is missing"
-    if old is None:
-        return f"{name} is new"
-    if new.startswith(DIGEST):
-        return f"{name} has changed"
-    return f"{name} is {new[:40]!r}, not {old[:40]!r}"
+@dataclass(frozen=True)
+class SavedState:
+    """The content of a state file."""
+
+    path: Path
+    state: TrainingState
+    config: TrainConfig
+    tensors: Mapping[str, Tensor]
+
+    def copy_into(self, tensors: Mapping[str, Tensor]) -> None:
+        """Copies the saved tensors into ``tensors``: all of them, or none.
+
+        A run that had no moving average until now begins one; that of a run which wants none any
+        more is left out.
+
+        Raises:
+            CheckpointError: a tensor is missing, unknown, or has another shape or type.
+        """
+        saved = self.tensors
+        if not all("ema.n_averaged" in each for each in (saved, tensors)):
+            saved, tensors = (
+                {name: each[name] for name in each if not name.startswith("ema.")}
+                for each in (saved, tensors)
+            )
+        for name in sorted(saved.keys() | tensors.keys()):
+            found, wanted = _kind(saved.get(name)), _kind(tensors.get(name))
+            if found != wanted:
+                raise CheckpointError(
+                    f"{self.path}: not the weights of this model: {shorten(name)} is {found}, "
+                    f"not {wanted}"
+                )
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(saved[name])
+
+
+def save_state(
+    path: Path, state: TrainingState, config: TrainConfig, tensors: Mapping[str, Tensor]
+) -> None:
+    """Writes the state of a run in one atomic step.
+
+    Raises:
+        UserError: the file cannot be written; the old one stays.
+    """
+    numbers = json.dumps({"state": asdict(state), "train": asdict(config)}).encode()
+    content = torch.frombuffer(bytearray(numbers), dtype=torch.uint8)
+    save_tensors(path, {**tensors, "numbers": content})
+
+
+def load_state(path: Path) -> SavedState:
+    """Returns the state that :func:`save_state` wrote.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or not a training state of this version.
+    """
+    tensors = load_tensors(path)
+    if "random.cpu" in tensors:
+        init = path.parents[1]
+        raise CheckpointError(f"{path}: made by an older version; start again with init={init}")
+    try:
+        numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
+        state = from_mapping(TrainingState, numbers["state"])
+        config = from_mapping(TrainConfig, without_retired(TrainConfig, numbers["train"]))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not a training state, or of another version") from error
+    return SavedState(path, state, config, tensors)
+
+
+def _kind(tensor: Tensor | None) -> str:
+    return "missing" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}"

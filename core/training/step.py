@@ -4,23 +4,65 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from core.device import autocast
 from core.distributed.data_parallel import DataParallel
 from core.distributed.process_group import ProcessGroup
 from core.errors import UserError
 from core.special_ids import SpecialIds
 from core.storage.checkpoint import model_tensors
 from core.training.config import TrainConfig
-from core.training.ema import make_ema
 from core.training.microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
-from core.training.optimizer import make_optimizer
-from core.training.precision import choose_precision
+from core.training.precision import autocast, choose_precision
 from core.training.state import TrainingState
+
+BETA1 = 0.9
+EPSILON = 1e-9  # Vaswani et al. (2017), section 5.3, like beta1
+
+
+def make_optimizer(
+    config: TrainConfig, parameters: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """Returns AdamW (Loshchilov and Hutter 2019); every step sets its learning rate.
+
+    Without weight decay, it is the Adam of the paper (Kingma and Ba 2015). It has its whole state
+    at once, as torch makes it in the first step, so that the tensors of a run have the same names
+    and sizes from the beginning.
+    """
+    optimizer = torch.optim.AdamW(
+        parameters := list(parameters),
+        lr=0.0,
+        betas=(BETA1, config.adam_beta2),
+        eps=EPSILON,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+    for parameter in parameters:
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter] = {"step": step, **moments}
+    return optimizer
+
+
+def make_ema(model: nn.Module, decay: float) -> AveragedModel:
+    """Returns the moving average of the weights of ``model``, for ``update_parameters``.
+
+        average <- d * average + (1 - d) * weight,    d = min(decay, (1 + t) / (10 + t))
+
+    after step t + 1; the average of the first step is its weights. In the first steps d is small,
+    as in TensorFlow's ``ExponentialMovingAverage``, so that the average soon forgets them.
+    """
+
+    def update(averages: Sequence[Tensor], weights: Sequence[Tensor], steps: Tensor | int) -> None:
+        warm_up = (1 + int(steps)) / (10 + int(steps))
+        get_ema_multi_avg_fn(min(decay, warm_up))(averages, weights, steps)
+
+    return AveragedModel(model, multi_avg_fn=update)
 
 
 class TrainingStep:
@@ -47,21 +89,37 @@ class TrainingStep:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._data_parallel = DataParallel(model) if self._group.size > 1 else None
         self._optimizer = make_optimizer(config, self._parameters)
-        self.ema = make_ema(model, config.ema) if config.ema > 0.0 else None
+        self._ema = make_ema(model, config.ema) if config.ema > 0.0 else None
         self.is_stable = True
-        """Whether the last step was like those before; see :mod:`core.training.divergence`."""
+        """Whether the last step was like those before (:class:`.state.DivergenceMonitor`)."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns everything that steps change, by its name in :mod:`.state_file`."""
+        """Returns everything that steps change, by its name in :mod:`.state`."""
         tensors = {f"model.{name}": tensor for name, tensor in model_tensors(self._model).items()}
         for name, parameter in zip(self._names, self._parameters, strict=True):
             slots = self._optimizer.state[parameter].items()
             tensors |= {f"optimizer.{name}.{slot}": tensor for slot, tensor in slots}
-        if self.ema is not None:
-            averages = self.ema.module.named_parameters()
+        if self._ema is not None:
+            averages = self._ema.module.named_parameters()
             tensors |= {f"ema.{name}": average.detach() for name, average in averages}
-            tensors["ema.n_averaged"] = self.ema.n_averaged
+            tensors["ema.n_averaged"] = self._ema.n_averaged
         return tensors
+
+    @contextmanager
+    def averages_in_place(self) -> Iterator[None]:
+        """Exchanges the weights and their moving averages, if there are any, inside the block."""
+
+        def exchange() -> None:
+            if self._ema is not None:
+                averages = self._ema.module.parameters()
+                for weight, average in zip(self._model.parameters(), averages, strict=True):
+                    weight.data, average.data = average.data, weight.data
+
+        exchange()
+        try:
+            yield
+        finally:
+            exchange()
 
     def take(
         self,
@@ -101,8 +159,8 @@ class TrainingStep:
             group["lr"] = learning_rate
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
-        if self.ema is not None:
-            self.ema.update_parameters(self._model)
+        if self._ema is not None:
+            self._ema.update_parameters(self._model)
         state.step += 1
         state.position += len(batches)
         state.learning_rate = learning_rate

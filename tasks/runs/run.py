@@ -23,9 +23,9 @@ from core.storage.files import (
     write_json,
 )
 from core.storage.lock import only_writer
-from core.training.fit import check_installed, fit
+from core.training.compilation import check_compiler
+from core.training.fit import FitOptions, Objective, fit
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
-from core.training.trainer import FitOptions, Objective
 from tasks.runs.checkpoint_folder import (
     METRICS_FILE,
     file_digests,
@@ -110,7 +110,8 @@ def train(
     check_folder(task, config, out, options.resume)  # a folder that is refused is not touched
     if options.init is not None:
         check_alike(options.init, task, config, new_vocabulary=options.new_vocabulary)
-    check_installed(config.train, options.device)
+    if config.train.compile:
+        check_compiler(options.device)
     try:
         before = set(out.iterdir()) if is_folder(out) else None
     except OSError as error:

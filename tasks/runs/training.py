@@ -13,9 +13,9 @@ from torch import nn
 
 from core.decoding.config import GenerationConfig
 from core.errors import ConfigError
+from core.training.fit import TrainingData
 from core.training.microbatches import LossFunction
 from core.training.state import Metrics
-from core.training.trainer import TrainingData
 from tasks.runs.new_vocabulary import TokenWeights
 from tasks.task import Report
 

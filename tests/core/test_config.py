@@ -278,7 +278,6 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         ("adam_beta2", 1.0, "at least 0 and below 1"),
         ("explosion", 1.0, "0 or above 1"),
         ("ema", 1.0, "at least 0 and below 1"),
-        ("optimizer", "sgd", "one of adamw, adam"),
         ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
         ("average_of", "first", "one of best, last"),
         ("precision", "fp16", "one of auto, fp32, bf16"),
@@ -289,13 +288,6 @@ def test_what_no_training_can_use(name: str, wrong: object, allowed: str) -> Non
         TrainConfig(**{name: wrong})  # type: ignore[arg-type]
     message = str(caught.value)
     assert message.startswith(f"train.{name} must be {allowed}, not {wrong!r}")
-
-
-def test_adam_has_no_weight_decay() -> None:
-    """It would have been ignored, or become an L2 penalty, which is something else."""
-    assert TrainConfig(optimizer="adam").weight_decay == 0.0
-    with pytest.raises(ConfigError, match=r"weight_decay must be 0 with .*=adam; .* not 0\.1"):
-        TrainConfig(optimizer="adam", weight_decay=0.1)
 
 
 # Choices

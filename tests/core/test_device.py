@@ -8,13 +8,13 @@ import torch
 
 from core import device as device_module
 from core.device import (
-    autocast,
     choose_device,
     device_of_rank,
     free_cores,
     use_threads,
 )
 from core.errors import UserError
+from core.training.precision import autocast
 from tests.core.training.tiny_runs import CPU
 
 

@@ -1,13 +1,11 @@
-"""The curve of a run on disk: whole, without what a crash left, and readable by TensorBoard."""
+"""The curve of a run on disk: whole, and without what a crash left."""
 
 import csv
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from core.training.history import EVENTS_FOLDER, HISTORY_FILE, STEPS_FILE
+from core.training.history import STEPS_FILE
 from tests.core.training.tiny_runs import Crash, Disturbed, crash, run_fit, tiny_model
 
 TIMES = ("seconds", "tokens_per_second")
@@ -83,48 +81,3 @@ def test_a_damaged_file_does_not_stop_a_run(tmp_path: Path, content: bytes) -> N
     (tmp_path / STEPS_FILE).write_bytes(content)
     run_fit(tiny_model(), tmp_path, epochs=2, log_every=8, resume=True)
     assert [row["step"] for row in rows_of(tmp_path / STEPS_FILE)] == [16]
-
-
-# TensorBoard
-
-
-def scalars_in(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard itself reads in ``folder``: steps and values by name."""
-    accumulator = importlib.import_module(
-        "tensorboard.backend.event_processing.event_accumulator"
-    ).EventAccumulator(str(folder))
-    accumulator.Reload()
-    return {
-        name: [(event.step, event.value) for event in accumulator.Scalars(name)]
-        for name in accumulator.Tags()["scalars"]
-    }
-
-
-@pytest.fixture
-def needs_tensorboard() -> Iterator[None]:
-    pytest.importorskip("tensorboard")
-    yield
-
-
-@pytest.mark.usefixtures("needs_tensorboard")
-def test_tensorboard_shows_both_curves(tmp_path: Path) -> None:
-    run_fit(tiny_model(), tmp_path, log_every=4, tensorboard=True)
-    shown = scalars_in(tmp_path / EVENTS_FOLDER)
-    for group, name in (("steps", STEPS_FILE), ("epochs", HISTORY_FILE)):
-        rows = rows_of(tmp_path / name)
-        for column in rows[0].keys() - {"step"}:
-            expected = [(int(row["step"]), pytest.approx(row[column])) for row in rows]
-            assert shown.pop(f"{group}/{column}") == expected
-    assert shown == {}
-
-
-@pytest.mark.usefixtures("needs_tensorboard")
-def test_tensorboard_forgets_what_a_crash_lost(tmp_path: Path) -> None:
-    options = {"log_every": 1, "tensorboard": True}
-    run_fit(tiny_model(), tmp_path / "straight", **options)
-    with pytest.raises(Crash):
-        run_fit(tiny_model(), tmp_path / "parts", data=Disturbed(12, crash), **options)
-    run_fit(tiny_model(), tmp_path / "parts", resume=True, **options)
-    shown = [scalars_in(tmp_path / name / EVENTS_FOLDER) for name in ("straight", "parts")]
-    for name in ("steps/train_loss", "steps/learning_rate", "epochs/val_loss"):
-        assert shown[1][name] == shown[0][name]

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from core.errors import UserError
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.training.divergence import DivergenceMonitor
+from core.training.fit import Trainer
 from core.training.microbatches import LossFunction
-from core.training.trainer import Trainer
+from core.training.state import DivergenceMonitor
 from tests.core.training.tiny_runs import loss_of, run_fit, same, tiny_model, weights_of
 
 

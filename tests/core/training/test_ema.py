@@ -8,17 +8,20 @@ from torch import Tensor, nn
 
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
-from core.training.ema import averages_in_place, make_ema
 from core.training.microbatches import LossFunction
-from core.training.state import STATE_FILE, STATE_FOLDER
+from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
+from core.training.step import TrainingStep, make_ema
 from tests.core.training.tiny_runs import (
+    CPU,
     Crash,
     Disturbed,
+    Pairs,
     Scripted,
     crash,
     loss_of,
     run_fit,
     same,
+    tiny_config,
     tiny_model,
     weights_of,
 )
@@ -51,15 +54,16 @@ def test_the_average_is_its_recurrence(decay: float) -> None:
 
 
 def test_it_stands_in_for_the_weights_and_goes_again() -> None:
-    """Also if the validation fails; tied weights stay tied."""
+    """Also if the validation fails; tied weights stay tied. After one step, it is the weights."""
     model = tiny_model()
+    step = TrainingStep(model, tiny_config(ema=0.5), CPU)
+    batch = Pairs().batch(Pairs().plan(1)[0])
+    step.take(TrainingState(), [batch], loss_of(model), 0.1)
     before = weights_of(model)
-    ema = make_ema(model, 0.5)
-    ema.update_parameters(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1.0)
-    with pytest.raises(ZeroDivisionError), averages_in_place(model, ema):
+    with pytest.raises(ZeroDivisionError), step.averages_in_place():
         assert same(weights_of(model), before)
         raise ZeroDivisionError
     assert torch.equal(model.generator.bias, before["generator.bias"] + 1.0)

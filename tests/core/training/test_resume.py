@@ -20,7 +20,7 @@ from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import load_tensors
 from core.training import history as history_module
 from core.training import kept_checkpoints
-from core.training import state_file as state_module
+from core.training import state as state_module
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     Crash,

@@ -13,12 +13,11 @@ from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SpecialIds
 from core.training.config import TrainConfig
-from core.training.fit import fit
+from core.training.fit import FitOptions, Objective, fit
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
 from core.training.microbatches import Batch, LossFunction
 from core.training.state import Metrics, TrainingState
 from core.training.step import TrainingStep
-from core.training.trainer import FitOptions, Objective
 
 CPU = torch.device("cpu")
 WORDS = 14

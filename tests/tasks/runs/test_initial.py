@@ -10,7 +10,7 @@ import torch
 
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.storage.checkpoint import load_tensors
-from core.training.trainer import FitOptions
+from core.training.fit import FitOptions
 from data.codec import TextCodec
 from tasks.runs import run as runs
 from tasks.runs.checkpoint_folder import text_files

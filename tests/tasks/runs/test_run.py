@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from core.errors import CheckpointError, ConfigError, UserError
 from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
 from core.storage.lock import only_writer
-from core.training import compilation, fit
+from core.training import compilation
 from tasks.runs import checkpoint_folder as folders
 from tasks.runs import provenance
 from tasks.runs import run as runs
@@ -172,26 +172,14 @@ def test_what_fails_before_it_begins_leaves_no_folder(tmp_path: Path) -> None:
     assert [path.name for path in old.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize(
-    ("option", "module", "name", "value"),
-    [
-        ("tensorboard", fit, "find_spec", lambda package: None),
-        ("compile", compilation, "_BACKEND", "none"),
-    ],
-)
-def test_what_is_asked_for_and_is_not_here_is_refused_at_once(
-    option: str,
-    module: ModuleType,
-    name: str,
-    value: object,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_missing_compiler_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the corpus is read, which may take minutes."""
-    monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(compilation, "_BACKEND", "none")
     calls: list[str] = []
-    with pytest.raises(UserError, match=rf"train\.{option}.* install"):
-        train(tmp_path / "run", changed(**{option: True}), prepare=lambda: LineTraining(calls))
+    with pytest.raises(UserError, match=r"train\.compile.* install"):
+        train(tmp_path / "run", changed(compile=True), prepare=lambda: LineTraining(calls))
     assert calls == []
     assert not (tmp_path / "run").exists()
 
