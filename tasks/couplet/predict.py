@@ -168,6 +168,10 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         given_characters(request, [], self._table_for(request))
         return config
 
+    def rows(self, request: GenerationRequest) -> int:
+        count = self._candidate_count(CoupletRequest.extended(request))
+        return super().rows(request) if count is None else max(self.config.rerank.pool, count)
+
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[Couplet]:

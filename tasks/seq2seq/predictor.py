@@ -113,6 +113,11 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         """
         return request.resolve(self.generation)
 
+    def rows(self, request: GenerationRequest) -> int:
+        """Returns how many outputs are searched for each text at a time."""
+        config = request.resolve(self.generation)
+        return config.n_best if config.sample else config.beam_size
+
     def generate(
         self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
     ) -> list[R]:

@@ -1,6 +1,5 @@
 """What the service allows: its limits, and who may use it."""
 
-import hashlib
 import hmac
 import re
 from dataclasses import dataclass, fields
@@ -77,9 +76,8 @@ class ServiceConfig:
 
     def knows_key(self, key: str) -> bool:
         """Returns whether ``key`` is one of the keys, in a time that tells nothing about them."""
-        digests = [hashlib.sha256(known.encode()).digest() for known in self.api_keys]
-        digest = hashlib.sha256(key.encode("utf-8", "replace")).digest()
-        return any(hmac.compare_digest(digest, known) for known in digests)
+        given = key.encode("utf-8", "replace")
+        return any(hmac.compare_digest(given, known.encode()) for known in self.api_keys)
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from traceback import extract_tb
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -63,3 +65,15 @@ def request_error(error: UserError) -> RequestError:
 def internal_error() -> RequestError:
     """Returns what a client is told about a bug."""
     return RequestError(500, "an internal error of the service")
+
+
+def stopping() -> RequestError:
+    """Returns the error of requests that a service cannot answer before it ends."""
+    return RequestError(503, "the service is stopping", Retry_After="30")
+
+
+def log_failure(place: str, error: BaseException) -> None:
+    """Writes one line about a bug to stderr. Messages may hold texts, so the line has none."""
+    frames = extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    print(f"internal error in {place}: {type(error).__name__}{where}", file=sys.stderr)

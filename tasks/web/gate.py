@@ -13,9 +13,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import shown
-from tasks.web.batching import log_failure, stopping
 from tasks.web.config import ServiceConfig
-from tasks.web.errors import RequestError, internal_error
+from tasks.web.errors import RequestError, internal_error, log_failure, stopping
 from tasks.web.metrics import Metrics
 
 SECURITY_HEADERS = {
@@ -75,7 +74,7 @@ class Shield:
                 await refusal.response()(scope, receive, shielded)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.request(route, status, time.monotonic() - start)
+            self.metrics.requests.labels(route, str(status)).observe(time.monotonic() - start)
 
 
 class Gate:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from core.errors import UserError
@@ -14,9 +15,9 @@ from tasks.classification.explain import explain
 from tasks.classification.predict import Classifier
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
-from tasks.web import metrics
 from tasks.web.config import ServiceConfig
 from tasks.web.errors import RequestError, request_error
+from tasks.web.scheduler import Work
 from tasks.web.schemas import (
     Answer,
     AttentionBody,
@@ -29,7 +30,6 @@ from tasks.web.schemas import (
     TranslateBody,
 )
 from tasks.web.service import Client, Offered, plain
-from tasks.web.work import AttentionMaps, Batches, score
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": Error, "description": "A request that cannot be used."},
@@ -42,6 +42,12 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 _RESULTS: dict[int | str, dict[str, Any]] = {200: {"model": Results}, **_ERRORS}
 
 router = APIRouter(prefix="/v1", tags=["v1"])
+
+Check = Callable[[], None]
+
+_MAX_ATTENTION_TOKENS = 128
+# The cost of a character (see tasks.web.scheduler), as measured.
+_CLASSIFY_RATE, _EXPLAIN_RATE = 0.2, 10.0
 
 
 @router.post("/translate", summary="Translate texts", responses=_RESULTS)
@@ -67,13 +73,13 @@ async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
     classifier = client.service.predictor("classification")
     if body.top is not None and body.top > (most := len(classifier.classes)):
         raise RequestError(400, f"top must be from 1 to {most}, the classes", field="top")
-    work = Batches(Classifier.classify_scored, classifier)
+    work = Work(_classify, (classifier,), _CLASSIFY_RATE)
     results = await client.compute("classification", work, body.texts)
     records = [result.record() for result in results]
     for record in records:
         record["probabilities"] = dict(islice(record["probabilities"].items(), body.top))
     if body.explain:
-        work = Batches(explain, classifier)
+        work = Work(_explain, (classifier,), _EXPLAIN_RATE)
         explanations = await client.compute("classification", work, body.texts)
         for record, explanation in zip(records, explanations, strict=True):
             record["explanation"] = explanation.record()
@@ -92,7 +98,7 @@ async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
         message = f"{len(body.sources)} sources, but {len(body.targets)} targets"
         raise RequestError(400, message, field="targets")
     pairs = [*zip(body.sources, body.targets, strict=True)]
-    work = Batches(score, client.service.predictor(body.task))
+    work = Work(_score, (client.service.predictor(body.task),), 1)
     rows = zip(pairs, await client.compute(body.task, work, pairs), strict=True)
     records = [{"source": s, "target": t, **result.record()} for (s, t), result in rows]
     return JSONResponse({"results": plain(records)})
@@ -113,7 +119,7 @@ async def attention(body: AttentionBody, client: Client) -> JSONResponse:
     layer = body.layer or most
     if layer > most:
         raise RequestError(400, f"layer must be from 1 to {most}", field="layer")
-    work = AttentionMaps(predictor, layer)
+    work = Work(_attention, (predictor, layer), 1)
     (maps,) = await client.compute(body.task, work, [(body.source, body.target)])
     return JSONResponse(plain(maps))
 
@@ -134,7 +140,54 @@ async def health(service: Offered) -> JSONResponse:
     response_class=PlainTextResponse,
 )
 async def prometheus(service: Offered) -> Response:
-    return Response(service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
+    text = generate_latest(service.metrics.registry)
+    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+# What is computed in the turns of a request; see Work.
+
+
+def _classify(classifier: Classifier, texts: Any, numbers: Any, check: Check) -> Sequence[Any]:
+    return classifier.classify_scored(texts, on_batch=lambda count: check())
+
+
+def _explain(classifier: Classifier, texts: Any, numbers: Any, check: Check) -> Sequence[Any]:
+    return explain(classifier, texts, on_batch=lambda count: check())
+
+
+def _score(predictor: Any, pairs: Any, numbers: Any, check: Check) -> Sequence[Any]:
+    scores: Sequence[Any] = predictor.score(
+        *zip(*pairs, strict=True), on_batch=lambda count: check()
+    )
+    return scores
+
+
+def _attention(
+    predictor: Any, layer: int, pairs: Any, numbers: Any, check: Check
+) -> list[dict[str, Any]]:
+    """Returns the tokens and the weights ``[H, T, S]`` of a layer, whose rows sum to 1."""
+    return [_attention_map(predictor, layer, *pair) for pair in pairs]
+
+
+def _attention_map(predictor: Any, layer: int, source: str, target: str) -> dict[str, Any]:
+    limit = min(_MAX_ATTENTION_TOKENS, predictor.max_len) - 1
+    for field, codec, text in (
+        ("source", predictor.source, source),
+        ("target", predictor.target, target),
+    ):
+        if (count := len(codec.encode(text))) > limit:
+            message = f"attention is shown for at most {limit} tokens, not {count}"
+            raise RequestError(400, message, field=field)
+    (maps,) = predictor.attention(source, target)
+    layers, heads = maps.cross.shape[:2]
+    return {
+        "source": maps.source,
+        "target": maps.written,
+        "layers": layers,
+        "heads": heads,
+        "layer": layer,
+        "weights": maps.cross[layer - 1].round(3).tolist(),
+    }
 
 
 async def _search(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +17,10 @@ from core.errors import UserError
 from tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
 from tasks.seq2seq.request import GenerationRequest
 from tasks.task import task_named
-from tasks.web.batching import BatchQueue, Job, Work
 from tasks.web.config import ServiceConfig
 from tasks.web.errors import RequestError, public_name, request_error
 from tasks.web.metrics import Metrics
-from tasks.web.work import Search
+from tasks.web.scheduler import Job, Scheduler, Work
 
 _LONGEST = 2000  # characters whose language is looked at
 
@@ -47,8 +47,8 @@ class Service:
         self.config = config
         self.metrics = Metrics()
         self.about = about or {}
-        self._queues = {
-            task: BatchQueue(task, capacity=config.max_queue, metrics=self.metrics)
+        self.schedulers = {
+            task: Scheduler(task, capacity=config.max_queue, metrics=self.metrics)
             for task in predictors
         }
 
@@ -80,8 +80,8 @@ class Service:
 
     def close(self) -> None:
         """Fails the requests that wait and ends the threads."""
-        for queue in self._queues.values():
-            queue.close()
+        for scheduler in self.schedulers.values():
+            scheduler.close()
 
     def predictor(self, task: str) -> Any:
         """Returns the predictor of ``task``.
@@ -123,7 +123,7 @@ class Service:
 
     def search_work(
         self, task: str, options: Mapping[str, Any], *, is_backward: bool = False
-    ) -> Search:
+    ) -> Work:
         """Returns the work of a search with the options of a request, which are checked.
 
         Args:
@@ -140,14 +140,12 @@ class Service:
             predictor = predictor.opposite()
         try:
             request: GenerationRequest = predictor.request_type.of(**options)
-            self._check_limits(predictor.check(request), request.candidates or 0)
+            config = predictor.check(request)
         except UserError as error:
             raise request_error(error) from error
-        return Search(predictor, request)
-
-    def put(self, task: str, job: Job) -> None:
-        """Adds a job to the queue of a task; raises RequestError if it is full."""
-        self._queues[task].put(job)
+        self._check_limits(config, request.candidates or 0)
+        rate = predictor.rows(request) * config.longest_output(100) / 100
+        return Work(_search, (predictor, request), rate)
 
     def _check_limits(self, config: GenerationConfig, candidates: int) -> None:
         for field, value, most in (
@@ -181,6 +179,7 @@ class Caller:
         self.service = service
         self.config = service.config
         self._receive = request.receive
+        self._address = request.client.host if request.client else ""
 
     async def compute(self, task: str, work: Work, items: Sequence[Any]) -> list[Any]:
         """Returns the result of each item, a text or a pair, computed with other requests.
@@ -189,10 +188,10 @@ class Caller:
             RequestError: the queue is full, or the work fails or takes too long.
             ClientDisconnect: the client has left, which stops the work.
         """
-        lengths = [len("".join(item)) for item in items]
-        job = Job(work, items, lengths, max_seconds=self.config.max_seconds)
-        if items:
-            self.service.put(task, job)
+        if not items:
+            return []
+        job = Job(work, items, self._address, self.config.max_seconds)
+        self.service.schedulers[task].put(job)
         answer = asyncio.wrap_future(job.future)
         # An error that comes when the client has left is nobody's.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -213,6 +212,19 @@ class Caller:
 
 
 Client = Annotated[Caller, Depends()]
+
+
+def _search(
+    predictor: Any,
+    request: GenerationRequest,
+    texts: Sequence[str],
+    numbers: Sequence[int],
+    check: Callable[[], None],
+) -> Sequence[Any]:
+    found: Sequence[Any] = predictor.generate(
+        texts, replace(request, numbers=numbers, on_step=check)
+    )
+    return found
 
 
 def plain(value: Any) -> Any:
