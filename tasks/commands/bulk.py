@@ -31,20 +31,16 @@ from core.storage.files import reason_of
 from tasks.commands.options import (
     ModelOptions,
     batch_option,
-    combined,
     given,
-    length_options,
     machine_options,
     models_option,
     option_names,
     options_from,
-    search_options,
     take,
 )
 from tasks.couplet.request import CoupletRequest
-from tasks.seq2seq.request import GenerationRequest
 from tasks.streaming.lines import json_line, one_line
-from tasks.task import PAIR_TASKS, task_named
+from tasks.task import task_named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,17 +218,20 @@ def write_file(address: str, kind: str, added: int, tables: Iterator[pa.Table]) 
 class Worker:
     """One model in a process of its own, which adds the columns of its answers to tables."""
 
-    def __init__(self, command: str, task: str, options: Row, model: ModelOptions) -> None:
+    def __init__(self, command: str, options: Row, model: ModelOptions) -> None:
         import torch
 
         if model.threads:
             torch.set_num_threads(model.threads)
+        task = {"classify": "classification", "couplet": "couplet"}.get(command, "translation")
         predictor: Any = task_named(task).load(model.model, device=model.device)
         self._command, self._predictor = command, predictor
         self._options = given({**options, "batch_tokens": model.batch_tokens})
         if command in ("translate", "couplet"):
             self._request = predictor.request_type.of(**self._options)
             predictor.check(self._request)
+        elif given(options):
+            raise ConfigError(f"{command} does not search: leave out {', '.join(given(options))}")
 
     def answer(self, chunk: Chunk, columns: Columns, first: int) -> Chunk:
         """Returns the chunk, whose first row has the number ``first``, with the answers."""
@@ -345,35 +344,68 @@ def tables_of(
         yield table
 
 
-def run(command: str, task: str, columns: Columns, options: Row) -> None:
-    """Answers the rows of all files of a command (see :func:`bulk`).
+@click.command()
+@click.argument("command", metavar="TASK", type=click.Choice(tuple(ANSWERS)))
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option("--output", required=True, metavar="FOLDER", help="Where files are written.")
+@click.option("--format", "kind", type=click.Choice(tuple(OUTPUTS)), default="parquet")
+@click.option("--text", default="text", metavar="NAMES", help="The columns to read; else text.")
+@click.option("--address", default="local", help="local, auto or ray://host:10001.")
+@click.option("--workers", type=click.IntRange(1, 10_000), help="Models; else one a core.")
+@click.option("--gpus-per-worker", "gpus", type=click.FloatRange(0, 64), default=0)
+@models_option
+@machine_options
+@batch_option
+@options_from(CoupletRequest, "search", "length", "translation", "couplet")
+def bulk(
+    command: str,
+    inputs: tuple[str, ...],
+    output: str,
+    kind: str,
+    text: str,
+    address: str,
+    workers: int | None,
+    gpus: float,
+    **options: Any,
+) -> None:
+    """Work on whole files and folders, on all cores or on a Ray cluster.
 
-    Raises:
-        ConfigError: an option that the model cannot take; two files with one output.
-        UserError: rows were refused, or files cannot be read; after all others are written.
+    TASK is translate, classify, couplet, or score (of translations: --text source,target). INPUT is
+    a file, a folder or a glob of text (.txt), CSV (.csv, .tsv), JSON Lines (.jsonl) or Parquet
+    files: on this machine, or at an address such as s3://bucket/folder. Each becomes one file in
+    --output, with the columns of the input and of the answers, as a whole or not at all. What is
+    there already is left out, so the command can be started again. A row that cannot be answered is
+    named and stays empty, and the exit code is 1.
+
+    \b
+        bulk translate letters/ --output translated/
+        bulk classify news.csv --text title,body --output labelled/ --workers 4
+        bulk couplet s3://bucket/lines --output s3://bucket/answers --address ray://host:10001
+        bulk score pairs.parquet --text de,en --output scored/
     """
-    inputs, folder, kind = (options.pop(name) for name in ("inputs", "output", "kind"))
-    address, count, gpus = (options.pop(name) for name in ("address", "workers", "gpus"))
     targets: dict[str, str] = {}
     for file, name in (found for each in inputs for found in find_files(each)):
-        target = posixpath.join(folder, posixpath.splitext(name)[0] + OUTPUTS[kind])
+        target = posixpath.join(output, posixpath.splitext(name)[0] + OUTPUTS[kind])
         if target in targets.values() and targets.get(file) != target:
             raise ConfigError(f"several files would be written to {target}: name another --output")
         targets[file] = target
     missing = [file for file, target in targets.items() if not exists(target)]
+    columns = tuple(name.strip() for name in text.split(","))
+    if command == "score" and len(columns) != 2:
+        raise ConfigError("score needs two columns: --text SOURCE,TARGET")
     model = take(ModelOptions, options)
     with option_names():
-        Worker(command, task, options, model)  # errors appear here, before Ray is started
+        Worker(command, options, model)  # errors appear here, before Ray is started
     counts = Counter[str]()
     with ray_at(address) as ray, Progress(None, "bulk", unit="rows") as progress:
         cores = int(ray.cluster_resources()["CPU"])
-        count = count or max(1, cores)
+        count = workers or max(1, cores)
         model = replace(model, threads=model.threads or max(1, cores // count))
         actor = ray.remote(Worker).options(
             num_cpus=min(1.0, cores / count), num_gpus=gpus, max_restarts=-1, max_task_retries=-1
         )
-        workers = [actor.remote(command, task, options, model) for _ in range(count)]
-        for file, parts in groupby(answers(workers, missing, columns), key=itemgetter(0)):
+        actors = [actor.remote(command, options, model) for _ in range(count)]
+        for file, parts in groupby(answers(actors, missing, columns), key=itemgetter(0)):
             try:
                 tables = tables_of(ray, parts, counts, progress)
                 write_file(targets[file], kind, len(ANSWERS[command]), tables)
@@ -386,80 +418,3 @@ def run(command: str, task: str, columns: Columns, options: Row) -> None:
         raise UserError(
             f"{counts['refused']:,} rows are refused, {counts['lost']:,} files are left out"
         )
-
-
-@click.group()
-def bulk() -> None:
-    """Work on whole files and folders, on all cores or on a Ray cluster.
-
-    INPUT is a file, a folder or a glob of text (.txt), CSV (.csv, .tsv), JSON Lines (.jsonl) or
-    Parquet files: on this machine, or at an address such as s3://bucket/folder. Each becomes one
-    file in --output, with the columns of the input and of the answers, as a whole or not at all.
-    What is there already is left out, so the command can be started again. A row that cannot be
-    answered is named and stays empty, and the exit code is 1.
-
-    \b
-        bulk translate letters/ --output translated/
-        bulk classify news.csv --text title,body --output labelled/ --workers 4
-        bulk couplet s3://bucket/lines --output s3://bucket/answers --address ray://host:10001
-        bulk score translation pairs.parquet --src de --tgt en --output scored/
-    """
-
-
-_bulk_options = combined(
-    click.argument("inputs", metavar="INPUT...", nargs=-1, required=True),
-    click.option("--output", required=True, metavar="FOLDER", help="Where files are written."),
-    click.option("--format", "kind", type=click.Choice(tuple(OUTPUTS)), default="parquet"),
-    click.option("--address", default="local", help="local, auto or ray://host:10001."),
-    click.option("--workers", type=click.IntRange(1, 10_000), help="Models; else one a core."),
-    click.option("--gpus-per-worker", "gpus", type=click.FloatRange(0, 64), default=0),
-    models_option,
-    machine_options,
-    batch_option,
-)
-_text_option = click.option(
-    "--text", default="text", metavar="NAMES", help="The columns with the text; else text."
-)
-
-
-@bulk.command()
-@_bulk_options
-@_text_option
-@search_options
-@length_options
-@options_from(GenerationRequest, "translation")
-def translate(text: str, **options: Any) -> None:
-    """Translate the texts in files."""
-    run("translate", "translation", _columns(text), options)
-
-
-@bulk.command()
-@_bulk_options
-@_text_option
-def classify(text: str, **options: Any) -> None:
-    """Classify the texts in files."""
-    run("classify", "classification", _columns(text), options)
-
-
-@bulk.command()
-@_bulk_options
-@_text_option
-@search_options
-@options_from(CoupletRequest, "couplet")
-def couplet(text: str, **options: Any) -> None:
-    """Answer the first lines of couplets in files."""
-    run("couplet", "couplet", _columns(text), options)
-
-
-@bulk.command()
-@click.argument("task", type=click.Choice(PAIR_TASKS))
-@_bulk_options
-@click.option("--src", "source", default="source", metavar="NAME", help="The column of sources.")
-@click.option("--tgt", "target", default="target", metavar="NAME", help="That of their targets.")
-def score(task: str, source: str, target: str, **options: Any) -> None:
-    """Compute how probable a model finds the pairs in files."""
-    run("score", task, (source, target), options)
-
-
-def _columns(names: str) -> Columns:
-    return tuple(name.strip() for name in names.split(","))

@@ -106,7 +106,7 @@ def test_answers_are_those_of_the_commands(tmp_path: Path) -> None:
     labels = [row["label_"] for row in rows_of(tmp_path / "out/news.jsonl")]
     assert labels == task_named("classification").load().classify(news)  # type: ignore[attr-defined]
 
-    score = ["bulk", "score", "translation", tmp_path / "pairs.jsonl", "--src", "de", "--tgt", "en"]
+    score = ["bulk", "score", tmp_path / "pairs.jsonl", "--text", "de,en"]
     assert run(*score, *out, "json").exit_code == 0
     write_lines(tmp_path / "pairs.tsv", [f"{pair['de']}\t{pair['en']}" for pair in pairs])
     single = run("score", "translation", "--input", tmp_path / "pairs.tsv", "--json").stdout
@@ -162,6 +162,9 @@ def test_what_cannot_begin_is_refused_at_once(tmp_path: Path) -> None:
     one = tmp_path / "a.txt"
     message = error_of(1, "bulk", "translate", one, *out, "--model", tmp_path / "no")
     assert str(tmp_path / "no") in message
+    assert "does not search" in error_of(2, "bulk", "classify", one, *out, "--beam", "2")
+    assert "tones" in error_of(2, "bulk", "translate", one, *out, "--tones", "off")
+    assert "two columns" in error_of(2, "bulk", "score", one, *out)
     assert "--beam" in error_of(2, "bulk", "translate", one, *out, "--beam", "0")
     assert "s4://" in error_of(1, "bulk", "translate", "s4://bucket/a.txt", *out)
     message = error_of(1, "bulk", "translate", one, *out, "--address", "ray://127.0.0.1:1")
