@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from operator import eq
 from typing import Any, Self, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import get_num_threads
+
+from data.codec import TextCodec
+from data.readers import TextPair
 
 T = TypeVar("T")
+
+_CHUNK_TEXTS = 10_000  # as Python integers, ids take many times the memory
 
 Pair = tuple[list[int], list[int]]
 """A source and a target, as ids."""
@@ -127,3 +134,27 @@ class Examples(_LazySequence[T]):
     def __iter__(self) -> Iterator[T]:
         columns = (c if isinstance(c, IdLists) else c.tolist() for c in self.columns)
         return cast(Iterator[T], zip(*columns, strict=True))
+
+
+def encode_texts(
+    codec: TextCodec, texts: Iterable[str], *, prefix: Sequence[int] = (), empty: Sequence[int] = ()
+) -> IdLists:
+    """Returns the ids of every text, after ``prefix``; ``empty`` for a text without tokens."""
+    rest = iter(texts)
+    chunks = iter(lambda: list(islice(rest, _CHUNK_TEXTS)), [])
+    return IdLists.of(
+        [*prefix, *(ids or empty)]
+        for chunk in chunks
+        for ids in codec.encode_all(chunk, threads=get_num_threads())
+    )
+
+
+def encode_pairs(
+    pairs: Sequence[TextPair], codecs: tuple[TextCodec, TextCodec], *, prefix: Sequence[int] = ()
+) -> Examples[Pair]:
+    """Returns pairs as ids; every source begins with ``prefix``."""
+    source, target = codecs
+    return Examples(
+        encode_texts(source, (pair.source for pair in pairs), prefix=prefix),
+        encode_texts(target, (pair.target for pair in pairs)),
+    )

@@ -8,15 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.config import nearest
 from core.errors import CheckpointError, ConfigError
 from core.storage.files import atomic_write, reason_of, require_regular_file
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
-
-if TYPE_CHECKING:
-    import jieba
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 
@@ -27,25 +23,6 @@ _COVERAGE = 0.9999
 
 # A letter and the accents that follow it. More accents than this are no word of any language.
 _DECOMPOSED = re.compile(r"\w[\u0300-\u036f]{1,8}")
-
-_BASIC_ENGLISH = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"'", " '  "),
-        (r'"', ""),
-        (r"\.", " . "),
-        (r"<br />", " "),
-        (r",", " , "),
-        (r"\(", " ( "),
-        (r"\)", " ) "),
-        (r"!", " ! "),
-        (r"\?", " ? "),
-        (r"[;:]", " "),
-    )
-]
-_SPACE_BEFORE_CLOSING = re.compile(r" (?=[.,!?)])")
-_SPACE_AFTER_OPENING = re.compile(r"(?<=\() ")
-_SPACED_CONTRACTION = re.compile(r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)")
 
 
 class Tokenizer(ABC):
@@ -64,27 +41,20 @@ class Tokenizer(ABC):
         """Returns the tokens of one text; none for an empty text."""
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """Returns one readable text, which may differ from the text that was tokenized."""
+        """Returns one text, which may differ from the text that was tokenized."""
         return self.separator.join(tokens)
 
 
 class BasicEnglish(Tokenizer):
-    """Lower-case words and punctuation marks; double quotes, ``;`` and ``:`` are dropped.
-
-    Equal to ``torchtext.data.utils.get_tokenizer("basic_english")``.
-    """
+    """Lower-case words and punctuation marks, as torchtext cuts them, which drops some marks."""
 
     name = "basic_english"
 
     def tokenize(self, text: str) -> list[str]:
-        text = text.lower()
-        for pattern, replacement in _BASIC_ENGLISH:
-            text = pattern.sub(replacement, text)
-        return text.split()
+        # Imported here: torchtext takes a second, and the other tokenizers do without it.
+        from torchtext.data.utils import get_tokenizer
 
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        text = _SPACE_BEFORE_CLOSING.sub("", " ".join(tokens))
-        return _SPACED_CONTRACTION.sub("'", _SPACE_AFTER_OPENING.sub("", text))
+        return get_tokenizer(self.name)(text)
 
 
 class Whitespace(Tokenizer):
@@ -106,28 +76,6 @@ class Characters(Tokenizer):
         return [character for character in text if not character.isspace()]
 
 
-class JiebaWords(Tokenizer):
-    """Chinese words as segmented by jieba, without white space."""
-
-    name = "jieba"
-    separator = ""
-
-    def tokenize(self, text: str) -> list[str]:
-        return [word for word in self.words.lcut(text) if not word.isspace()]
-
-    @cached_property
-    def words(self) -> "jieba.Tokenizer":
-        """jieba's segmentation, with the dictionary of its package."""
-        import jieba
-
-        words = jieba.Tokenizer()
-        # jieba's own initialization would load /tmp/jieba.cache, which any user can have written.
-        # Reading the dictionary instead takes a second.
-        words.FREQ, words.total = words.gen_pfdict(words.get_dict_file())
-        words.initialized = True
-        return words
-
-
 class SentencePieceBPE(Tokenizer):
     """Subwords of a SentencePiece model (Sennrich et al. 2016; Kudo and Richardson 2018).
 
@@ -135,6 +83,10 @@ class SentencePieceBPE(Tokenizer):
     text comes back as :func:`normalized` gives it. Bytes that are not valid UTF-8, as a search can
     produce, are left out of the text. A model without byte fallback has ``<unk>`` instead, and
     normalizes by SentencePiece's rule nmt_nfkc.
+
+    Attributes:
+        model: the content of its file.
+        pieces: in the order of their ids.
     """
 
     name = "sentencepiece"
@@ -148,31 +100,26 @@ class SentencePieceBPE(Tokenizer):
             self.model = Path(model_file).read_bytes()
             if not self.model:  # sentencepiece would take this for a missing argument
                 raise RuntimeError
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+            model = self._model = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+            self.pieces = [model.id_to_piece(index) for index in range(model.get_piece_size())]
         except OSError as error:
             raise CheckpointError(f"{model_file}: cannot read: {reason_of(error)}") from error
-        except RuntimeError as error:
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{model_file}: not a SentencePiece model") from error
 
     def tokenize(self, text: str) -> list[str]:
-        return self._processor.encode(normalized(text) if self._has_bytes else text, out_type=str)
+        return self._model.encode(normalized(text) if self._has_bytes else text, out_type=str)
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
         """Returns the numbers of the pieces of each text: their places in :attr:`pieces`."""
         if self._has_bytes:
             texts = [normalized(text) for text in texts]
-        return self._processor.encode(list(texts), num_threads=threads)
+        return self._model.encode(list(texts), num_threads=threads)
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         known = self._bytes_of
         text = b"".join(known[token] if token in known else token.encode() for token in tokens)
         return text.decode(errors="ignore").replace(WORD_START, " ").strip()
-
-    @property
-    def pieces(self) -> list[str]:
-        """All pieces, in the order of their ids."""
-        processor = self._processor
-        return [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
 
     def is_tag(self, piece: str) -> bool:
         """Returns whether ``piece`` is the token of a tag."""
@@ -181,7 +128,7 @@ class SentencePieceBPE(Tokenizer):
     @cached_property
     def _bytes_of(self) -> dict[str, bytes]:
         """The bytes that pieces like ``<0x0A>`` stand for, and none for special tokens and tags."""
-        is_byte, is_control = self._processor.is_byte, self._processor.is_control
+        is_byte, is_control = self._model.is_byte, self._model.is_control
         return {
             piece: bytes.fromhex(piece[3:5]) if is_byte(index) else b""
             for index, piece in enumerate(self.pieces)
@@ -194,7 +141,7 @@ class SentencePieceBPE(Tokenizer):
 
 
 _BY_NAME: dict[str, type[Tokenizer]] = {
-    kind.name: kind for kind in (BasicEnglish, Whitespace, Characters, JiebaWords)
+    kind.name: kind for kind in (BasicEnglish, Whitespace, Characters)
 }
 TOKENIZER_NAMES = (*_BY_NAME, SentencePieceBPE.name)
 

@@ -1,12 +1,13 @@
 """The vocabulary: tokens and their ids, beginning with the four special tokens."""
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core.errors import CheckpointError, UserError
-from core.storage.files import reason_of, require_regular_file, write_text
+from core.storage.files import read_text, write_text
 
 UNK, PAD, BOS, EOS = SPECIALS = ("<unk>", "<pad>", "<bos>", "<eos>")
 UNK_ID, PAD_ID, BOS_ID, EOS_ID = range(4)
@@ -14,9 +15,7 @@ UNK_ID, PAD_ID, BOS_ID, EOS_ID = range(4)
 # What some editor or tool takes for the end of a line, the backslash itself, and lone surrogates,
 # which UTF-8 cannot encode.
 _NEEDS_ESCAPE = re.compile("[\\\\\n\r\v\f\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\(\\|n|r|u[0-9a-f]{4}|.?)", re.DOTALL)
-_SHORT_ESCAPES = {"\\": "\\", "n": "\n", "r": "\r"}
-_SHORT_NAMES = {character: name for name, character in _SHORT_ESCAPES.items()}
+_ESCAPE = re.compile(r"\\(?:\\|n|r|x[0-9a-f]{2}|u[0-9a-f]{4}|(.?))", re.DOTALL)
 
 
 class Vocabulary:
@@ -107,12 +106,9 @@ class Vocabulary:
             CheckpointError: the file is missing, unreadable, or not a vocabulary.
         """
         try:
-            require_regular_file(path)
-            text = Path(path).read_bytes().decode("utf-8")
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
-        except UnicodeDecodeError as error:
-            raise CheckpointError(f"{path}: not a vocabulary: invalid UTF-8") from error
+            text = read_text(path)
+        except UserError as error:
+            raise CheckpointError(str(error)) from error
         if not text.endswith("\n"):
             raise CheckpointError(f"{path}: incomplete: its last line has no line end")
         try:
@@ -122,20 +118,13 @@ class Vocabulary:
 
 
 def _escape(token: str) -> str:
-    def escaped(match: re.Match[str]) -> str:
-        character = match.group()
-        return "\\" + _SHORT_NAMES.get(character, f"u{ord(character):04x}")
-
-    return _NEEDS_ESCAPE.sub(escaped, token)
+    return _NEEDS_ESCAPE.sub(lambda match: ascii(match[0])[1:-1], token)
 
 
 def _unescape(line: str) -> str:
     def character(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name in _SHORT_ESCAPES:
-            return _SHORT_ESCAPES[name]
-        if len(name) == 5:
-            return chr(int(name[1:], 16))
-        raise UserError(f"unknown escape {match.group()!r}")
+        if match[1] is not None:
+            raise UserError(f"unknown escape {match[0]!r}")
+        return codecs.decode(match[0], "unicode_escape")
 
     return _ESCAPE.sub(character, line)

@@ -12,8 +12,7 @@ from torch import Tensor, get_num_threads, tensor
 from core.progress import log
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.codec import TextCodec
-from data.encoding import encode_texts
-from data.examples import Examples, IdLists
+from data.examples import Examples, IdLists, encode_texts
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import class_count, write_classes
 from tasks.classification.cleaning import clean

@@ -13,8 +13,7 @@ from core.errors import CorpusError
 from core.progress import log
 from core.storage.files import exists, is_file, is_folder
 from data.codec import CodecConfig, TextCodec
-from data.encoding import encode_pairs
-from data.examples import Examples, Pair
+from data.examples import Examples, Pair, encode_pairs
 from data.readers import TextPair, read_parallel, read_tabbed
 from tasks.couplet.config import CoupletData
 from tasks.runs.hold_out import HoldOut

@@ -10,8 +10,7 @@ from typing import TypeVar
 from core.errors import CorpusError
 from core.storage.files import exists, is_file, is_folder
 from data.codec import TextCodec
-from data.encoding import encode_pairs
-from data.examples import Examples, Pair
+from data.examples import Examples, Pair, encode_pairs
 from data.readers import TextPair, read_parallel
 from tasks.runs.hold_out import HoldOut
 from tasks.seq2seq.batches import PairData, short_pairs

@@ -101,9 +101,10 @@ def test_the_file_is_plain_text_with_a_token_a_line(tmp_path: Path) -> None:
         (b"<unk>\n<pad>\n", "begins with"),
         (b"<unk>\n<pad>\n<bos>\n<eos>\nHund\nHund\n", "occurs twice"),
         (b"<unk>\n<pad>\n<bos>\n<eos>\nHund\n\n", "token 5 of the vocabulary is empty"),
-        (b"<unk>\n<pad>\n<bos>\n<eos>\n\xff\n", "invalid UTF-8"),
+        (b"<unk>\n<pad>\n<bos>\n<eos>\n\xff\n", "not valid UTF-8"),
         (b"<unk>\n<pad>\n<bos>\n<eos>\n\\x\n", "unknown escape"),
         (b"<unk>\n<pad>\n<bos>\n<eos>\nx\\\n", "unknown escape"),
+        (b"<unk>\n<pad>\n<bos>\n<eos>\n\\xzz\n", "unknown escape"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes, message: str) -> None:
