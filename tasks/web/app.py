@@ -11,15 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
 
 from core.config import nearest
 from core.errors import shown
 from tasks.pictures import FONTS
 from tasks.web import libretranslate, routes
 from tasks.web.documentation import as_html
-from tasks.web.errors import RequestError, internal_error
-from tasks.web.gate import Gate, Shield
+from tasks.web.errors import RequestError
+from tasks.web.gate import Gate
 from tasks.web.service import Service
 from transformer_suite import __version__
 
@@ -33,11 +32,9 @@ _DESCRIPTION = (
 )
 
 
-def create_app(service: Service) -> ASGIApp:
+def create_app(service: Service) -> FastAPI:
     """Returns the ASGI application of a service."""
     handlers: dict[int | type[Exception], Any] = {
-        Exception: _fail,
-        RequestError: _refuse,
         RequestValidationError: _refuse_body,
         HTTPException: _refuse_request,
     }
@@ -52,22 +49,22 @@ def create_app(service: Service) -> ASGIApp:
         exception_handlers=handlers,
     )
     api.state.service = service
-    for router in (pages, routes.router, libretranslate.router):
+    for router in (pages, routes.router, routes.public, libretranslate.router):
         api.include_router(router)
     api.mount("/static/fonts", StaticFiles(directory=FONTS))
     api.mount("/static", StaticFiles(directory=STATIC))
     for path in api.openapi()["paths"].values():
         for operation in path.values():  # FastAPI's own answer, which _refuse_body replaces
             operation["responses"].pop("422", None)
-    app: ASGIApp = Gate(api, service.config)
+    api.add_middleware(Gate, config=service.config, metrics=service.metrics)
     if service.config.cors_origins:
-        app = CORSMiddleware(
-            app,
+        api.add_middleware(
+            CORSMiddleware,
             allow_origins=service.config.cors_origins,
             allow_methods=("GET", "POST"),
             allow_headers=("Authorization", "X-API-Key"),
         )
-    return Shield(app, service.metrics)
+    return api
 
 
 @pages.get("/v1/docs")
@@ -78,15 +75,6 @@ async def docs(request: Request) -> HTMLResponse:
 @pages.get("/")
 async def page() -> FileResponse:
     return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
-
-
-async def _refuse(request: Request, error: RequestError) -> JSONResponse:
-    return error.response()
-
-
-async def _fail(request: Request, error: Exception) -> JSONResponse:
-    """Answers a bug; Shield, which gets the error as well, reports it."""
-    return internal_error().response()
 
 
 async def _refuse_request(request: Request, error: HTTPException) -> JSONResponse:

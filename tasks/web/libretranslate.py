@@ -6,47 +6,64 @@ describes them, with JSON or URL-encoded form bodies.
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
 from starlette.responses import JSONResponse
 
-from core.errors import shown
-from tasks.web.errors import RequestError
-from tasks.web.gate import key_in
-from tasks.web.routes import check_texts
+from core.config import check_choice
+from core.errors import ConfigError
+from tasks.web.errors import RequestError, request_error
+from tasks.web.routes import check_texts, key_in
 from tasks.web.service import Client, Offered, Service
 
+_FORM = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 1000
+_STRINGS = {"type": "array", "items": {"type": "string"}}
 _NAMES = {
-    "cs": "Czech",
     "de": "German",
     "en": "English",
     "es": "Spanish",
     "fr": "French",
     "it": "Italian",
-    "ja": "Japanese",
-    "nl": "Dutch",
-    "pl": "Polish",
-    "pt": "Portuguese",
     "ru": "Russian",
     "zh": "Chinese",
 }
 
 
-def _extra(*fields: str) -> dict[str, Any]:
-    """Returns the description of a body with these required fields, for the OpenAPI document."""
-    properties: dict[str, Any] = {name: {"type": "string"} for name in fields}
-    properties["q"] = {
-        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
-    }
-    schema = {"type": "object", "required": list(fields), "properties": properties}
-    kinds = ("application/json", "application/x-www-form-urlencoded")
+class Query(BaseModel):
+    """What all bodies have: one text or several."""
+
+    q: Annotated[
+        list[str],
+        Field(min_length=1),
+        BeforeValidator(lambda q: [q] if isinstance(q, str) else q),
+        WithJsonSchema({"anyOf": [{"type": "string"}, _STRINGS]}),
+    ]
+    api_key: str | None = None
+
+
+class TranslationQuery(Query):
+    """Texts to translate."""
+
+    source: str = Field(description="auto, or a language of /languages.")
+    target: str = Field(description="A language of /languages.")
+    format: Literal["text"] = "text"
+    alternatives: int = Field(0, ge=0, description="The number of other translations.")
+
+
+Q = TypeVar("Q", bound=Query)
+
+
+def _body(kind: type[Query]) -> dict[str, Any]:
+    """Returns the description of a body for the OpenAPI document."""
+    content = {"schema": kind.model_json_schema()}
     statuses = {"400": "A request that cannot be used.", "413": "Too much text."}
     return {
-        "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}},
+        "requestBody": {"required": True, "content": {"application/json": content, _FORM: content}},
         "responses": {status: {"description": text} for status, text in statuses.items()},
     }
 
@@ -63,29 +80,32 @@ async def languages(service: Offered) -> JSONResponse:
     )
 
 
-@router.post("/translate", summary="Translate texts", openapi_extra=_extra("q", "source", "target"))
+@router.post("/translate", summary="Translate texts", openapi_extra=_body(TranslationQuery))
 async def translate(request: Request, client: Client) -> JSONResponse:
     service = client.service
-    body = await _body(request, service)
-    source, target = service.languages()
-    q = _texts(body, service)
-    _check_language("source", body, ["auto", source, target])
-    _check_language("target", body, [source, target])
-    if body.get("format", "text") != "text":
-        raise RequestError(400, "format must be text: HTML is not translated", field="format")
-    detected = [service.detect_language(text) for text in q]
-    is_auto = body["source"] == "auto"
-    codes = [d["language"] if is_auto else body["source"] for d in detected]
-    if any(code == target and body["target"] == source for code in codes):
-        raise RequestError(400, f"{target} cannot be translated into {source}", field="target")
-    chosen = [i for i, code in enumerate(codes) if code != body["target"]]
-    count = _alternatives(body, service)
+    query, is_text = await _read(TranslationQuery, request, service)
+    languages, most = service.languages(), service.config.max_beam - 1
+    try:
+        check_choice("source", query.source, ["auto", *languages])
+        check_choice("target", query.target, languages)
+    except ConfigError as error:
+        raise request_error(error) from error
+    if query.alternatives > most:
+        message = f"alternatives must be from 0 to {most}"
+        raise RequestError(400, message, field="alternatives")
+    texts, is_auto, count = query.q, query.source == "auto", query.alternatives
+    detected = [service.detect_language(text) for text in texts]
+    codes = [each["language"] if is_auto else query.source for each in detected]
+    if (languages[1], languages[0]) in zip(codes, [query.target] * len(codes), strict=True):
+        message = "{1} cannot be translated into {0}".format(*languages)
+        raise RequestError(400, message, field="target")
+    chosen = [i for i, code in enumerate(codes) if code != query.target]
     options = {"n_best": count + 1} if count else {}
     if count >= service.predictor("translation").generation.beam_size:
         options["beam_size"] = count + 1
     work = service.search_work("translation", options)
-    results = await client.compute("translation", work, [q[i] for i in chosen])
-    translations, others = list(q), [list[str]() for _ in q]
+    results = await client.compute("translation", work, [texts[i] for i in chosen])
+    translations, others = list(texts), [list[str]() for _ in texts]
     for i, result in zip(chosen, results, strict=True):
         translations[i] = result.text
         others[i] = [other.text for other in result.others]
@@ -94,67 +114,40 @@ async def translate(request: Request, client: Client) -> JSONResponse:
         answer["detectedLanguage"] = detected
     if count:
         answer["alternatives"] = others
-    if isinstance(body["q"], str):
+    if is_text:
         answer = {name: values[0] for name, values in answer.items()}
     return JSONResponse(answer)
 
 
-@router.post("/detect", summary="Detect the language of a text", openapi_extra=_extra("q"))
+@router.post("/detect", summary="Detect the language of a text", openapi_extra=_body(Query))
 async def detect(request: Request, service: Offered) -> JSONResponse:
-    body = await _body(request, service)
-    return JSONResponse([service.detect_language(text) for text in _texts(body, service)[:1]])
+    query, _ = await _read(Query, request, service)
+    return JSONResponse([service.detect_language(query.q[0])])
 
 
-async def _body(request: Request, service: Service) -> dict[str, Any]:
-    """Returns the fields of a JSON or a form body; checks the API key, which may be one of them."""
-    raw = await request.body()
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    body: Any
+async def _read(kind: type[Q], request: Request, service: Service) -> tuple[Q, bool]:
+    """Returns a JSON or form body, and whether ``q`` is one text; checks its API key."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip()
+    if media not in ("application/json", _FORM):
+        raise RequestError(415, "the body must be JSON or a URL-encoded form")
+    options: dict[str, Any] = {"errors": "strict", "max_num_fields": _MAX_FIELDS}
     try:
-        if kind == "application/json":
-            body = json.loads(raw)
-        elif kind == "application/x-www-form-urlencoded":
-            fields = parse_qs(
-                raw.decode("utf-8"),
-                keep_blank_values=True,
-                errors="strict",
-                max_num_fields=_MAX_FIELDS,
-            )
+        if media == _FORM:
+            text = (await request.body()).decode()
+            fields = parse_qs(text, keep_blank_values=True, **options)
             body = {name: v[0] if len(v) == 1 else v for name, v in fields.items()}
         else:
-            raise RequestError(415, "the body must be JSON or a URL-encoded form")
+            body = await request.json()
+        query = kind.model_validate(body, strict=media != _FORM)
     except RecursionError as error:
         raise RequestError(400, "the JSON is nested too deeply") from error
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
+        raise RequestValidationError(faults) from error
     except ValueError as error:
         raise RequestError(400, f"the body cannot be read: {error}") from error
-    if not isinstance(body, dict):
-        raise RequestError(400, "the body must be a JSON object")
-    key = body.get("api_key") or key_in(request.headers)
-    if service.config.api_keys and not (isinstance(key, str) and service.config.knows_key(key)):
+    keys = service.config.api_keys
+    if keys and not service.config.knows_key(query.api_key or key_in(request)):
         raise RequestError(403, "an API key is needed", field="api_key")
-    return body
-
-
-def _texts(body: dict[str, Any], service: Service) -> list[str]:
-    q = body.get("q")
-    texts = [q] if isinstance(q, str) else q
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts) or not texts:
-        raise RequestError(400, "q must be a text or a list of texts", field="q")
-    check_texts(service.config, texts, field="q")
-    return texts
-
-
-def _check_language(field: str, body: dict[str, Any], codes: list[str]) -> None:
-    if body.get(field) not in codes:
-        message = f"{field} must be one of {', '.join(codes)}, not {shown(body.get(field))}"
-        raise RequestError(400, message, field=field)
-
-
-def _alternatives(body: dict[str, Any], service: Service) -> int:
-    value, most = body.get("alternatives", 0), service.config.max_beam - 1
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value[:20])
-    if type(value) is not int or not 0 <= value <= most:
-        message = f"alternatives must be from 0 to {most}"
-        raise RequestError(400, message, field="alternatives")
-    return value
+    check_texts(service.config, query.q, field="q")
+    return query, isinstance(body["q"], str)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
@@ -41,7 +41,22 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 _RESULTS: dict[int | str, dict[str, Any]] = {200: {"model": Results}, **_ERRORS}
 
-router = APIRouter(prefix="/v1", tags=["v1"])
+
+def key_in(request: Request) -> str:
+    """Returns the API key in the headers of a request, or ""."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+
+
+async def _check_key(request: Request, service: Offered) -> None:
+    config = service.config
+    if config.api_keys and not config.knows_key(key_in(request)):
+        message = "an API key is needed: Authorization: Bearer KEY"
+        raise RequestError(401, message, WWW_Authenticate="Bearer")
+
+
+router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(_check_key)])
+public = APIRouter(prefix="/v1", tags=["v1"])
 
 Check = Callable[[], None]
 
@@ -129,7 +144,7 @@ async def models(service: Offered) -> JSONResponse:
     return JSONResponse({"models": plain(service.models()), "limits": service.config.limits()})
 
 
-@router.get("/health", summary="Whether the service is up")
+@public.get("/health", summary="Whether the service is up")
 async def health(service: Offered) -> JSONResponse:
     return JSONResponse({"status": "ok", "tasks": [*service.predictors]})
 

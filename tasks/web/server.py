@@ -6,12 +6,11 @@ import asyncio
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -120,17 +119,10 @@ class Server(uvicorn.Server):
         await asyncio.sleep(_DRAIN_SECONDS)
         await super().shutdown(sockets)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Ends the server at SIGINT and SIGTERM. uvicorn's own method would raise them again."""
-        is_main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-        handlers = {number: signal.signal(number, self.handle_exit) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ends the server; uvicorn's own method would have the signal raised again at the end."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def protocol_for(config: ServiceConfig) -> type[H11Protocol]:

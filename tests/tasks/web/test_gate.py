@@ -12,6 +12,7 @@ from core.errors import ConfigError, UserError
 from tasks.web.config import ServiceConfig, read_keys
 from tasks.web.errors import RequestError
 from tasks.web.gate import SECURITY_HEADERS, Gate, Rates
+from tasks.web.metrics import Metrics
 from tests.tasks.web.services import client, client_of, post, refusal, service
 
 BODY = {"texts": ["shares fall"]}
@@ -140,7 +141,8 @@ def test_a_client_that_sends_too_slowly_is_refused() -> None:
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
     start = time.monotonic()
-    asyncio.run(Gate(app, ServiceConfig(read_seconds=0.3))(scope, receive, send))
+    gate = Gate(app, config=ServiceConfig(read_seconds=0.3), metrics=Metrics())
+    asyncio.run(gate(scope, receive, send))
     assert time.monotonic() - start < 3
     assert sent[0]["status"] == 408
 

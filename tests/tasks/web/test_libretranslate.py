@@ -85,7 +85,7 @@ def test_a_model_that_is_not_calibrated_takes_every_text_for_its_source() -> Non
     ("body", "field"),
     [
         ({"source": "de", "target": "en"}, "q"),
-        ({**BODY, "q": [1]}, "q"),
+        ({**BODY, "q": [1]}, "q[0]"),
         ({**BODY, "q": []}, "q"),
         ({**BODY, "q": "\ud800"}, "q[0]"),
         ({**BODY, "source": "fr"}, "source"),
