@@ -17,8 +17,7 @@ from tasks.commands.options import (
     result_options,
     take,
 )
-from tasks.streaming import pair_lines
-from tasks.streaming.lines import json_line
+from tasks.streaming.lines import json_line, open_parallel, open_table
 from tasks.task import PAIR_TASKS, task_named
 
 
@@ -51,15 +50,15 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
     if source_file and line_options.input_path:
         raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
     if source_file and target_file:
-        pairs_input = pair_lines.open_parallel(source_file, target_file)
+        pairs_input = open_parallel(source_file, target_file)
     else:
-        pairs_input = pair_lines.open_table(line_options.input_path)
+        pairs_input = open_table(line_options.input_path)
     with opened(pairs_input, line_options) as work:
         predictor: Any = task_named(task).load(line_options.model, device=line_options.device)
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
-            pairs = [pair_lines.pair_of(text) for text in chunk.texts]
-            sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+            pairs = [text.split("\t") for text in chunk.texts]
+            sources, targets = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
             scores = predictor.score(sources, targets, on_batch=work.on_batch, **settings)
             if line_options.is_json:
                 work.write(map(_as_json, chunk.lines, scores))
@@ -68,5 +67,5 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
 
 
 def _as_json(line: str, result: Any) -> str:
-    source, target = pair_lines.pair_of(line)
+    source, target = line.split("\t")
     return json_line({"source": source, "target": target, **result.record()})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -123,7 +124,13 @@ def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     chunk: list[str] = []
     number = 0
     parts: list[bytes] = []  # of the line that has no end yet
-    while block := _read_block(stream, name):
+    while True:
+        try:
+            block = stream.read1(_BLOCK_BYTES)
+        except OSError as error:
+            raise UserError(f"{name}: cannot read: {reason_of(error)}") from error
+        if not block:
+            break
         first, *others = block.split(b"\n")
         parts.append(first)
         if sum(map(len, parts)) > MAX_LINE_BYTES:
@@ -138,7 +145,8 @@ def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
             if len(chunk) == CHUNK_LINES:
                 yield chunk
                 chunk = []
-        if chunk and not _has_more(stream):
+        # read1 leaves nothing in the stream's own buffer, so the operating system knows.
+        if chunk and not select.select([stream], [], [], PAUSE_SECONDS)[0]:
             yield chunk
             chunk = []
     if rest := b"".join(parts):
@@ -179,6 +187,55 @@ def open_texts(texts: Sequence[str], path: Path | None, *, kind: str = "text") -
 
 
 @contextmanager
+def open_table(path: Path | None) -> Iterator[Lines]:
+    """Opens the pairs at ``path``, or those of standard input: a source, a tab and its target.
+
+    Raises:
+        UserError: the file cannot be read; a line does not have exactly one tab (names it).
+    """
+
+    def checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:
+        number = 0
+        for chunk in chunks:
+            for line in chunk:
+                number += 1
+                if (tabs := line.count("\t")) != 1:
+                    raise UserError(
+                        f"{name}:{number}: {tabs or 'no'} tabs in this line: it must be a source, "
+                        "one tab and its target"
+                    )
+            yield chunk
+
+    with open_texts((), path, kind="source, a tab and its target") as (chunks, total):
+        yield checked(chunks, str(path or "standard input")), total
+
+
+@contextmanager
+def open_parallel(source: Path, target: Path) -> Iterator[Lines]:
+    """Opens the lines of two files as pairs. A tab inside a text becomes a space.
+
+    Raises:
+        UserError: a file cannot be read, or the files differ in their number of lines (names both
+            numbers, where lines can be counted beforehand).
+    """
+    reason = "line n of one file must belong to line n of the other"
+
+    def side_by_side(*sides: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        texts = (chain.from_iterable(chunks) for chunks in sides)
+        pairs = ("\t".join(t.replace("\t", " ") for t in pair) for pair in zip(*texts, strict=True))
+        try:
+            while chunk := list(islice(pairs, CHUNK_LINES)):
+                yield chunk
+        except ValueError as error:  # of zip
+            raise UserError(f"{target} and {source} end at different lines: {reason}") from error
+
+    with open_texts((), source) as (sources, count), open_texts((), target) as (targets, other):
+        if None not in (count, other) and count != other:
+            raise UserError(f"{target}: {other:,} lines, but {source} has {count:,}: {reason}")
+        yield side_by_side(sources, targets), count
+
+
+@contextmanager
 def open_output(path: Path) -> Iterator[Callable[[str], object]]:
     """Yields a function that writes text. The file appears at ``path`` only after a clean exit.
 
@@ -216,20 +273,6 @@ def json_line(record: Mapping[str, Any]) -> str:
 def one_line(text: str) -> str:
     """Returns ``text`` with a space for every line break of any kind."""
     return " ".join(text.splitlines())
-
-
-def _read_block(stream: BufferedReader, name: str) -> bytes:
-    """Waits for input and returns what is available; empty at the end of the stream."""
-    try:
-        return stream.read1(_BLOCK_BYTES)
-    except OSError as error:
-        raise UserError(f"{name}: cannot read: {reason_of(error)}") from error
-
-
-def _has_more(stream: BufferedReader) -> bool:
-    """Returns whether more input, or the end of the stream, arrives within the pause."""
-    # read1 leaves nothing in the stream's own buffer, so the operating system knows.
-    return bool(select.select([stream], [], [], PAUSE_SECONDS)[0])
 
 
 def _decode(line: bytes, name: str, number: int) -> str:

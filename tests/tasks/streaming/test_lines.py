@@ -89,7 +89,7 @@ def test_blocks_cut_no_line_and_no_character(texts: list[str], block: int) -> No
     content = "".join(f"{text}\n" for text in texts).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "_BLOCK_BYTES", block)
-        patch.setattr(lines, "_has_more", lambda stream: True)
+        patch.setattr(lines.select, "select", lambda *_: [True])  # there is more, or the end
         stream = cast(io.BufferedReader, io.BytesIO(content))
         assert [line for chunk in read_chunks(stream, "input") for line in chunk] == texts
 
