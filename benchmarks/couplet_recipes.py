@@ -23,7 +23,8 @@ from core.config import override
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.couplet.config import CoupletTransformerConfig, small
 from tasks.couplet.model import Alignment
-from tasks.couplet.train import train
+from tasks.couplet.train import CoupletTraining
+from tasks.runs import run
 from tasks.runs.run import RunOptions
 
 TAG = "诗"
@@ -61,6 +62,12 @@ class SeparateTables(SequenceToSequence):
         return self.alignment
 
 
+class SeparateTraining(CoupletTraining):
+    """The training of :class:`SeparateTables`."""
+
+    model_class = SeparateTables
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prepare or train recipes of couplet models.")
     parser.add_argument("recipe", choices=("corpora", "separate"))
@@ -75,7 +82,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     config = override(small(), ["train.precision=fp32", *options.set])
     run_options = RunOptions(data=options.data, out=options.out, device=torch.device("cpu"))
-    train(config, run_options, make_model=SeparateTables)
+    run.train(config, run_options, SeparateTraining, task="couplet")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ from tasks.couplet.evaluate import shares
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import check
 from tasks.couplet.tones import is_punctuation
-from tasks.couplet.train import train
+from tasks.couplet.train import CoupletTraining
+from tasks.runs import run
 from tasks.runs.checkpoint_folder import model_folder, read_config
 from tasks.runs.run import RunOptions
 from tasks.seq2seq.batches import source_tensor
@@ -66,6 +67,12 @@ def plain_model(vocab_size: int, config: CoupletTransformerConfig) -> SequenceTo
     return SequenceToSequence(
         vocab_size, vocab_size, config, share_embeddings=False, tie_output=False
     )
+
+
+class PlainTraining(CoupletTraining):
+    """The training of such a model."""
+
+    model_class = staticmethod(plain_model)
 
 
 def load_plain(folder: Path) -> CoupletWriter:
@@ -140,7 +147,8 @@ def main() -> None:
         run_options = RunOptions(
             data=options.data, out=options.train_plain, device=CPU, resume=options.resume
         )
-        train(override(plain_config(), options.set), run_options, make_model=plain_model)
+        config = override(plain_config(), options.set)
+        run.train(config, run_options, PlainTraining, task="couplet")
         return
     writers = {str(path): CoupletWriter.load(path, device="cpu") for path in options.model}
     plain = {f"plain {path}": load_plain(path) for path in options.plain}

@@ -109,10 +109,10 @@ def report(error: BaseException, command: str) -> int:
         case Exit():
             return error.exit_code
         case click.UsageError():
-            _print_error(_usage_message(error, command))
+            _print(f"error: {_usage_message(error, command)}")
             return error.exit_code
         case UserError():
-            _print_error(str(error))
+            _print(f"error: {error}")
             return 2 if isinstance(error, ConfigError) else 1
         case Interrupted() | KeyboardInterrupt():
             if str(error):
@@ -122,10 +122,10 @@ def report(error: BaseException, command: str) -> int:
             discard_stdout()
             if error.errno == errno.EPIPE:
                 return 0
-            _print_error(f"standard output: cannot write: {error.strerror}")
+            _print(f"error: standard output: cannot write: {error.strerror}")
             return 1
         case _ if _is_out_of_memory(error):
-            _print_error("out of memory: try a smaller --batch-tokens, --beam or model")
+            _print("error: out of memory: try a smaller --batch-tokens, --beam or model")
             return 1
     raise error
 
@@ -144,10 +144,6 @@ def _usage_message(error: click.UsageError, command: str) -> str:
         if isinstance(error, NoSuchOption) and takes_texts and not hint:
             message += "; before a text that begins with a dash, put --"
     return f"{message}; see {command} --help"
-
-
-def _print_error(message: str) -> None:
-    _print(f"error: {message}")
 
 
 def _print(message: str) -> None:

@@ -15,16 +15,23 @@ from tasks.commands.output import print_results, table
 from tasks.runs import checkpoint_folder
 from tasks.task import task_named
 
-COLUMNS = ("task", "parameters", "size", "trained", "headline", "folder")
-
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_context
 def models(context: click.Context, is_json: bool) -> None:
     """List the shipped models, which the commands take without --model."""
-    if context.invoked_subcommand is None:
-        _list(is_json)
+    if context.invoked_subcommand is not None:
+        return
+    records = [_record(folder) for folder in checkpoint_folder.shipped_models()]
+    if is_json:
+        print_results("".join(f"{json.dumps(about, ensure_ascii=False)}\n" for about in records))
+        return
+    for about in records:
+        about["parameters"] = about["parameters"] and f"{about['parameters']:,}"
+        about["size"] = f"{about['size'] / 1e6:.1f} MB"
+    rows = [[shorten(str(value or "?"), 200) for value in about.values()] for about in records]
+    print_results(table([*([*about] for about in records[:1]), *rows]))
 
 
 @models.command()
@@ -54,24 +61,10 @@ def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int
     print_results(f"{folder}: calibrated\n")
 
 
-def _list(is_json: bool) -> None:
-    records = [_record(folder) for folder in checkpoint_folder.shipped_models()]
-    if is_json:
-        lines = (json.dumps(record, ensure_ascii=False) for record in records)
-        print_results("".join(f"{line}\n" for line in lines))
-        return
-    for record in records:
-        record["parameters"] = record["parameters"] and f"{record['parameters']:,}"
-        record["size"] = f"{record['size'] / 1e6:.1f} MB"
-    rows = [[shorten(str(record[name] or "?"), 200) for name in COLUMNS] for record in records]
-    print_results(table([COLUMNS, *rows]))
-
-
 def _record(folder: Path) -> dict[str, Any]:
     metrics = checkpoint_folder.read_metrics(folder)
-    task = checkpoint_folder.describe(folder)["task"]
     return {
-        "task": task,
+        "task": checkpoint_folder.describe(folder)["task"],
         "parameters": metrics.get("parameters"),
         "size": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         "trained": metrics.get("trained"),

@@ -150,16 +150,15 @@ def _check(
     accept_changes: bool,
 ) -> None:
     """Refuses options that contradict each other."""
-    if accept_changes and not resume:
-        raise click.UsageError("--accept-changes needs --resume.")
-    if new_vocabulary and not init:
-        raise click.UsageError("--new-vocabulary needs --init.")
-    if resume and configuration:
-        raise click.UsageError(
-            f"--resume goes on with the configuration in {out}: leave out --preset and --config."
-        )
-    if resume and init:
-        raise click.UsageError(f"--resume goes on with the weights in {out}: leave out --init.")
+    goes_on = "--resume goes on with the {} in {}: leave out {}."
+    for is_wrong, reason in (
+        (accept_changes and not resume, "--accept-changes needs --resume."),
+        (new_vocabulary and not init, "--new-vocabulary needs --init."),
+        (resume and configuration, goes_on.format("configuration", out, "--preset and --config")),
+        (resume and init, goes_on.format("weights", out, "--init")),
+    ):
+        if is_wrong:
+            raise click.UsageError(reason)
 
 
 def _threads_of_run(out: Path) -> int | None:

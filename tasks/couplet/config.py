@@ -6,13 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from core.config import (
-    check,
-    check_choice,
-    check_range,
-    complete,
-    to_mapping,
-)
+from core.config import check, check_choice, check_range, complete, to_mapping
 from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
 from core.training.config import TrainConfig
@@ -143,9 +137,9 @@ class CoupletConfig:
 STRICT = FormConfig(tones="strict")
 
 
-def _aligned(model: TransformerConfig, **others: int | bool) -> CoupletTransformerConfig:
-    """Returns the options of ``model``, and others, with an aligned decoder."""
-    options = to_mapping(model) | others | {"aligned": True}
+def _sizes(model: TransformerConfig, **others: float) -> CoupletTransformerConfig:
+    """Returns the sizes of ``model`` and others, with an aligned decoder unless they refuse it."""
+    options = to_mapping(model) | {"aligned": True} | others
     return complete(CoupletTransformerConfig, None, options)
 
 
@@ -153,7 +147,7 @@ def tiny() -> CoupletConfig:
     """Returns a configuration for tests and first steps: seconds on any machine."""
     return CoupletConfig(
         form=STRICT,
-        model=_aligned(TINY_TRANSFORMER, max_len=64),
+        model=_sizes(TINY_TRANSFORMER, max_len=64),
         train=TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
@@ -166,7 +160,7 @@ def small() -> CoupletConfig:
     """
     return CoupletConfig(
         form=STRICT,
-        model=_aligned(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128, tie_output=False),
+        model=_sizes(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128, tie_output=False),
         data=CoupletData(min_freq=3),
         train=replace(SMALL_TRAINING, epochs=2, label_smoothing=0.0),
     )
@@ -179,17 +173,7 @@ def laptop() -> CoupletConfig:
     """
     return CoupletConfig(
         form=STRICT,
-        model=CoupletTransformerConfig(
-            aligned=True,
-            d_model=256,
-            nhead=4,
-            num_encoder_layers=2,
-            num_decoder_layers=2,
-            dim_feedforward=512,
-            dropout=0.1,
-            max_len=128,
-            positions="rotary",
-        ),
+        model=_sizes(SMALL_TRANSFORMER, d_model=256, dropout=0.1, max_len=128),
         data=CoupletData(min_freq=3),
         train=TrainConfig(
             epochs=3,
@@ -213,7 +197,7 @@ def best() -> CoupletConfig:
 
 def paper() -> CoupletConfig:
     """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
-    model = complete(CoupletTransformerConfig, None, to_mapping(PAPER_TRANSFORMER))
+    model = _sizes(PAPER_TRANSFORMER, aligned=False)
     return CoupletConfig(
         form=STRICT, model=model, train=PAPER_TRAINING, generation=PAPER_GENERATION
     )

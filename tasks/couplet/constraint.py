@@ -78,14 +78,6 @@ class CoupletConstraint:
         ]
         self._given = tensor(forced)
         self._echoes = tensor([_echoes(line) for line in lines])
-        ends = [last_word(line) for line in lines]
-        self._ends = torch.tensor(
-            [
-                line.index(line[end]) if end >= 0 else -1
-                for line, end in zip(lines, ends, strict=True)
-            ],
-            device=device,
-        )
         # [2, B, L]: the tones that places need as bits, first the endings alone, then all.
         self._needs = [
             tensor([_needs(line, table, is_end=is_end) for line in lines], 0)
@@ -94,10 +86,9 @@ class CoupletConstraint:
         # [B, V]: the given words and those of the first line; the words that rhyme with its end.
         self._taken = torch.zeros(len(lines), len(table.is_word), dtype=torch.bool, device=device)
         self._is_rhyming = torch.zeros_like(self._taken)
-        for row, (line, end) in enumerate(zip(lines, ends, strict=True)):
-            known = [i for c in set(line) if (i := table.id_of(c)) is not None]
-            self._taken[row, [*known, *(i for i in forced[row] if i >= 0)]] = True
-            if end >= 0 and table.form.tones != "off":
+        for row, line in enumerate(lines):
+            self._taken[row, [*table.ids(line), *(i for i in forced[row] if i >= 0)]] = True
+            if (end := last_word(line)) >= 0:
                 self._is_rhyming[row, table.rhyming(line[end])] = True
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
@@ -146,7 +137,7 @@ class CoupletConstraint:
         for needs in self._needs:
             allowed = _narrowed(allowed, table.fitting[needs[sentences, position]])
         allowed = _narrowed(allowed, self._answers_echo(outputs, sentences))
-        is_end = (self._ends[sentences] == position).unsqueeze(1)
+        is_end = (self._needs[0][sentences, position] > 0).unsqueeze(1)
         return _narrowed(allowed, ~(is_end & self._is_rhyming[sentences]))
 
     def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
@@ -195,25 +186,24 @@ class CharacterTable:
         # marks from the first line.
         self._any_mark = len(SPECIALS) + (marks.index(True) if any(marks) else 0)
 
-    def id_of(self, character: str) -> int | None:
-        """Returns the id of a character, None if it is not in the vocabulary."""
-        return self._vocabulary.stoi.get(character)
+    def ids(self, characters: Sequence[str]) -> list[int]:
+        """Returns the ids of those of ``characters`` that are in the vocabulary."""
+        stoi = self._vocabulary.stoi
+        return [stoi[character] for character in characters if character in stoi]
 
     def mark_id(self, character: str) -> int:
         """Returns the id that stands for a mark of the first line, -1 for any other character."""
         if not is_punctuation(character):
             return -1
-        known = self.id_of(character)
-        return self._any_mark if known is None else known
+        return self._vocabulary.stoi.get(character, self._any_mark)
 
     def given_id(self, character: str) -> int:
         """Returns the id of a character that the user gives; -1 if the model does not know it."""
-        known = self.id_of(character)
-        return self.mark_id(character) if is_punctuation(character) or known is None else known
+        return self._vocabulary.stoi.get(character, self.mark_id(character))
 
     def partners(self, token: int) -> list[int]:
         """Returns the ids of the characters that answer ``token`` (:func:`rules.partners`)."""
-        return self._ids(partners(self._vocabulary.itos[token]))
+        return self.ids(partners(self._vocabulary.itos[token]))
 
     def rhyming(self, character: str) -> list[int]:
         """Returns the ids of the characters that rhyme with ``character`` in all readings."""
@@ -237,7 +227,7 @@ class CharacterTable:
         """The ids of each avoided word but the last one, with the last ones."""
         table: dict[tuple[int, ...], list[int]] = {}
         for word in self.avoided:
-            ids = self._ids(word)
+            ids = self.ids(word)
             if len(ids) == len(word):
                 table.setdefault(tuple(ids[:-1]), []).append(ids[-1])
         return table
@@ -248,9 +238,6 @@ class CharacterTable:
         for number, character in enumerate(self._characters, start=len(SPECIALS)):
             table.setdefault(rhymes(character, self.form.rhyme), []).append(number)
         return table
-
-    def _ids(self, text: str) -> list[int]:
-        return [i for c in text if (i := self.id_of(c)) is not None]
 
 
 def _bits(tones: Tones) -> int:

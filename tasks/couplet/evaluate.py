@@ -87,13 +87,7 @@ def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
 def evaluate_folder(
     model: Folders, data: str | Path, *, split: str | None, device: str, **options: Any
 ) -> CoupletReport:
-    """Measures the model in a folder.
-
-    Args:
-        model: what :meth:`CoupletWriter.load` takes.
-        split: test (None), val or train.
-        options: those of :class:`GenerationRequest`.
-    """
+    """Measures the model in a folder; see :meth:`tasks.task.Task.evaluate`."""
     request = GenerationRequest.of(**options)
     writer = CoupletWriter.load(model, device=device)
     dataset = LoadCoupletDataset(

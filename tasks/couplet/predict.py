@@ -132,11 +132,9 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def _load_one(cls, path: Path, device: torch.device) -> CoupletWriter:
         config = read_config(path, cls.task, CoupletConfig)
         codec = TextCodec.load(path, tokenizer=TOKENIZER)
-        model = load_model(
-            path / WEIGHTS_FILE, lambda: CoupletModel(len(codec.vocabulary), config.model)
-        )
-        model = model.to(device).eval().requires_grad_(False)
-        writer = cls([model], codec, config, device)
+        size = len(codec.vocabulary)
+        model = load_model(path / WEIGHTS_FILE, lambda: CoupletModel(size, config.model))
+        writer = cls([model.to(device).eval().requires_grad_(False)], codec, config, device)
         if is_folder(folder := path / BACKWARD_FOLDER):
             if not read_config(folder, cls.task, CoupletConfig).data.swapped:
                 raise CheckpointError(

@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import eq
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.config import RerankConfig
-from tasks.seq2seq.pair_scores import PairScore
+from tasks.seq2seq.predictor import PairPredictor
 
 # Two answers that share more of their characters than this are not both shown.
 _MOST_SHARED = 0.5
@@ -34,12 +34,6 @@ class Features(NamedTuple):
     forward: float
     backward: float
     rarity: float
-
-
-class Scorer(Protocol):
-    """What the ranking needs of a predictor."""
-
-    def score(self, sources: list[str], targets: list[str]) -> list[PairScore]: ...
 
 
 def rank(
@@ -63,7 +57,7 @@ def rank(
 
 
 def features_of(
-    first: str, seconds: Sequence[str], model: Scorer, vocabulary: Vocabulary
+    first: str, seconds: Sequence[str], model: PairPredictor[Any, Any], vocabulary: Vocabulary
 ) -> list[Features]:
     """Returns the features of all candidates ``seconds``, which have the length of ``first``.
 

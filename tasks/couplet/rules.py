@@ -55,10 +55,10 @@ class Pair:
         answer = [tones_of(character, self.rhyme) for character in self.second]
         return line_tones(self.first, self.rhyme), answer
 
-    def last(self) -> tuple[int, int] | None:
-        """Returns the positions of the last words of both lines; None if a line has no word."""
-        places = last_word(self.first), last_word(self.second)
-        return None if -1 in places else places
+    def alike(self, i: int, j: int) -> str:
+        """Returns the characters at both places if their tones are sure and the same, else ""."""
+        are_alike = _are_alike(self.tones[0][i], self.tones[1][j])
+        return f"{self.first[i]}{self.second[j]}" if are_alike else ""
 
 
 def length(pair: Pair) -> str:
@@ -98,11 +98,8 @@ def ending(pair: Pair) -> str:
     A first line that ends level is answered with an oblique end. Characters of unknown tone, and
     those with readings of both tones, are opposed to all.
     """
-    places = pair.last()
-    if places is None:
-        return ""
-    first, second = pair.tones[0][places[0]], pair.tones[1][places[1]]
-    return f"{pair.first[places[0]]}{pair.second[places[1]]}" if _are_alike(first, second) else ""
+    ends = last_word(pair.first), last_word(pair.second)
+    return "" if -1 in ends else pair.alike(*ends)
 
 
 def tones(pair: Pair) -> str:
@@ -110,21 +107,15 @@ def tones(pair: Pair) -> str:
 
     "Opposed" has the meaning of :func:`ending`.
     """
-    return " ".join(
-        f"{pair.first[i]}{pair.second[i]}"
-        for i in tone_places(pair.first)
-        if i < len(pair.second) and _are_alike(pair.tones[0][i], pair.tones[1][i])
-    )
+    places = [i for i in tone_places(pair.first) if i < len(pair.second)]
+    return " ".join(filter(None, (pair.alike(i, i) for i in places)))
 
 
 def rhyme(pair: Pair) -> str:
     """The last words do not rhyme (忌同韵), as they would in verse."""
-    places = pair.last()
-    if places is None:
-        return ""
-    ends = pair.first[places[0]], pair.second[places[1]]
-    first, second = (rhymes(end, pair.rhyme) for end in ends)
-    return "".join(ends) if _are_alike(first, second) else ""
+    ends = "".join(words[-1] for words in pair.words if words)
+    are_alike = len(ends) == 2 and _are_alike(*(rhymes(end, pair.rhyme) for end in ends))
+    return ends if are_alike else ""
 
 
 def palindrome(pair: Pair) -> str:
@@ -149,20 +140,16 @@ def avoided(pair: Pair) -> str:
     return find_avoided(pair.second, avoided_words()) or ""
 
 
+_RULES = (length, punctuation, characters, repetition, ending, tones, rhyme, palindrome)
 RULES: dict[str, Callable[[Pair], str]] = {
-    rule.__name__: rule
-    for rule in (
-        *(length, punctuation, characters, repetition, ending, tones, rhyme, palindrome),
-        *(parallels, avoided),
-    )
+    rule.__name__: rule for rule in (*_RULES, parallels, avoided)
 }
 
 
 def broken(first: Sequence[str], second: Sequence[str], rhyme: str = "modern") -> dict[str, str]:
     """Returns the rules that the pair breaks, each with what breaks it."""
     pair = Pair(first, second, rhyme)
-    found = {name: rule(pair) for name, rule in RULES.items()}
-    return {name: what for name, what in found.items() if what}
+    return {name: what for name, rule in RULES.items() if (what := rule(pair))}
 
 
 def check(first: Sequence[str], second: Sequence[str], rhyme: str = "modern") -> dict[str, bool]:
@@ -280,7 +267,7 @@ def split_line(line: Sequence[str], size: int) -> list[list[str]]:
 def find_avoided(line: Sequence[str], words: frozenset[str]) -> str | None:
     """Returns the first of ``words`` in ``line``, or None.
 
-    Those inside a phrase of ``words/harmless.txt`` do not count: 山阴道, 今日你.
+    Words inside a phrase of ``words/harmless.txt`` do not count: 山阴道, 今日你.
     """
     text = "".join(line)
     for phrase in read_words("harmless.txt"):
@@ -296,12 +283,8 @@ def avoided_words() -> frozenset[str]:
     return frozenset(read_words("avoided.txt"))
 
 
-@cache
 def refused_words() -> frozenset[str]:
-    """Returns the words of ``words/avoided.txt`` that no first line may have either.
-
-    A single character may stand in a harmless word.
-    """
+    """Returns the avoided words that no first line has: one character may be in a harmless word."""
     return frozenset(word for word in avoided_words() if len(word) > 1)
 
 

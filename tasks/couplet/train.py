@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.files import is_file
 from data.codec import TextCodec
-from tasks.couplet.config import CoupletConfig, CoupletTransformerConfig
+from tasks.couplet.config import CoupletConfig
 from tasks.couplet.dataset import TOKENIZER, LoadCoupletDataset
 from tasks.couplet.evaluate import CoupletReport, evaluate
 from tasks.couplet.model import CoupletModel
@@ -21,19 +21,10 @@ from tasks.runs.new_vocabulary import TokenWeights
 from tasks.runs.training import Place, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 
-MakeModel = Callable[[int, CoupletTransformerConfig], SequenceToSequence]
-"""Makes the model for the size of the vocabulary and the sizes of the Transformer."""
 
-
-def train(
-    config: CoupletConfig, options: run.RunOptions, *, make_model: MakeModel = CoupletModel
-) -> dict[str, Any]:
+def train(config: CoupletConfig, options: run.RunOptions) -> dict[str, Any]:
     """Trains a couplet model; see :func:`tasks.runs.run.train`."""
-
-    def training(config: CoupletConfig, place: Place) -> CoupletTraining:
-        return CoupletTraining(config, place, make_model)
-
-    return run.train(config, options, training, task=CoupletTraining.task)
+    return run.train(config, options, CoupletTraining, task=CoupletTraining.task)
 
 
 class CoupletTraining(Training):
@@ -42,10 +33,9 @@ class CoupletTraining(Training):
     task = CoupletWriter.task
     metric = "val_loss"
     model: SequenceToSequence
+    model_class: ClassVar[Callable[..., SequenceToSequence]] = CoupletModel
 
-    def __init__(
-        self, config: CoupletConfig, place: Place, make_model: MakeModel = CoupletModel
-    ) -> None:
+    def __init__(self, config: CoupletConfig, place: Place) -> None:
         super().__init__(config, place)
         vocabulary = place.vocabulary
         self.dataset = LoadCoupletDataset(
@@ -55,7 +45,8 @@ class CoupletTraining(Training):
             save_to=place.out,
             codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER),
         )
-        self.model = make_model(len(self.dataset.codec.vocabulary), config.model).to(place.device)
+        size = len(self.dataset.codec.vocabulary)
+        self.model = self.model_class(size, config.model).to(place.device)
         self.has_test = self.dataset.has("test")
         if self.has_test:
             self.dataset.read("test")  # an error in it is raised now, not after the training
