@@ -13,6 +13,7 @@ from core.config import check
 from core.decoding.search import (
     Constraint,
     Hypothesis,
+    Record,
     SearchState,
     Step,
     compact_indices,
@@ -32,6 +33,7 @@ def beam_search(
     length_penalty: float = 0.6,
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
+    record: Record | None = None,
 ) -> list[list[Hypothesis]]:
     """Keeps the ``beam_size`` best unfinished outputs of each sentence at every step.
 
@@ -71,6 +73,8 @@ def beam_search(
         # 2N candidates include at least N that do not end: each of the N rows can end only once.
         totals = beams.totals(log_probabilities(logits))
         candidates = beams.candidates(totals, 2 * beam_size)
+        if record is not None:
+            record(beams.history, totals, candidates.rows, candidates.tokens, beam_size)
         is_end = candidates.tokens == special.eos
         collect_finished(finished, beams, candidates, is_end[:, :beam_size])
         beams.advance(candidates.unfinished(is_end, beam_size), state)

@@ -23,6 +23,7 @@ from core.decoding.beam_search import (
 from core.decoding.search import (
     Constraint,
     Hypothesis,
+    Record,
     SearchState,
     Step,
     log_probabilities,
@@ -41,6 +42,7 @@ def diverse_beam_search(
     length_penalty: float = 0.6,
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
+    record: Record | None = None,
 ) -> list[list[Hypothesis]]:
     """Extends outputs that avoid each other's tokens (algorithm 1, Hamming diversity).
 
@@ -80,6 +82,8 @@ def diverse_beam_search(
         logits = mask_forbidden(logits, beams.history[1:], sentences, special, constraint)
         totals = beams.totals(log_probabilities(logits)).unflatten(0, (-1, beam_size))
         candidates = _choose(beams, totals, diversity, special.eos)
+        if record is not None:
+            record(beams.history, totals.flatten(0, 1), candidates.rows, candidates.tokens, 1)
         is_end = candidates.tokens == special.eos
         collect_finished(finished, beams, candidates, is_end[:, :1])
         beams.advance(candidates.unfinished(is_end, 1), state)

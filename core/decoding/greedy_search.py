@@ -11,6 +11,7 @@ from torch import Tensor
 from core.decoding.search import (
     Constraint,
     Hypothesis,
+    Record,
     SearchState,
     Step,
     compact_indices,
@@ -32,6 +33,7 @@ def greedy_search(
     max_lengths: Tensor,
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
+    record: Record | None = None,
 ) -> list[Hypothesis]:
     """Takes the most probable token at every step; of equally probable ones, the lowest id.
 
@@ -51,7 +53,7 @@ def greedy_search(
     def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
         return logits.argmax(dim=1)
 
-    return search_single_outputs(step, state, choose, max_lengths, special, constraint)
+    return search_single_outputs(step, state, choose, max_lengths, special, constraint, record)
 
 
 def search_single_outputs(
@@ -61,6 +63,7 @@ def search_single_outputs(
     max_lengths: Tensor,
     special: SpecialIds,
     constraint: Constraint | None,
+    record: Record | None,
 ) -> list[Hypothesis]:
     """Extends every output by the tokens that ``choose`` returns; see :func:`greedy_search`."""
     rows = Rows(max_lengths, special.bos)
@@ -73,7 +76,11 @@ def search_single_outputs(
         outputs, sentences = rows.history[1:], rows.sentences
         logits = mask_forbidden(logits, outputs, sentences, special, constraint)
         tokens = choose(logits, sentences, len(outputs))
-        chosen = log_probabilities(logits).gather(1, tokens.unsqueeze(1)).squeeze(1)
+        log_probs = log_probabilities(logits)
+        if record is not None:
+            totals = (rows.log_probs.unsqueeze(1) + log_probs).unsqueeze(1)
+            record(rows.history, totals, torch.zeros_like(tokens[:, None]), tokens[:, None], 1)
+        chosen = log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
         rows.log_probs += chosen.masked_fill_(is_stuck, 0.0)
         is_finished = is_stuck.logical_or_(tokens == special.eos)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.config import check
 from core.decoding.greedy_search import search_single_outputs
-from core.decoding.search import Constraint, Hypothesis, SearchState, Step
+from core.decoding.search import Constraint, Hypothesis, Record, SearchState, Step
 from core.special_ids import SpecialIds
 
 # This many of the most probable tokens have their own noise at once. The others share one number.
@@ -40,6 +40,7 @@ def sample_search(
     sentence_numbers: Tensor | None = None,
     special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
+    record: Record | None = None,
 ) -> list[Hypothesis]:
     """Draws every token at random, as :func:`draw` describes.
 
@@ -69,7 +70,7 @@ def sample_search(
         keys = noise_keys(seed, sentence_numbers[sentences], position)
         return draw(logits, keys, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    return search_single_outputs(step, state, choose, max_lengths, special, constraint)
+    return search_single_outputs(step, state, choose, max_lengths, special, constraint, record)
 
 
 def draw(

@@ -39,6 +39,12 @@ to a boolean ``[R, V]``, True where the next token is forbidden. A beam may have
 output (in the first steps there are fewer outputs than rows). They may contain any ids, and the
 answer for them is ignored."""
 
+Record = Callable[[Tensor, Tensor, Tensor, Tensor, int], None]
+"""What sees a search of B sentences with N rows each at every step, before it goes on: the tokens
+so far ``[1 + t, B*N]`` from ``<bos>`` on, the log-probability of every continuation ``[B, N, V]``,
+and the candidates, the best first: the rows ``[B, C]`` within the sentence that they extend, and
+their tokens ``[B, C]``. At last the number of those that do not end and are kept, of C."""
+
 
 @dataclass(frozen=True)
 class Hypothesis:

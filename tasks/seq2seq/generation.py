@@ -22,7 +22,7 @@ from core.decoding.constraints import (
 from core.decoding.diverse_beam_search import diverse_beam_search
 from core.decoding.greedy_search import greedy_search
 from core.decoding.sampling import sample_search
-from core.decoding.search import Constraint, Hypothesis
+from core.decoding.search import Constraint, Hypothesis, Step
 from core.errors import ConfigError
 from core.inference.ensemble import StepModel
 from core.inference.out_of_memory import out_of_memory_is_user_error
@@ -179,7 +179,12 @@ class _BatchSearch:
             "special": self.model.special,
             "constraint": self._constraint_on(rows),
         }
-        step = self.model.step if self.request.on_step is None else self._reported_step
+        step: Step = self.model.step
+        if self.request.on_step is not None:
+            step = self._reported_step
+        if (record := self.request.record) is not None:
+            step = record.begin(step, self.config, rows[0].max_length, self.model.special)
+            options["record"] = record
         advice = "use a smaller generation.beam_size, generation.n_best or batch"
         with torch.inference_mode(), out_of_memory_is_user_error(advice):
             state = self.model.start(src, has_memory_mean=self.texts.has_memory_means)
@@ -188,6 +193,8 @@ class _BatchSearch:
                 found = [[hypothesis] for hypothesis in found]
             elif find is sample_search:
                 found = [found[k : k + samples] for k in range(0, len(found), samples)]
+            if record is not None:
+                record.end(found[0])
             if state.memory_mean is None:
                 return [SegmentResult(hypotheses, None) for hypotheses in found]
             means = state.memory_mean[::samples].float().cpu()

@@ -10,6 +10,7 @@ from core.decoding.config import GenerationConfig
 from core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from core.decoding.recording import SearchTree
     from core.decoding.search import Constraint
 
 # Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
@@ -67,6 +68,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     * ``on_batch``: gets the number of segments that have just been finished.
     * ``on_step``: is called before every step of the search, in any thread. An exception that it
       raises ends the search and reaches the caller.
+    * ``record``: records the search for one text of one segment.
     """
 
     prefix: str | None = option(None, "The beginning of every output.", "output", metavar="TEXT")
@@ -92,6 +94,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep | None = field(default=None, repr=False)
+    record: "SearchTree | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Checks the types of options; a number of NumPy becomes one of Python.
