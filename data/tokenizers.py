@@ -8,11 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.config import nearest
 from core.errors import CheckpointError, ConfigError
 from core.storage.files import atomic_write, reason_of, require_regular_file
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
+
+if TYPE_CHECKING:
+    import jieba
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 
@@ -74,6 +78,28 @@ class Characters(Tokenizer):
 
     def tokenize(self, text: str) -> list[str]:
         return [character for character in text if not character.isspace()]
+
+
+class JiebaWords(Tokenizer):
+    """Chinese words as segmented by jieba, without white space."""
+
+    name = "jieba"
+    separator = ""
+
+    def tokenize(self, text: str) -> list[str]:
+        return [word for word in self.words.lcut(text) if not word.isspace()]
+
+    @cached_property
+    def words(self) -> "jieba.Tokenizer":
+        """jieba's segmentation, with the dictionary of its package."""
+        import jieba
+
+        words = jieba.Tokenizer()
+        # jieba's own initialization would load /tmp/jieba.cache, which any user can have written.
+        # Reading the dictionary instead takes a second.
+        words.FREQ, words.total = words.gen_pfdict(words.get_dict_file())
+        words.initialized = True
+        return words
 
 
 class SentencePieceBPE(Tokenizer):
@@ -141,7 +167,7 @@ class SentencePieceBPE(Tokenizer):
 
 
 _BY_NAME: dict[str, type[Tokenizer]] = {
-    kind.name: kind for kind in (BasicEnglish, Whitespace, Characters)
+    kind.name: kind for kind in (BasicEnglish, Whitespace, Characters, JiebaWords)
 }
 TOKENIZER_NAMES = (*_BY_NAME, SentencePieceBPE.name)
 

@@ -16,6 +16,7 @@ from data.tokenizers import (
     TOKENIZER_NAMES,
     BasicEnglish,
     Characters,
+    JiebaWords,
     SentencePieceBPE,
     Whitespace,
     get_tokenizer,
@@ -62,7 +63,7 @@ def test_basic_english_cuts_words_and_marks() -> None:
     assert tokens == ["it", "'", "s", "late", "(", "or", "not", ")", "."]
 
 
-# whitespace, characters
+# whitespace, characters, jieba
 
 
 def test_whitespace_splits_at_any_white_space() -> None:
@@ -80,6 +81,24 @@ def test_characters_are_code_points_and_white_space_is_dropped() -> None:
 def test_characters_go_and_come_back_but_for_white_space(text: str) -> None:
     tokenizer = Characters()
     assert tokenizer.detokenize(tokenizer.tokenize(text)) == "".join(text.split())
+
+
+def test_jieba_finds_words() -> None:
+    tokenizer = JiebaWords()
+    tokens = tokenizer.tokenize("我来到北京清华大学 很高兴")
+    assert tokens == ["我", "来到", "北京", "清华大学", "很", "高兴"]
+    assert tokenizer.detokenize(tokens) == "我来到北京清华大学很高兴"
+
+
+def test_jieba_neither_reads_nor_writes_a_cache_that_others_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """jieba loads /tmp/jieba.cache with `marshal` whoever has put it there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "jieba.cache").write_bytes(b"not what jieba wrote")
+    assert JiebaWords().tokenize("北京大学") == ["北京大学"]
+    assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
+    assert (tmp_path / "jieba.cache").read_bytes() == b"not what jieba wrote"
 
 
 # sentencepiece
