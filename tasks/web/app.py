@@ -80,34 +80,21 @@ async def page() -> FileResponse:
 async def _refuse_request(request: Request, error: HTTPException) -> JSONResponse:
     is_deep = isinstance(error.__cause__, RecursionError)
     message = "the JSON is nested too deeply" if is_deep else str(error.detail)
-    refusal = RequestError(error.status_code, message)
-    refusal.headers = dict(error.headers or {})
-    return refusal.response()
+    return RequestError(error.status_code, message, **(error.headers or {})).response()
 
 
 async def _refuse_body(request: Request, error: RequestValidationError) -> JSONResponse:
     """Answers a body that does not fit its schema; the message names the first wrong field."""
-    first = error.errors()[0]
-    place, reason = first["loc"][1:], str(first["msg"])
-    if first["type"] == "json_invalid":
-        message = f"the body is not valid JSON: {first['ctx']['error']}"
-        return RequestError(400, message).response()
-    field = _dotted(place)
-    if first["type"] == "extra_forbidden":
-        hint = nearest(str(place[-1]), _fields_of(request))
-        return RequestError(400, f"unknown option {shown(place[-1])}{hint}", field=field).response()
-    if not place:
-        reason = "the body must be a JSON object in UTF-8, with Content-Type: application/json"
-        return RequestError(400, reason).response()
-    return RequestError(400, f"{field}: {reason}", field=field).response()
-
-
-def _fields_of(request: Request) -> list[str]:
-    """Returns the names of the fields that the body of this route may have."""
-    body: Any = request.scope["route"].body_field
-    return list(body.field_info.annotation.model_fields)
-
-
-def _dotted(place: tuple[int | str, ...]) -> str:
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
-    return "".join(parts).removeprefix(".")
+    fault = error.errors()[0]
+    place, kind = fault["loc"][1:], fault["type"]
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    field = "".join(parts).removeprefix(".") or None
+    message = f"{field}: {fault['msg']}"
+    if kind == "json_invalid":
+        message, field = f"the body is not valid JSON: {fault['ctx']['error']}", None
+    elif kind == "extra_forbidden":
+        fields = request.scope["route"].body_field.field_info.annotation.model_fields
+        message = f"unknown option {shown(place[-1])}{nearest(str(place[-1]), fields)}"
+    elif field is None:
+        message = "the body must be a JSON object in UTF-8, with Content-Type: application/json"
+    return RequestError(400, message, field=field).response()

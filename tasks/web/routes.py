@@ -10,13 +10,13 @@ from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from core.errors import UserError
+from core.errors import TextError
 from tasks.classification.explain import explain
 from tasks.classification.predict import Classifier
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
 from tasks.web.config import ServiceConfig
-from tasks.web.errors import RequestError, request_error
+from tasks.web.errors import RequestError
 from tasks.web.scheduler import Work
 from tasks.web.schemas import (
     Answer,
@@ -26,7 +26,6 @@ from tasks.web.schemas import (
     Error,
     Results,
     ScoreBody,
-    Texts,
     TranslateBody,
 )
 from tasks.web.service import Client, Offered, plain
@@ -88,13 +87,13 @@ async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
     classifier = client.service.predictor("classification")
     if body.top is not None and body.top > (most := len(classifier.classes)):
         raise RequestError(400, f"top must be from 1 to {most}, the classes", field="top")
-    work = Work(_classify, (classifier,), _CLASSIFY_RATE)
+    work = Work(_in_batches, (Classifier.classify_scored, classifier), _CLASSIFY_RATE)
     results = await client.compute("classification", work, body.texts)
     records = [result.record() for result in results]
     for record in records:
         record["probabilities"] = dict(islice(record["probabilities"].items(), body.top))
     if body.explain:
-        work = Work(_explain, (classifier,), _EXPLAIN_RATE)
+        work = Work(_in_batches, (explain, classifier), _EXPLAIN_RATE)
         explanations = await client.compute("classification", work, body.texts)
         for record, explanation in zip(records, explanations, strict=True):
             record["explanation"] = explanation.record()
@@ -113,7 +112,7 @@ async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
         message = f"{len(body.sources)} sources, but {len(body.targets)} targets"
         raise RequestError(400, message, field="targets")
     pairs = [*zip(body.sources, body.targets, strict=True)]
-    work = Work(_score, (client.service.predictor(body.task),), 1)
+    work = Work(_in_batches, (_score, client.service.predictor(body.task)), 1)
     rows = zip(pairs, await client.compute(body.task, work, pairs), strict=True)
     records = [{"source": s, "target": t, **result.record()} for (s, t), result in rows]
     return JSONResponse({"results": plain(records)})
@@ -162,55 +161,35 @@ async def prometheus(service: Offered) -> Response:
 # What is computed in the turns of a request; see Work.
 
 
-def _classify(classifier: Classifier, texts: Any, numbers: Any, check: Check) -> Sequence[Any]:
-    return classifier.classify_scored(texts, on_batch=lambda count: check())
+def _in_batches(function: Any, predictor: Any, items: Any, numbers: Any, check: Any) -> Any:
+    return function(predictor, items, on_batch=lambda count: check())
 
 
-def _explain(classifier: Classifier, texts: Any, numbers: Any, check: Check) -> Sequence[Any]:
-    return explain(classifier, texts, on_batch=lambda count: check())
+def _score(predictor: Any, pairs: Any, **options: Any) -> Any:
+    return predictor.score(*zip(*pairs, strict=True), **options)
 
 
-def _score(predictor: Any, pairs: Any, numbers: Any, check: Check) -> Sequence[Any]:
-    scores: Sequence[Any] = predictor.score(
-        *zip(*pairs, strict=True), on_batch=lambda count: check()
-    )
-    return scores
-
-
-def _attention(
-    predictor: Any, layer: int, pairs: Any, numbers: Any, check: Check
-) -> list[dict[str, Any]]:
-    """Returns the tokens and the weights ``[H, T, S]`` of a layer, whose rows sum to 1."""
+def _attention(predictor: Any, layer: int, pairs: Any, numbers: Any, check: Any) -> Any:
     return [_attention_map(predictor, layer, *pair) for pair in pairs]
 
 
 def _attention_map(predictor: Any, layer: int, source: str, target: str) -> dict[str, Any]:
+    """Returns the tokens and the weights ``[H, T, S]`` of a layer, whose rows sum to 1."""
     limit = min(_MAX_ATTENTION_TOKENS, predictor.max_len) - 1
-    for field, codec, text in (
-        ("source", predictor.source, source),
-        ("target", predictor.target, target),
-    ):
+    sides = ("source", predictor.source, source), ("target", predictor.target, target)
+    for field, codec, text in sides:
         if (count := len(codec.encode(text))) > limit:
             message = f"attention is shown for at most {limit} tokens, not {count}"
             raise RequestError(400, message, field=field)
     (maps,) = predictor.attention(source, target)
     layers, heads = maps.cross.shape[:2]
-    return {
-        "source": maps.source,
-        "target": maps.written,
-        "layers": layers,
-        "heads": heads,
-        "layer": layer,
-        "weights": maps.cross[layer - 1].round(3).tolist(),
-    }
+    answer = {"source": maps.source, "target": maps.written, "layers": layers, "heads": heads}
+    return answer | {"layer": layer, "weights": maps.cross[layer - 1].round(3).tolist()}
 
 
-async def _search(
-    task: str, body: Texts, texts: Sequence[str], client: Client
-) -> list[dict[str, Any]]:
+async def _search(task: str, body: Any, texts: Sequence[str], client: Client) -> Any:
     """Returns the record of each text, with its hypotheses where several are asked for."""
-    options = body.options()
-    is_backward = isinstance(body, CoupletBody) and body.backward
+    options, is_backward = body.options(), getattr(body, "backward", False)
     work = client.service.search_work(task, options, is_backward=is_backward)
     results = await client.compute(task, work, texts)
     records = [result.record() for result in results]
@@ -221,11 +200,7 @@ async def _search(
 
 
 def check_texts(config: ServiceConfig, texts: Sequence[str], *, field: str = "texts") -> None:
-    """Refuses texts that are too many, too long, or not valid Unicode.
-
-    Raises:
-        RequestError: 400 or 413; it names the field.
-    """
+    """Raises a RequestError for texts that are too many, too long or not valid Unicode."""
     if len(texts) > config.max_texts:
         raise RequestError(413, f"{len(texts)} texts; at most {config.max_texts}", field=field)
     for number, text in enumerate(texts):
@@ -235,8 +210,8 @@ def check_texts(config: ServiceConfig, texts: Sequence[str], *, field: str = "te
             raise RequestError(413, message, field=name)
         try:
             check_unicode(text, name)
-        except UserError as error:
-            raise RequestError(400, request_error(error).message, field=name) from error
+        except TextError as error:
+            raise RequestError(400, str(error), field=name) from error
 
 
 def _answer(texts: Iterable[str], records: Iterable[dict[str, Any]]) -> JSONResponse:
@@ -258,14 +233,12 @@ def _sentences(text: str) -> list[str]:
 
 def _joined(parts: Sequence[str], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns the record of a text whose sentences were translated one by one."""
-    spaces = [part[len(part.rstrip()) :] for part in parts]
-    joined = zip(records, spaces, strict=True)
     of_sentences = [
-        {"input": part.strip(), "space": space, **record}
-        for part, space, record in zip(parts, spaces, records, strict=True)
+        {"input": part.strip(), "space": part[len(part.rstrip()) :], **record}
+        for part, record in zip(parts, records, strict=True)
     ]
     return {
-        "translation": "".join(record["translation"] + space for record, space in joined),
+        "translation": "".join(part["translation"] + part["space"] for part in of_sentences),
         "score": sum(record["score"] for record in records),
         "sentences": of_sentences,
     }

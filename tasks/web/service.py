@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import ClientDisconnect, Request
 
-from core.decoding.config import GenerationConfig
 from core.errors import UserError
 from tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
 from tasks.seq2seq.request import GenerationRequest
@@ -95,7 +94,12 @@ class Service:
 
     def models(self) -> list[dict[str, Any]]:
         """Returns what clients may know about each model."""
-        return [self._model(task) for task in self.predictors]
+        models = []
+        for task, predictor in self.predictors.items():
+            models.append({"task": task, **self.about.get(task, {}), **predictor.properties()})
+            if defaults := models[-1].get("defaults"):
+                models[-1]["defaults"] = {public_name(name): v for name, v in defaults.items()}
+        return models
 
     def languages(self) -> tuple[str, str]:
         """Returns the codes of the source and the target language of the translation model.
@@ -143,33 +147,22 @@ class Service:
             config = predictor.check(request)
         except UserError as error:
             raise request_error(error) from error
-        self._check_limits(config, request.candidates or 0)
-        rate = predictor.rows(request) * config.longest_output(100) / 100
-        return Work(_search, (predictor, request), rate)
-
-    def _check_limits(self, config: GenerationConfig, candidates: int) -> None:
         for field, value, most in (
             ("beam", config.beam_size, self.config.max_beam),
             ("n_best", config.n_best, self.config.max_candidates),
-            ("candidates", candidates, self.config.max_candidates),
+            ("candidates", request.candidates or 0, self.config.max_candidates),
         ):
             if value > most:
                 raise RequestError(400, f"{field} must be at most {most} here", field=field)
-
-    def _model(self, task: str) -> dict[str, Any]:
-        model = {"task": task, **self.about.get(task, {}), **self.predictors[task].properties()}
-        if defaults := model.get("defaults"):
-            model["defaults"] = {public_name(name): value for name, value in defaults.items()}
-        return model
+        rate = predictor.rows(request) * config.longest_output(100) / 100
+        return Work(_search, (predictor, request), rate)
 
 
-def service_of(request: Request) -> Service:
-    """Returns the service that a request is for."""
-    service: Service = request.app.state.service
-    return service
+def _service_of(request: Request) -> Any:
+    return request.app.state.service
 
 
-Offered = Annotated[Service, Depends(service_of)]
+Offered = Annotated[Service, Depends(_service_of)]
 
 
 class Caller:
@@ -195,7 +188,12 @@ class Caller:
         answer = asyncio.wrap_future(job.future)
         # An error that comes when the client has left is nobody's.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        left = asyncio.ensure_future(self._left())
+
+        async def leave() -> None:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+
+        left = asyncio.ensure_future(leave())
         try:
             either: set[asyncio.Future[Any]] = {answer, left}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -206,25 +204,12 @@ class Caller:
             left.cancel()
             answer.cancel()
 
-    async def _left(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
 
 Client = Annotated[Caller, Depends()]
 
 
-def _search(
-    predictor: Any,
-    request: GenerationRequest,
-    texts: Sequence[str],
-    numbers: Sequence[int],
-    check: Callable[[], None],
-) -> Sequence[Any]:
-    found: Sequence[Any] = predictor.generate(
-        texts, replace(request, numbers=numbers, on_step=check)
-    )
-    return found
+def _search(predictor: Any, request: Any, texts: Any, numbers: Any, check: Any) -> Any:
+    return predictor.generate(texts, replace(request, numbers=numbers, on_step=check))
 
 
 def plain(value: Any) -> Any:
