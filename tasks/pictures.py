@@ -80,27 +80,21 @@ def embedded(draw: Callable[[Figure], None], title: str) -> str:
 
 
 def draw_matrix(
-    axes: Axes,
-    values: ArrayLike,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    font_size: float = 9.0,
-    **options: Any,
+    axes: Axes, values: ArrayLike, rows: Sequence[str], columns: Sequence[str], **options: Any
 ) -> AxesImage:
     """Draws a matrix as colored cells, with a token beside each row and under each column.
 
     Args:
-        font_size: of the tokens, in points.
-        options: those of ``Axes.imshow``.
+        options: those of ``Axes.imshow``, and ``fontsize``, that of the tokens in points.
     """
-    # Chinese is written downwards with upright characters, other scripts are turned.
-    is_upright = [unicodedata.east_asian_width(text[:1] or " ") in "WF" for text in columns]
-    shown = ["\n".join(t) if is_so else t for t, is_so in zip(columns, is_upright, strict=True)]
-    axes.set_xticks(range(len(columns)), shown, fontsize=font_size)
-    for label, is_so in zip(axes.get_xticklabels(), is_upright, strict=True):
-        label.set_rotation(0 if is_so else 90)
-    axes.set_yticks(range(len(rows)), rows, fontsize=font_size)
+    size = options.pop("fontsize", 9.0)
+    axes.set_xticks(range(len(columns)), columns, fontsize=size)
+    for label in axes.get_xticklabels():
+        # Chinese is written downwards with upright characters, other scripts are turned.
+        text = label.get_text()
+        is_upright = unicodedata.east_asian_width(text[:1] or " ") in "WF"
+        label.set(text="\n".join(text) if is_upright else text, rotation=0 if is_upright else 90)
+    axes.set_yticks(range(len(rows)), rows, fontsize=size)
     return axes.imshow(values, **options)
 
 

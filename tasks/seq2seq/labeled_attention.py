@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from tasks.pictures import draw_matrix, picture
 from tasks.seq2seq.batches import source_tensor
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 # Which attention: the title, and the names of the axes of queries and of keys.
 _KINDS = {
@@ -70,52 +70,39 @@ class Attention:
             ConfigError, UserError: another kind, or no such layer; or as for :func:`.picture`.
         """
         check_choice("kind", kind, _KINDS)
-        weights: NDArray[np.float32] = getattr(self, kind)
-        count = len(weights)
-        check(-count <= layer < count, "layer", layer, f"from 0 to {count - 1}")
+        title, row_name, column_name = _KINDS[kind]
         rows = self.source if kind == "encoder" else self.written
         columns = self.target if kind == "decoder" else self.source
-        heads = weights[layer]
-        panels = {f"head {number}": head for number, head in enumerate(heads, start=1)}
-        if len(heads) > 1:
-            panels["mean of the heads"] = heads.mean(axis=0)
+        layers: NDArray[np.float32] = getattr(self, kind)
+        check(-len(layers) <= layer < len(layers), "layer", layer, f"from 0 to {len(layers) - 1}")
+        panels = {f"head {number}": head for number, head in enumerate(layers[layer], start=1)}
+        if len(panels) > 1:
+            panels["mean of the heads"] = layers[layer].mean(axis=0)
+        # All in one row, or in a square; a token has the same place in all panels.
+        width = len(panels) if len(panels) <= _MAX_IN_A_ROW else math.ceil(len(panels) ** 0.5)
+        height = math.ceil(len(panels) / width)
+        cell = min(_CELL_INCHES, _MAX_PANEL_INCHES / max(len(rows), len(columns)))
         with picture(path) as figure:
-            title, *axis_names = _KINDS[kind]
-            figure.suptitle(f"{title}, layer {layer % count + 1} of {count}")
-            _draw_heads(figure, panels, rows, columns, axis_names)
-
-
-def _draw_heads(
-    figure: Figure,
-    panels: Mapping[str, NDArray[np.float32]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    axis_names: Sequence[str],
-) -> None:
-    """Draws the weights ``[T, S]`` of each panel, with its title."""
-    width = len(panels) if len(panels) <= _MAX_IN_A_ROW else math.ceil(math.sqrt(len(panels)))
-    height = math.ceil(len(panels) / width)
-    cell = min(_CELL_INCHES, _MAX_PANEL_INCHES / max(len(rows), len(columns)))
-    font_size = min(9.0, 72 * cell * 0.7)
-    # Room for the tokens, whose letters are about 0.6 of the font size wide.
-    margin = 0.5 + 0.6 * max(map(len, (*rows, *columns))) * font_size / 72
-    panel = max(1.2, cell * len(columns)) + 0.3, max(1.2, cell * len(rows)) + 0.5
-    figure.set_size_inches(panel[0] * width + margin + 1.0, panel[1] * height + margin + 0.5)
-    grid = figure.subplots(height, width, squeeze=False).flatten().tolist()
-    options: dict[str, Any] = {"font_size": font_size, "cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
-    for number, (axes, title) in enumerate(zip(grid, panels, strict=False)):
-        image = draw_matrix(axes, panels[title], rows, columns, **options)
-        axes.set(title=title, xlabel=axis_names[1], ylabel=axis_names[0])
-        # Labels are slow to draw: only the outer panels have them.
-        if number % width:
-            axes.tick_params(labelleft=False)
-            axes.set_ylabel("")
-        if number + width < len(panels):
-            axes.tick_params(labelbottom=False)
-            axes.set_xlabel("")
-    for axes in grid[len(panels) :]:
-        axes.remove()
-    figure.colorbar(image, ax=grid[: len(panels)], label="attention weight", aspect=20 * height)
+            figure.suptitle(f"{title}, layer {layer % len(layers) + 1} of {len(layers)}")
+            margin = 1.5 + 0.07 * max(map(len, (*rows, *columns)))  # for the tokens
+            figure.set_size_inches(
+                width * (max(1.2, cell * len(columns)) + 0.3) + margin + 0.5,
+                height * (max(1.2, cell * len(rows)) + 0.5) + margin,
+            )
+            grid = figure.subplots(height, width, sharex=True, sharey=True, squeeze=False)
+            style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "fontsize": min(9.0, 50 * cell)}
+            shown, unused = grid.flat[: len(panels)], grid.flat[len(panels) :]
+            for axes in shown[-width:]:
+                axes.tick_params(labelbottom=True)
+            for axes, (name, weights) in zip(shown, panels.items(), strict=True):
+                image = draw_matrix(axes, weights, rows, columns, **style)
+                axes.set_title(name)
+            for axes in unused:
+                axes.remove()
+            for axes in grid[:, 0]:
+                axes.set_ylabel(row_name)
+            figure.supxlabel(column_name)
+            figure.colorbar(image, ax=shown, label="attention weight", aspect=20 * height)
 
 
 def attention(
