@@ -18,7 +18,7 @@ from core.decoding.greedy_search import search_single_outputs
 from core.decoding.search import Constraint, Hypothesis, Record, SearchState, Step
 from core.special_ids import SpecialIds
 
-# This many of the most probable tokens have their own noise at once. The others share one number.
+# The nucleus is looked for among this many of the most probable tokens at first.
 _HEAD = 64
 # Logits that are equal on this grid are equally probable to top_k, and sums of probabilities that
 # are this near to p reach it. Rounding, which differs between batches, is far smaller.
@@ -99,13 +99,14 @@ def draw(
     best.masked_fill_(best == -math.inf, 0.0)
     logits = logits - best
     temperature = max(temperature, _MIN_TEMPERATURE)
+    if top_k == 0 and top_p == 1.0:
+        noise = gumbel_noise(keys.unsqueeze(1), torch.arange(logits.shape[1], device=keys.device))
+        return noise.add_(logits.double() / temperature).argmax(dim=1)
     head = _most_probable(logits, min(top_k or _HEAD, logits.shape[1]))
     weights = logits.gather(1, head).double() / temperature
     if top_k > 0:
         return _draw_from_nucleus(weights, weights.logsumexp(dim=1), head, keys, top_p)
     total = (logits / temperature).logsumexp(dim=1).double()
-    if top_p == 1.0:
-        return _draw_from_all(logits, temperature, weights, total, head, keys)
     tokens = _draw_from_nucleus(weights, total, head, keys, top_p)
     # The nucleus of a flat distribution is larger than the head.
     reached = (weights.logsumexp(dim=1) - total).exp()
@@ -135,34 +136,6 @@ def _draw_from_nucleus(
     return ids.gather(1, places).squeeze(1)
 
 
-def _draw_from_all(
-    logits: Tensor, temperature: float, weights: Tensor, total: Tensor, head: Tensor, keys: Tensor
-) -> Tensor:
-    """Draws one token ``[R]`` from all tokens of ``logits`` ``[R, V]``.
-
-    The tokens outside the ``head`` ``[R, C]`` take part as a single token with the id V and with
-    all of their weight. This changes no probability, because the maximum of independent Gumbel
-    variables is a Gumbel variable. Their own noise is computed in the few rows where they win.
-
-    Args:
-        weights: ``[R, C]``, the log-weights of the head.
-        total: ``[R]``, the logarithm of the weight of all tokens.
-    """
-    size = logits.shape[1]
-    best, places = (weights + gumbel_noise(keys.unsqueeze(1), head)).max(dim=1)
-    tokens = head.gather(1, places.unsqueeze(1)).squeeze(1)
-    if head.shape[1] == size:
-        return tokens
-    outside = _log_difference(total, weights.logsumexp(dim=1))
-    is_outside = outside + gumbel_noise(keys, torch.full_like(keys, size)) > best
-    rows = is_outside.nonzero().flatten()
-    if len(rows) > 0:
-        sums = logits[rows].double().scatter_(1, head[rows], -math.inf) / temperature
-        sums += gumbel_noise(keys[rows].unsqueeze(1), torch.arange(size, device=logits.device))
-        tokens[rows] = sums.argmax(dim=1)
-    return tokens
-
-
 def _most_probable(logits: Tensor, count: int) -> Tensor:
     """Returns the ids ``[R, count]`` of the most probable tokens, the most probable first.
 
@@ -172,11 +145,6 @@ def _most_probable(logits: Tensor, count: int) -> Tensor:
     ranks = logits.double().div_(_GRID).round_()
     ranks -= torch.arange(size, device=logits.device) / size
     return ranks.topk(count, dim=1).indices
-
-
-def _log_difference(larger: Tensor, smaller: Tensor) -> Tensor:
-    """Returns log(exp(larger) - exp(smaller)), minus infinity if rounding leaves nothing."""
-    return larger + torch.log1p(-(smaller - larger).clamp(max=0.0).exp())
 
 
 def noise_keys(seed: int, sentence_numbers: Tensor, position: int) -> Tensor:

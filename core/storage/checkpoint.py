@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,12 +69,9 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file is missing, cut off, altered, or of another format or version.
     """
-    _, header = _read_header(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise _not_readable(path, error) from error
+    with _opened(path) as file:
+        header = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if header.get("format") != "transformer-suite":
         raise CheckpointError(f"{path}: not written by Transformer Suite")
     if header.get("version") != str(FORMAT_VERSION):
@@ -92,11 +90,8 @@ def read_digests(path: Path) -> dict[str, str]:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
-    _, header = _read_header(path)
-    try:
-        digests = json.loads(header.get("files", "{}"))
-    except (ValueError, RecursionError) as error:
-        raise _not_readable(path, error) from error
+    with _opened(path) as file:
+        digests = json.loads((file.metadata() or {}).get("files", "{}"))
     if not isinstance(digests, dict):
         raise CheckpointError(f"{path}: damaged: the digests of other files are not readable")
     return digests
@@ -161,12 +156,9 @@ def save_weights(
     tensors = model_tensors(model)
     if dtype is not None:
         limit = torch.finfo(dtype).max
-        tensors = {
-            name: tensor.to(dtype)
-            if tensor.is_floating_point() and not (tensor.abs() > limit).any()
-            else tensor
-            for name, tensor in tensors.items()
-        }
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not (tensor.abs() > limit).any():
+                tensors[name] = tensor.to(dtype)
     save_tensors(path, tensors, digests=digests)
 
 
@@ -189,7 +181,10 @@ def load_model(path: Path, build: Callable[[], M]) -> M:
         CheckpointError: the file is damaged, or belongs to another architecture.
     """
     with torch.device("meta"), _NoRandomNumbers():
-        _check_shapes(_shapes(model_tensors(build())), _read_header(path)[0], path)
+        wanted = _shapes(model_tensors(build()))
+    with _opened(path) as file:
+        found = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    _check_shapes(wanted, found, path)
     model = build()
     load_weights(path, model)
     return model
@@ -235,32 +230,29 @@ def _sort_header(path: Path) -> None:
         file.write(text.encode().ljust(size))
 
 
-def _read_header(path: Path) -> tuple[Shapes, Mapping[str, str]]:
-    """Returns the shapes of the tensors in the file ``path``, and what else its header says.
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
+    """Opens a file of tensors whose header can be one of ours, and explains errors in the block.
 
     Raises:
-        CheckpointError: the file is missing or damaged, or a tensor cannot be one of ours.
+        CheckpointError: the file is missing or damaged.
     """
     if not is_file(path):
         raise CheckpointError(f"{path}: there is no such file")
-    shapes = {}
     try:
         path.open("rb").close()  # safetensors reports what may not be read as missing
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118
                 header = file.get_slice(name)
-                shapes[name] = header.get_shape()
-                if header.get_dtype() not in _TYPES or max(shapes[name], default=0) > _MAX_SIZE:
+                is_possible = max(header.get_shape(), default=0) <= _MAX_SIZE
+                if header.get_dtype() not in _TYPES or not is_possible:
                     raise ValueError(f"{shown(name)} has an impossible type or size")
-            return shapes, file.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _not_readable(path, error) from error
-
-
-def _not_readable(path: Path, error: Exception) -> CheckpointError:
-    if isinstance(error, OSError):
-        return CheckpointError(f"{path}: cannot read: {reason_of(error)}")
-    return CheckpointError(f"{path}: damaged or not a safetensors file ({shorten(str(error))})")
+            yield file
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
+    except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
+        reason = shorten(str(error))
+        raise CheckpointError(f"{path}: damaged or not a safetensors file ({reason})") from error
 
 
 def _check_shapes(wanted: Shapes, shapes: Shapes, source: Path, model: str = "this model") -> None:

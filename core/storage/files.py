@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from core.errors import UserError
@@ -77,7 +77,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot write: not a regular file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _empty_file_beside(target)
+        # tempfile makes files that only their owner can read; the renamed file would stay so.
+        temporary = _name_beside(target)
+        temporary.touch(exist_ok=False)
     except OSError as error:
         raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
     try:
@@ -212,14 +214,6 @@ def _mode(path: str | Path) -> int:
         raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
 
 
-def _empty_file_beside(target: Path) -> Path:
-    """Makes a file in the folder of ``target``, with the usual permissions of a new file."""
-    # tempfile makes files that only their owner can read; the renamed file would stay so.
-    temporary = _name_beside(target)
-    temporary.touch(exist_ok=False)
-    return temporary
-
-
 def _name_beside(target: Path) -> Path:
     """Returns a unique name for ``target`` while it is unfinished."""
     stem, suffix = target.stem[:_MAX_STEM], target.suffix[:_MAX_SUFFIX]
@@ -228,16 +222,9 @@ def _name_beside(target: Path) -> Path:
 
 def _sync(path: Path) -> None:
     """Syncs ``path`` to the disk. Not all systems can sync folders; this is no error."""
-    try:
+    with suppress(OSError) if path.is_dir() else nullcontext():
         handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        if path.is_dir():
-            return
-        raise
-    try:
-        os.fsync(handle)
-    except OSError:
-        if not path.is_dir():
-            raise
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

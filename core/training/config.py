@@ -41,8 +41,8 @@ class TrainConfig:
             validated and kept instead of the weights. 0: off.
         average: the number of epochs whose weights are kept; their mean is tried at the end.
         average_of: which epochs are averaged: the "best" or the "last".
-        precision: "fp32", "bf16", or "auto": bf16 on a GPU that supports it, and on a CPU that has
-            bf16 arithmetic if the first batch is faster in it (:mod:`core.training.precision`).
+        precision: "fp32", "bf16", or "auto": bf16 on a GPU or a CPU that computes in it
+            (:mod:`core.training.precision`).
         compile: compile the layers with ``torch.compile``. It needs a compiler, and a minute or
             more at the start. Resumed runs then differ in rounding.
         seed: decides everything random.

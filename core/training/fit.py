@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from core.distributed.process_group import ProcessGroup
-from core.errors import ChangedConditions, CheckpointError, ConfigError, Interrupted, UserError
+from core.errors import ChangedConditions, CheckpointError, Interrupted, UserError
 from core.progress import Progress, log
 from core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from core.storage.files import is_file
@@ -40,9 +40,6 @@ from core.training.state import (
     save_state,
 )
 from core.training.step import TrainingStep
-
-# With other values of these, the position in an epoch would be a position among other batches.
-_FIXED_SETTINGS = ("seed", "batch_tokens")
 
 _MAX_CHANGES = 5  # in a message
 
@@ -90,7 +87,8 @@ class FitOptions:
         folder: gets ``model.safetensors`` (the best weights), the training curve, and in
             ``training/`` the state for resuming.
         device: the model is there already.
-        resume: continue from the state in ``folder``.
+        resume: continue from the state in ``folder``. The seed and ``batch_tokens`` must be as they
+            were: the position in an epoch would be one among other batches.
         conditions: what the run depends on besides its configuration, for example the digests of
             its corpus. They are saved with the state. The conditions of the main process count.
         accept_changes: resume a run that was begun under other conditions. The state then lists
@@ -137,7 +135,6 @@ def fit(
             nothing to train on, or no epoch had a metric.
         CheckpointError: ``resume``, and there is no state, it is damaged or belongs to another
             model, or the processes see different ones.
-        ConfigError: ``resume`` with other values of settings that must not change.
         ChangedConditions: ``resume`` under other conditions.
     """
     trainer = Trainer(model, config, objective, options)
@@ -188,13 +185,6 @@ class Trainer:
         if not is_file(path):
             raise CheckpointError(f"{self._options.folder}: nothing to resume: there is no {path}")
         saved = load_state(path)
-        for name in _FIXED_SETTINGS:
-            old, new = getattr(saved.config, name), getattr(self.config, name)
-            if old != new:
-                raise ConfigError(
-                    f"{path}: the run to resume has train.{name}={old}, which cannot change "
-                    f"to {new}; resume it with train.{name}={old}"
-                )
         changes = saved.state.differences(conditions) if conditions else []
         if changes and not self._options.accept_changes:
             shown = "; ".join(changes[:_MAX_CHANGES]) + "; ..." * (len(changes) > _MAX_CHANGES)
@@ -287,7 +277,7 @@ class Trainer:
         """Writes the state of the run, atomically; no process leaves before it is saved."""
         if self._group.is_main:
             self._check_folder()
-            save_state(self._state_path, self.state, self.config, self._step.tensors())
+            save_state(self._state_path, self.state, self._step.tensors())
         self._group.barrier()
 
     def finish_epoch(self) -> None:

@@ -5,8 +5,8 @@ The tensors of the file are called
 * ``model.NAME``: the weights and buffers
 * ``optimizer.NAME.SLOT``: the optimizer's moments of a weight, and the number of its steps
 * ``ema.NAME``: the moving average of a weight, and ``ema.n_averaged``
-* ``numbers``: :class:`TrainingState` and the settings of the run, as the bytes of their JSON, so
-  that the checksum of the file covers them too
+* ``numbers``: :class:`TrainingState`, as the bytes of its JSON, so that the checksum of the file
+  covers it too
 
 Random numbers are not in it: every step has a seed of its own. A file with a right checksum may
 still be crafted, or come from another version of this program, so every name, shape and type is
@@ -19,14 +19,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from core.config import Measurement, check, check_range, from_mapping, without_retired
+from core.config import Measurement, check_range, from_mapping, without_retired
 from core.errors import CheckpointError, shorten
 from core.storage.checkpoint import load_tensors, save_tensors
-from core.training.config import TrainConfig
 
 STATE_FILE = "state.safetensors"
 STATE_FOLDER = "training"
@@ -167,8 +167,6 @@ class TrainingState:
         conditions: what the run depends on besides its configuration, for example the digests of
             its corpus.
         changes: how the conditions have changed in the middle of the run, with the user's consent.
-        precision: what ``train.precision=auto`` has chosen on a CPU: "bf16" or "fp32"; "": nothing
-            yet.
 
     Raises:
         ConfigError: a number that no run has.
@@ -188,13 +186,13 @@ class TrainingState:
     averaged: list[int] = field(default_factory=list)
     conditions: dict[str, str] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
-    precision: str = ""
+
+    RETIRED: ClassVar[Mapping[str, None]] = {"precision": None}
 
     def __post_init__(self) -> None:
         check_range("epoch", self.epoch, 1, 1 << 53)
         for name in ("position", "step", "best_epoch"):
             check_range(name, getattr(self, name), 0, 1 << 53)
-        check(self.precision in ("", "bf16", "fp32"), "precision", self.precision, "bf16 or fp32")
 
     @property
     def kept_epochs(self) -> set[int]:
@@ -244,7 +242,6 @@ class SavedState:
 
     path: Path
     state: TrainingState
-    config: TrainConfig
     tensors: Mapping[str, Tensor]
 
     def copy_into(self, tensors: Mapping[str, Tensor]) -> None:
@@ -274,15 +271,13 @@ class SavedState:
                 tensor.copy_(saved[name])
 
 
-def save_state(
-    path: Path, state: TrainingState, config: TrainConfig, tensors: Mapping[str, Tensor]
-) -> None:
+def save_state(path: Path, state: TrainingState, tensors: Mapping[str, Tensor]) -> None:
     """Writes the state of a run in one atomic step.
 
     Raises:
         UserError: the file cannot be written; the old one stays.
     """
-    numbers = json.dumps({"state": asdict(state), "train": asdict(config)}).encode()
+    numbers = json.dumps({"state": asdict(state)}).encode()
     content = torch.frombuffer(bytearray(numbers), dtype=torch.uint8)
     save_tensors(path, {**tensors, "numbers": content})
 
@@ -299,11 +294,11 @@ def load_state(path: Path) -> SavedState:
         raise CheckpointError(f"{path}: made by an older version; start again with init={init}")
     try:
         numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
-        state = from_mapping(TrainingState, numbers["state"])
-        config = from_mapping(TrainConfig, without_retired(TrainConfig, numbers["train"]))
+        numbers = without_retired(TrainingState, numbers["state"])
+        state = from_mapping(TrainingState, numbers)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a training state, or of another version") from error
-    return SavedState(path, state, config, tensors)
+    return SavedState(path, state, tensors)
 
 
 def _kind(tensor: Tensor | None) -> str:

@@ -18,7 +18,7 @@ from core.special_ids import SpecialIds
 from core.storage.checkpoint import model_tensors
 from core.training.config import TrainConfig
 from core.training.microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
-from core.training.precision import autocast, choose_precision
+from core.training.precision import autocast, precision_for
 from core.training.state import TrainingState
 
 BETA1 = 0.9
@@ -84,6 +84,7 @@ class TrainingStep:
         self._config = config
         self._device = device
         self._group = group or ProcessGroup()
+        self._precision = precision_for(device, config.precision)
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients
         self._names = [name for name, p in model.named_parameters() if p.requires_grad]
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -147,7 +148,7 @@ class TrainingStep:
         """
         name = f"{self._config.seed} {state.step} {self._group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))
-        loss_sum, targets, tokens, positions = self._backward(state, batches, loss)
+        loss_sum, targets, tokens, positions = self._backward(batches, loss)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = total_norm(gradients) / targets
         self._check(state, loss_sum / targets, norm, len(batches))
@@ -173,16 +174,15 @@ class TrainingStep:
         return loss_sum / targets
 
     def _backward(
-        self, state: TrainingState, batches: Sequence[Batch | None], loss: LossFunction
+        self, batches: Sequence[Batch | None], loss: LossFunction
     ) -> tuple[float, int, int, int]:
         """Gives the parameters the gradients of the summed loss, over all processes.
 
         Returns the loss, its number of targets, and the numbers of tokens and positions.
         """
-        precision = self._precision(state, batches, loss)
 
         def loss_in_precision(batch: Batch) -> tuple[Tensor, int]:
-            with autocast(precision, self._device):
+            with autocast(self._precision, self._device):
                 return loss(batch)
 
         total = torch.zeros((), device=self._device)
@@ -216,18 +216,6 @@ class TrainingStep:
         total, targets = loss(batch)
         total.backward()
         return total, targets
-
-    def _precision(
-        self, state: TrainingState, batches: Sequence[Batch | None], loss: LossFunction
-    ) -> str:
-        """Returns the precision of the run. On a CPU, the first step chooses that of "auto"."""
-        if self._config.precision != "auto":
-            return self._config.precision
-        if state.step == 0 and not state.precision and self._device.type == "cpu":
-            state.precision = self._group.broadcast(
-                lambda: choose_precision(loss, self._parameters, batches[0])
-            )
-        return state.precision or "auto"
 
     def _check(self, state: TrainingState, loss: float, norm: float, batches: int) -> None:
         """Raises a UserError if the mean ``loss`` or the gradient ``norm`` means divergence."""

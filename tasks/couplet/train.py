@@ -17,7 +17,7 @@ from tasks.couplet.model import CoupletModel
 from tasks.couplet.predict import CoupletWriter
 from tasks.runs import run
 from tasks.runs.checkpoint_folder import CONFIG_FILE, describe
-from tasks.runs.new_vocabulary import TokenWeights
+from tasks.runs.initial import TokenWeights
 from tasks.runs.training import Place, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from core.config import from_mapping, to_mapping
 from core.errors import ConfigError
@@ -18,10 +18,15 @@ from core.storage.checkpoint import (
     model_tensors,
     save_weights,
 )
+from data.codec import TextCodec
+from data.tokenizers import WORD_START
+from data.vocabulary import UNK_ID
 from tasks.runs.checkpoint_folder import read_config
-from tasks.runs.new_vocabulary import TokenWeights, with_new_vocabulary
 
 C = TypeVar("C")
+
+TokenWeights = Mapping[str, tuple[TextCodec, TextCodec]]
+"""For each weight with one row per token: the codec of the initial model, and the new one."""
 
 # Options that may differ from those of the initial model, because they change none of its weights.
 # (An alignment adds some, which begin as those of a new model.)
@@ -54,7 +59,7 @@ def write_initial_weights(
     """
     source = folder / WEIGHTS_FILE
     own = model_tensors(model)
-    theirs = with_new_vocabulary(load_tensors(source), own, tokens)
+    theirs = _with_new_vocabulary(load_tensors(source), own, tokens)
     copy_into(model, theirs | {name: own[name] for name in except_for}, source)
     save_weights(path, model)
     log(f"starting from the model in {folder}")
@@ -110,3 +115,41 @@ def _shared_options(
         "data": [name for name in of_data if name in sections["data"]],
         "model": [name for name in sections["model"] if name not in _FREE_MODEL_OPTIONS],
     }
+
+
+def _with_new_vocabulary(
+    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], tokens: TokenWeights
+) -> dict[str, Tensor]:
+    """Returns the ``weights`` of an initial model, changed for other vocabularies.
+
+    A token that both vocabularies have keeps its row. Another one gets the mean of the rows of the
+    old tokens that form it. If there are none, the row stays as in ``fresh``, the weights of a new
+    model. Of tied weights, ``weights`` has only one; other names in ``tokens`` are ignored.
+    """
+    changed = dict(weights)
+    for name in weights.keys() & tokens.keys():
+        old, new = tokens[name]
+        rows = fresh[name].clone()
+        for row, token in enumerate(new.vocabulary.itos):
+            if ids := _old_tokens(token, old):
+                rows[row] = weights[name][ids].to(rows).mean(0)
+        changed[name] = rows
+    return changed
+
+
+def _old_tokens(token: str, old: TextCodec) -> list[int]:
+    """Returns the ids of the old tokens that form ``token``, or none."""
+    known = old.vocabulary.stoi
+    if token in known:
+        return [known[token]]
+    text = old.tokenizer.detokenize([token])
+    tokens = old.tokenizer.tokenize(text) if text else []
+    if tokens and tokens[0].startswith(WORD_START) and not token.startswith(WORD_START):
+        # Tokenized by itself, the token begins a word; as a token it continues one.
+        inside = tokens[0].removeprefix(WORD_START)
+        if not inside:
+            del tokens[0]
+        elif inside in known:
+            tokens[0] = inside
+    ids = old.vocabulary.encode(tokens)
+    return [] if UNK_ID in ids else ids

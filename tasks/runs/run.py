@@ -11,20 +11,13 @@ from typing import Any
 import torch
 
 from core.distributed.process_group import Disconnected, ProcessGroup
-from core.errors import ChangedConditions, ConfigError, Interrupted, UserError
+from core.errors import ChangedConditions, ConfigError, Interrupted
 from core.progress import log
 from core.storage.checkpoint import load_weights
-from core.storage.files import (
-    atomic_write,
-    is_file,
-    is_folder,
-    reason_of,
-    remove_partial_files,
-    write_json,
-)
-from core.storage.lock import only_writer
+from core.storage.files import atomic_write, is_file, write_json
 from core.training.compilation import check_compiler
 from core.training.fit import FitOptions, Objective, fit
+from core.training.precision import precision_for
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
 from tasks.runs.checkpoint_folder import (
     METRICS_FILE,
@@ -35,10 +28,8 @@ from tasks.runs.checkpoint_folder import (
 )
 from tasks.runs.initial import check_alike, write_initial_weights
 from tasks.runs.provenance import corpus_digests, provenance
-from tasks.runs.run_folder import check_folder, nothing_left
+from tasks.runs.run_folder import locked_folder
 from tasks.runs.training import Place, SearchChoice, Training
-
-LOCK_FILE = "lock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +49,7 @@ class RunOptions:
             without ``init``.
         new_vocabulary: with ``init``: build a vocabulary from the corpus. Tokens that the initial
             model does not know start from the vectors of its tokens that form them
-            (:mod:`tasks.runs.new_vocabulary`).
+            (:mod:`tasks.runs.initial`).
         group: the processes that train together.
 
     Raises:
@@ -106,24 +97,11 @@ def train(
     run = _Run(task, config, options, training)
     if not options.group.is_main:
         return run.train()
-    out = options.out
-    check_folder(task, config, out, options.resume)  # a folder that is refused is not touched
     if options.init is not None:
         check_alike(options.init, task, config, new_vocabulary=options.new_vocabulary)
     if config.train.compile:
         check_compiler(options.device)
-    try:
-        before = set(out.iterdir()) if is_folder(out) else None
-    except OSError as error:
-        raise UserError(f"{out}: cannot read: {reason_of(error)}") from error
-    with (
-        only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE) as check_place,
-        nothing_left(out, before, check_place),
-    ):
-        # Another run may have begun or ended since.
-        check_folder(task, config, out, options.resume)
-        for folder in (out, out / STATE_FOLDER):
-            remove_partial_files(folder)
+    with locked_folder(task, config, options.out, options.resume) as check_place:
         return replace(run, check_place=check_place).train()
 
 
@@ -146,7 +124,10 @@ class _Run:
         parameters = sum(p.numel() for p in training.model.parameters())
         place = str(device) if options.group.size == 1 else f"{options.group.size} x {device.type}"
         seed = self.config.train.seed
-        log(f"{self.task}: {parameters:,} parameters on {place}, seed {seed}, into {out}")
+        log(
+            f"{self.task}: {parameters:,} parameters on {place} in {self._precision}, seed {seed}, "
+            f"into {out}"
+        )
 
         def on_begin() -> None:
             write_config(out, self.task, self.config)
@@ -204,7 +185,7 @@ class _Run:
         if config is not self.config:
             self.check_place()
             write_config(out, self.task, config)
-        metrics = origin | _metrics(training, config, state, parameters)
+        metrics = origin | {"parameters": parameters} | _metrics(training, config, state)
         self.check_place()
         write_json(out / METRICS_FILE, metrics)
         return metrics
@@ -217,20 +198,19 @@ class _Run:
             if options.group.is_main and not options.resume:
                 # A run that was killed before it began may have left it.
                 self._initial.unlink(missing_ok=True)
+            vocabulary = self._vocabulary()
             place = Place(
-                corpus=options.data,
-                out=options.out,
-                device=options.device,
-                vocabulary=self._vocabulary(),
+                corpus=options.data, out=options.out, device=options.device, vocabulary=vocabulary
             )
             training = self.make_training(self.config, place)
             if options.init is not None and options.group.is_main:
+                tokens = training.token_weights(options.init) if options.new_vocabulary else {}
                 write_initial_weights(
                     self._initial,
                     options.init,
                     training.model,
                     except_for=training.new_weights(),
-                    tokens=training.token_weights(options.init) if options.new_vocabulary else {},
+                    tokens=tokens,
                 )
             if is_file(self._initial):
                 load_weights(self._initial, training.model)
@@ -254,6 +234,10 @@ class _Run:
         """The first weights of a fine-tuned run, until it is finished."""
         return self.options.out / STATE_FOLDER / "initial.safetensors"
 
+    @property
+    def _precision(self) -> str:
+        return precision_for(self.options.device, self.config.train.precision)
+
     def _conditions(self, files: Sequence[Path]) -> dict[str, str]:
         """Returns what the bits of the run depend on besides its configuration."""
         if not self.options.group.is_main:
@@ -261,6 +245,7 @@ class _Run:
         device = self.options.device.type
         conditions = corpus_digests(self.options.data, files)
         conditions |= {"the device": device, "torch": torch.__version__}
+        conditions["the precision"] = self._precision
         if device == "cpu":
             conditions["the number of threads"] = str(torch.get_num_threads())
         return conditions
@@ -284,9 +269,7 @@ class _Run:
         return self.options.resume and is_file(self.options.out / STATE_FOLDER / STATE_FILE)
 
 
-def _metrics(
-    training: Training, config: Any, state: TrainingState, parameters: int
-) -> dict[str, Any]:
+def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str, Any]:
     """Measures the trained model. Returns what ``metrics.json`` says besides the provenance."""
     validation, report = training.validate(), training.evaluate(config)
     return {
@@ -296,7 +279,6 @@ def _metrics(
         "averaged_epochs": state.averaged,
         "epochs": state.epoch - 1,
         "steps": state.step,
-        "parameters": parameters,
         **({"changes": state.changes} if state.changes else {}),
         "training_seconds": round(sum(row.seconds or 0.0 for row in state.history)),
         "trained": datetime.now(UTC).date().isoformat(),

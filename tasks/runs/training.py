@@ -16,7 +16,7 @@ from core.errors import ConfigError
 from core.training.fit import TrainingData
 from core.training.microbatches import LossFunction
 from core.training.state import Metrics
-from tasks.runs.new_vocabulary import TokenWeights
+from tasks.runs.initial import TokenWeights
 from tasks.task import Report
 
 

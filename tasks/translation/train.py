@@ -7,7 +7,7 @@ from typing import Any
 
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.runs import run
-from tasks.runs.new_vocabulary import TokenWeights
+from tasks.runs.initial import TokenWeights
 from tasks.runs.training import Place, SearchChoice, Training
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 from tasks.seq2seq.request import GREEDY

@@ -1,4 +1,4 @@
-"""Devices and precisions by name."""
+"""Devices by name, and the number of threads."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,6 @@ from core.device import (
     use_threads,
 )
 from core.errors import UserError
-from core.training.precision import autocast
 from tests.core.training.tiny_runs import CPU
 
 
@@ -43,22 +42,6 @@ def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyP
     for name in ("auto", "cuda"):
         with pytest.raises(UserError, match=f"device {name}: 3 or more processes, but 2 usable"):
             device_of_rank(name, 2)
-
-
-def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LRU_CACHE_CAPACITY", "77")
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
-    product = torch.ones(2, 2)
-    with autocast("fp32", CPU):
-        assert (product @ product).dtype == torch.float32
-    with autocast("auto", CPU):
-        assert (product @ product).dtype == torch.float32
-    assert "ONEDNN_PRIMITIVE_CACHE_CAPACITY" not in os.environ
-    with autocast("bf16", CPU):
-        assert (product @ product).dtype == torch.bfloat16
-    # A bound on the kernels that are kept, unless the user has set one.
-    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "32"
-    assert os.environ["LRU_CACHE_CAPACITY"] == "77"
 
 
 # Threads

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from core.errors import CheckpointError, ConfigError, Interrupted, UserError
+from core.errors import CheckpointError, Interrupted, UserError
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import load_tensors
 from core.training import history as history_module
@@ -25,7 +25,6 @@ from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     Crash,
     Disturbed,
-    Pairs,
     crash,
     run_fit,
     same,
@@ -234,14 +233,6 @@ def test_a_damaged_state_is_refused(stopped: Path) -> None:
     stopped.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"state.safetensors: damaged"):
         run_fit(tiny_model(), stopped.parents[1], resume=True)
-
-
-@pytest.mark.parametrize("name", ["seed", "batch_tokens"])
-def test_what_orders_the_data_cannot_change_on_the_way(stopped: Path, name: str) -> None:
-    """The place in the epoch would be a place among other batches."""
-    old: Tensor | int = {"seed": 1, "batch_tokens": 2500}[name]
-    with pytest.raises(ConfigError, match=rf"resume it with train.{name}={old}"):
-        run_fit(tiny_model(), stopped.parents[1], data=Pairs(), resume=True, **{name: 7})
 
 
 def test_the_learning_rate_may_change_on_the_way(stopped: Path) -> None:

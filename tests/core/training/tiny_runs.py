@@ -100,6 +100,7 @@ def tiny_config(**changes: Any) -> TrainConfig:
         "warmup_steps": 5,
         "save_every": 3,
         "average": 2,
+        "precision": "fp32",
     }
     return TrainConfig(**{**settings, **changes})
 

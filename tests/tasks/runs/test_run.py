@@ -21,7 +21,7 @@ from core.storage.checkpoint import load_tensors
 from core.storage.lock import only_writer
 from core.training import compilation
 from tasks.runs import checkpoint_folder as folders
-from tasks.runs import provenance
+from tasks.runs import provenance, run_folder
 from tasks.runs import run as runs
 from tasks.runs.training import Training
 from tasks.task import Report
@@ -208,7 +208,7 @@ def test_a_folder_that_another_run_writes_in_is_left_alone(tmp_path: Path, resum
     if resume:
         train(tmp_path)
     calls: list[str] = []
-    with only_writer(tmp_path, lock=tmp_path / "training" / runs.LOCK_FILE):
+    with only_writer(tmp_path, lock=tmp_path / "training" / run_folder.LOCK_FILE):
         before = contents(tmp_path)
         with pytest.raises(UserError, match=rf"another run is writing.*process {os.getpid()} on"):
             train(tmp_path, resume=resume, prepare=lambda: LineTraining(calls))
@@ -226,7 +226,7 @@ def test_a_run_that_begins_while_the_folder_is_checked_is_seen(
         monkeypatch.undo()
         train(tmp_path)
 
-    monkeypatch.setattr(runs, "check_installed", begin_and_end)
+    monkeypatch.setattr(run_folder, "is_folder", begin_and_end)
     with pytest.raises(UserError, match="continue it with --resume, or name another --out"):
         train(tmp_path)
 
