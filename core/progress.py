@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 
 from tqdm import tqdm
 
 from core.errors import escape
 
-LOG_INTERVAL_SECONDS = 30.0
+_LINES = {
+    "mininterval": 30.0,
+    "delay": 30.0,
+    "miniters": 1,
+    "bar_format": "{desc}: {n_fmt}/{total_fmt} {unit}, {elapsed}, {remaining} left{postfix}",
+}
 
 _is_silent = False
 
@@ -40,8 +43,8 @@ def silence() -> Iterator[None]:
         _is_silent = before
 
 
-class Progress:
-    """The progress of a long task, as a context manager.
+class Progress(tqdm):  # type: ignore[misc]
+    """The progress of a long task: a bar on a terminal, a line every half minute in a log.
 
     Args:
         total: the number of units; None if it is unknown.
@@ -50,47 +53,33 @@ class Progress:
         done: the units done before, for a task that is resumed.
     """
 
+    monitor_interval = 0  # no thread
+
     def __init__(self, total: int | None, label: str, *, unit: str = "it", done: int = 0) -> None:
-        self._label = label
-        self._unit = unit
-        self._total = total
-        self._done = self._first = done
-        self._started = self._logged = time.monotonic()
-        self._bar = (
-            tqdm(total=total, desc=label, unit=unit, initial=done, leave=False, file=sys.stderr)
-            if sys.stderr.isatty() and not _is_silent
-            else None
+        is_terminal = sys.stderr.isatty()
+        super().__init__(
+            total=total,
+            desc=label,
+            unit=unit,
+            initial=done,
+            leave=False,
+            file=sys.stderr if is_terminal else _Log(),
+            disable=_is_silent,
+            **({} if is_terminal else _LINES),
         )
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Adds ``count`` units; ``note`` is shown beside the bar or in the line."""
-        self._done += count
-        if self._bar is not None:
-            if note:
-                self._bar.set_postfix_str(note, refresh=False)
-            self._bar.update(count)
-        elif time.monotonic() - self._logged >= LOG_INTERVAL_SECONDS:
-            self._logged = time.monotonic()
-            log(self._line(note))
+        self.set_postfix_str(note, refresh=False)
+        self.update(count)
 
-    def _line(self, note: str) -> str:
-        elapsed = time.monotonic() - self._started
-        line = f"{self._label}: {self._done}"
-        if self._total is not None:
-            left = elapsed * (self._total - self._done) / max(1, self._done - self._first)
-            line += f"/{self._total} {self._unit}, {elapsed:.0f} s, {left:.0f} s left"
-        else:
-            line += f" {self._unit}, {elapsed:.0f} s"
-        return f"{line}, {note}" if note else line
+
+class _Log:
+    """The file of a bar in a log: what would be drawn is a line."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            log(line)
+
+    def flush(self) -> None:
+        """Does nothing: lines are written at once."""

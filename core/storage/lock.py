@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -11,17 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from filelock import FileLock, Timeout
-
-from core.errors import UserError
+from core.errors import UserError, escape
 from core.progress import log
-from core.storage.files import read_text, reason_of
+from core.storage.files import reason_of
 
 # The errors of file systems that have no locks; some network file systems are among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 # A link is not followed, and a pipe without a reader is an error instead of a wait.
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+_READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @contextmanager
@@ -29,8 +28,7 @@ def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
     """Keeps every other caller with the same ``lock`` out while the context lasts.
 
     The operating system holds the lock on the open file ``lock``, so the lock ends with the
-    process, even by ``kill -9``. The file itself stays. A second file beside it names the process
-    that holds the lock, for the error message.
+    process, even by ``kill -9``. The file itself stays; it names the process for error messages.
 
     On a file system without locks, the context logs a warning and continues without one.
 
@@ -43,37 +41,34 @@ def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
     Raises:
         UserError: another process holds the lock, or ``lock`` cannot be written.
     """
-    holder = lock.with_name(f"{lock.name}.holder")
-    file_lock = FileLock(lock)
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        file_lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UserError(
-            f"{folder}: another run is writing in this folder (process {_read_holder(holder)}); "
-            "wait for its end, or choose another folder"
-        ) from error
+        file = os.fdopen(os.open(lock, _READ_WRITE, 0o666), "r+b", buffering=0)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
-        log(
-            f"{folder}: cannot be locked ({reason_of(error)}): "
-            "make sure that no other run writes in it"
-        )
-    try:
+        raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
+    # It stays open: the system could give the number of a removed file to a new one.
+    with file:
         try:
-            file = os.fdopen(os.open(holder, _WRITE, 0o666), "wb", buffering=0)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = escape((file.read(200) or b"unknown").decode(errors="replace"))
+            raise UserError(
+                f"{folder}: another run is writing in this folder (process {holder}); "
+                "wait for its end, or choose another folder"
+            ) from error
         except OSError as error:
-            raise UserError(f"{holder}: cannot write: {reason_of(error)}") from error
-        # It stays open: the system could give the number of a removed file to a new one.
-        with file:
-            try:
-                file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
-            except OSError as error:
-                raise UserError(f"{holder}: cannot write: {reason_of(error)}") from error
-            yield partial(_check_place, folder, holder, file)
-    finally:
-        file_lock.release()
+            if error.errno not in _NO_LOCKS:
+                raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
+            log(
+                f"{folder}: cannot be locked ({reason_of(error)}): "
+                "make sure that no other run writes in it"
+            )
+        try:
+            file.truncate(0)
+            file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
+        except OSError as error:
+            raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
+        yield partial(_check_place, folder, lock, file)
 
 
 def _check_place(folder: Path, path: Path, file: IO[bytes]) -> None:
@@ -85,10 +80,3 @@ def _check_place(folder: Path, path: Path, file: IO[bytes]) -> None:
         f"{folder}: this folder has been removed, renamed or replaced while the program was "
         "writing in it: the program ends without saving"
     )
-
-
-def _read_holder(path: Path) -> str:
-    try:
-        return read_text(path, errors="replace")[:200] or "unknown"
-    except UserError:  # the other process has the lock and has not written its name yet
-        return "unknown"

@@ -36,6 +36,7 @@ from core.training.state import (
     STATE_FOLDER,
     Metrics,
     TrainingState,
+    copy_tensors,
     load_state,
     save_state,
 )
@@ -184,15 +185,15 @@ class Trainer:
         path = self._state_path
         if not is_file(path):
             raise CheckpointError(f"{self._options.folder}: nothing to resume: there is no {path}")
-        saved = load_state(path)
-        changes = saved.state.differences(conditions) if conditions else []
+        state, tensors = load_state(path)
+        changes = state.differences(conditions) if conditions else []
         if changes and not self._options.accept_changes:
             shown = "; ".join(changes[:_MAX_CHANGES]) + "; ..." * (len(changes) > _MAX_CHANGES)
             raise ChangedConditions(f"{path}: not the conditions that the run began with: {shown}")
-        saved.copy_into(self._step.tensors())
-        self.state = saved.state
-        self.state.changes += [f"step {self.state.step}: {change}" for change in changes]
-        if not self._group.is_same(self.state.step):
+        copy_tensors(tensors, self._step.tensors(), path)
+        self.state = state
+        state.changes += [f"step {state.step}: {change}" for change in changes]
+        if not self._group.is_same(state.step):
             raise CheckpointError(
                 f"{path}: the processes read different states: all machines must share the folder, "
                 "and see its latest files"

@@ -34,6 +34,8 @@ STATE_FOLDER = "training"
 
 Metrics = dict[str, float]
 
+Tensors = Mapping[str, Tensor]
+
 DIGEST = "sha256:"
 """How the conditions begin that are digests of files."""
 
@@ -236,42 +238,7 @@ class TrainingState:
         return found
 
 
-@dataclass(frozen=True)
-class SavedState:
-    """The content of a state file."""
-
-    path: Path
-    state: TrainingState
-    tensors: Mapping[str, Tensor]
-
-    def copy_into(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copies the saved tensors into ``tensors``: all of them, or none.
-
-        A run that had no moving average until now begins one; that of a run which wants none any
-        more is left out.
-
-        Raises:
-            CheckpointError: a tensor is missing, unknown, or has another shape or type.
-        """
-        saved = self.tensors
-        if not all("ema.n_averaged" in each for each in (saved, tensors)):
-            saved, tensors = (
-                {name: each[name] for name in each if not name.startswith("ema.")}
-                for each in (saved, tensors)
-            )
-        for name in sorted(saved.keys() | tensors.keys()):
-            found, wanted = _kind(saved.get(name)), _kind(tensors.get(name))
-            if found != wanted:
-                raise CheckpointError(
-                    f"{self.path}: not the weights of this model: {shorten(name)} is {found}, "
-                    f"not {wanted}"
-                )
-        with torch.no_grad():
-            for name, tensor in tensors.items():
-                tensor.copy_(saved[name])
-
-
-def save_state(path: Path, state: TrainingState, tensors: Mapping[str, Tensor]) -> None:
+def save_state(path: Path, state: TrainingState, tensors: Tensors) -> None:
     """Writes the state of a run in one atomic step.
 
     Raises:
@@ -282,8 +249,8 @@ def save_state(path: Path, state: TrainingState, tensors: Mapping[str, Tensor]) 
     save_tensors(path, {**tensors, "numbers": content})
 
 
-def load_state(path: Path) -> SavedState:
-    """Returns the state that :func:`save_state` wrote.
+def load_state(path: Path) -> tuple[TrainingState, Tensors]:
+    """Returns the state that :func:`save_state` wrote, and its tensors.
 
     Raises:
         CheckpointError: the file is missing or damaged, or not a training state of this version.
@@ -298,7 +265,32 @@ def load_state(path: Path) -> SavedState:
         state = from_mapping(TrainingState, numbers)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a training state, or of another version") from error
-    return SavedState(path, state, tensors)
+    return state, tensors
+
+
+def copy_tensors(saved: Tensors, tensors: Tensors, source: Path) -> None:
+    """Copies the ``saved`` tensors of a run, from the file ``source``: all of them, or none.
+
+    A run that had no moving average until now begins one; that of a run which wants none any more
+    is left out.
+
+    Raises:
+        CheckpointError: a tensor is missing, unknown, or has another shape or type.
+    """
+    if not all("ema.n_averaged" in each for each in (saved, tensors)):
+        saved, tensors = (
+            {name: each[name] for name in each if not name.startswith("ema.")}
+            for each in (saved, tensors)
+        )
+    for name in sorted(saved.keys() | tensors.keys()):
+        found, wanted = _kind(saved.get(name)), _kind(tensors.get(name))
+        if found != wanted:
+            raise CheckpointError(
+                f"{source}: not the weights of this model: {shorten(name)} is {found}, not {wanted}"
+            )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(saved[name])
 
 
 def _kind(tensor: Tensor | None) -> str:

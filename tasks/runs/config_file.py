@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from core.config import check_choice, from_mapping, override, to_mapping, without_retired
-from core.errors import ConfigError, shorten
-from core.storage.files import reason_of, require_regular_file
+from core.errors import ConfigError, UserError, shorten
+from core.storage.files import read_json, read_text
 from tasks.task import Task
-
-_MAX_BYTES = 1 << 20
 
 
 def make_config(
@@ -75,18 +72,12 @@ def _read(path: Path, task: str) -> dict[str, Any]:
     """Returns the sections of a file."""
     is_json = path.suffix == ".json"
     try:
-        require_regular_file(path)
-        if path.stat().st_size > _MAX_BYTES:
-            raise OSError("too large for a configuration")
-        text = path.read_text(encoding="utf-8")
-        sections = json.loads(text) if is_json else tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read: {reason_of(error)}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: nested too deeply") from error
-    except ValueError as error:  # of tomllib, of json, or of UTF-8
-        kind = "JSON" if is_json else "TOML"
-        raise ConfigError(f"{path}: not valid {kind}: {shorten(str(error))}") from error
+        sections = read_json(path) if is_json else tomllib.loads(read_text(path))
+    except (RecursionError, ValueError) as error:
+        reason = shorten(str(error))
+        raise ConfigError(f"{path}: not valid TOML: {reason}") from error
+    except UserError as error:
+        raise ConfigError(str(error)) from error
     if not isinstance(sections, dict):
         raise ConfigError(f"{path}: not a configuration")
     if is_json:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from core import progress
 from core.progress import Progress, log, silence
 
 
@@ -17,14 +16,14 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr("tqdm.std.time", clock)
     return clock
 
 
@@ -62,8 +61,8 @@ def test_a_log_gets_a_line_every_half_minute(
             bar.advance(note=f"loss {second}")
     assert capsys.readouterr() == (
         "",
-        "epoch 1/2: 30/300 batch, 30 s, 270 s left, loss 30\n"
-        "epoch 1/2: 60/300 batch, 60 s, 240 s left, loss 60\n",
+        "epoch 1/2: 30/300 batch, 00:30, 04:30 left, loss 30\n"
+        "epoch 1/2: 60/300 batch, 01:00, 04:00 left, loss 60\n",
     )
 
 
@@ -74,7 +73,7 @@ def test_the_time_left_is_reckoned_from_where_the_work_was_taken_up(
     with Progress(100, "epoch 1/2", unit="batch", done=50) as bar:
         clock.now += 40.0
         bar.advance(10)
-    assert capsys.readouterr().err == "epoch 1/2: 60/100 batch, 40 s, 160 s left\n"
+    assert capsys.readouterr().err == "epoch 1/2: 60/100 batch, 00:40, 02:40 left\n"
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_presets_file_and_assignments_come_in_that_order(tmp_path: Path) -> None
         (b"[train]\nepochs = 'many'\n", r"train\.epochs must be a whole number"),
         (b"train = 7\n", "train is a section"),
         (b"[train\n", "not valid TOML"),
-        (b"\xff", "not valid TOML"),
+        (b"\xff", "not valid UTF-8"),
     ],
 )
 def test_a_bad_file_is_named_with_its_fault(content: bytes, message: str, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_bad_configuration_is_one_line(
 ) -> None:
     """Deep nesting was a RecursionError."""
     (tmp_path / name).write_text(content)
-    with pytest.raises(ConfigError, match=rf"{name}: .*({message})"):
+    with pytest.raises(ConfigError, match=rf"{name}:.*({message})"):
         make("translation", file=tmp_path / name)
 
 

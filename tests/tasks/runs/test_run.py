@@ -248,8 +248,7 @@ def replace(run: Path) -> None:
     """By the folder of a run that begins at the same moment."""
     rename(run)
     (run / "training").mkdir(parents=True)
-    for name in ("lock", "lock.holder"):
-        (run / "training" / name).touch()
+    (run / "training" / "lock").touch()
 
 
 @pytest.mark.parametrize("disturb", [remove, empty, rename, replace])
