@@ -80,7 +80,9 @@ def free_cores() -> int:
     every operation: on a busy machine that is many times slower than one thread.
     """
     cores = os.cpu_count() or 1
-    allowed = min(_affinity(cores), _quota(cores))
+    allowed = _quota(cores)
+    if hasattr(os, "sched_getaffinity"):
+        allowed = min(allowed, len(os.sched_getaffinity(0)))
     return max(1, min(allowed, cores - _busy_cores()))
 
 
@@ -93,13 +95,6 @@ def limit_kernel_caches(kernels: int) -> None:
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, str(kernels))
-
-
-def _affinity(cores: int) -> int:
-    """The number of cores that the scheduler may run this process on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return cores
 
 
 def _quota(cores: int) -> int:

@@ -171,24 +171,37 @@ class MyTransformerDecoderLayer(nn.Module):
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-class MyTransformerEncoder(nn.Module):
-    """A stack of ``num_layers`` copies of ``encoder_layer``, and a final norm if one is given.
+class _Stack(nn.Module):
+    """Copies of a layer, and a final norm if one is given.
 
     With ``rotary``, self-attention has rotary positions (:mod:`core.model.rotary`).
+
+    Raises:
+        ValueError: ``num_layers`` below 1.
     """
 
     def __init__(
         self,
-        encoder_layer: MyTransformerEncoderLayer,
+        layer: MyTransformerEncoderLayer | MyTransformerDecoderLayer,
         num_layers: int,
         norm: nn.Module | None = None,
         *,
         rotary: bool = False,
     ) -> None:
         super().__init__()
-        self.rotary, self.head_dim = rotary, encoder_layer.self_attn.head_dim
-        self.layers = _clones(encoder_layer, num_layers)
+        if num_layers < 1:
+            raise ValueError(f"a stack needs at least one layer, not {num_layers}")
+        self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
         self.norm = norm
+        self.rotary, self.head_dim = rotary, layer.self_attn.head_dim
+
+    def _rotations(self, x: Tensor) -> Tensor | None:
+        """Returns the rotations of all positions of ``x``, for all layers."""
+        return rotations(len(x), self.head_dim, x) if self.rotary else None
+
+
+class MyTransformerEncoder(_Stack):
+    """A stack of ``num_layers`` copies of an encoder layer."""
 
     def forward(
         self,
@@ -197,28 +210,14 @@ class MyTransformerEncoder(nn.Module):
         src_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
         """``[S, B, D]`` -> the memory ``[S, B, D]``."""
-        x = src
-        turned = rotations(len(x), self.head_dim, x) if self.rotary else None
+        x, rotations = src, self._rotations(src)
         for layer in self.layers:
-            x = layer(x, mask, src_key_padding_mask, turned)
+            x = layer(x, mask, src_key_padding_mask, rotations)
         return x if self.norm is None else self.norm(x)
 
 
-class MyTransformerDecoder(nn.Module):
-    """A stack of ``num_layers`` copies of ``decoder_layer``; see :class:`MyTransformerEncoder`."""
-
-    def __init__(
-        self,
-        decoder_layer: MyTransformerDecoderLayer,
-        num_layers: int,
-        norm: nn.Module | None = None,
-        *,
-        rotary: bool = False,
-    ) -> None:
-        super().__init__()
-        self.rotary, self.head_dim = rotary, decoder_layer.self_attn.head_dim
-        self.layers = _clones(decoder_layer, num_layers)
-        self.norm = norm
+class MyTransformerDecoder(_Stack):
+    """A stack of ``num_layers`` copies of a decoder layer."""
 
     def forward(
         self,
@@ -231,9 +230,9 @@ class MyTransformerDecoder(nn.Module):
     ) -> Tensor:
         """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
         x, masks = tgt, (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
-        turned = rotations(len(x), self.head_dim, x) if self.rotary else None
+        rotations = self._rotations(tgt)
         for layer in self.layers:
-            x = layer(x, memory, *masks, turned)
+            x = layer(x, memory, *masks, rotations)
         return x if self.norm is None else self.norm(x)
 
 
@@ -310,9 +309,3 @@ def initialize_matrices(module: nn.Module) -> None:
     for parameter in module.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_uniform_(parameter)
-
-
-def _clones(layer: nn.Module, count: int) -> nn.ModuleList:
-    if count < 1:
-        raise ValueError(f"a stack needs at least one layer, not {count}")
-    return nn.ModuleList(copy.deepcopy(layer) for _ in range(count))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,9 @@ class KeptCheckpoints:
     is_writer: bool
 
     def keep(self, state: TrainingState, value: float) -> None:
-        """Keeps the weights of the current epoch if they are needed; its metric is ``value``.
+        """Keeps the weights of the current epoch, whose metric is ``value``, if they are needed.
 
-        The weights of the best epoch become the model. Those of the best epochs, or of the last
-        ones, are kept for the average.
+        Those of the best epoch become the model; those of the best or last ones are averaged.
         """
         if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
@@ -53,11 +53,9 @@ class KeptCheckpoints:
         if self.config.average < 2 or math.isnan(value):
             return
         state.candidates.append(Candidate(value, state.epoch))
-        if self.config.average_of == "last":
-            state.candidates.sort(key=lambda candidate: -candidate.epoch)
-        else:
-            rises = not _falls(self.metric)
-            state.candidates.sort(key=lambda candidate: candidate.value, reverse=rises)
+        key = "epoch" if self.config.average_of == "last" else "value"
+        is_falling = key == "value" and _falls(self.metric)
+        state.candidates.sort(key=attrgetter(key), reverse=not is_falling)
         del state.candidates[self.config.average :]
         if state.epoch in state.kept_epochs:
             self._save(self._path(state.epoch))

@@ -171,7 +171,14 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
 
 def text_files(folder: Path) -> dict[str, bytes]:
     """Returns the content of the files that convert text to ids and back, by name."""
-    return {path.name: _read_bytes(path) for path in _text_paths(folder)}
+    contents = {}
+    for path in sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern)):
+        try:
+            require_regular_file(path)
+            contents[path.name] = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
+    return contents
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
@@ -215,18 +222,6 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 def shipped_models() -> list[Path]:
     """Returns the folders of the shipped models, which have the names of their tasks."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
-
-
-def _text_paths(folder: Path) -> list[Path]:
-    return sorted(path for pattern in TEXT_FILES for path in folder.glob(pattern))
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        require_regular_file(path)
-        return path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot read: {reason_of(error)}") from error
 
 
 def _read_json(path: Path) -> object:
