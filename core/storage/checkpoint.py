@@ -32,6 +32,9 @@ WEIGHTS_FILE = "model.safetensors"
 _MAX_SIZE = 1 << 48
 _TYPES = {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U16", "U8", "BOOL"}
 
+# Beside a matrix of 8-bit integers: the number that each of its rows is multiplied by.
+_SCALES = ".scales"
+
 M = TypeVar("M", bound=nn.Module)
 Shapes = Mapping[str, Sequence[int]]
 
@@ -81,7 +84,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         )
     if header.get("sha256") != _digest(tensors, header.get("files", "")):
         raise CheckpointError(f"{path}: damaged: its content does not match its checksum")
-    return tensors
+    return _dequantized(tensors, path)
 
 
 def read_digests(path: Path) -> dict[str, str]:
@@ -150,11 +153,18 @@ def save_weights(
 ) -> None:
     """Saves the weights of ``model``; floating-point ones as ``dtype``, if it is given.
 
-    ``digests`` are those of :func:`save_tensors`. A weight with a value beyond the range of
-    ``dtype`` keeps its own type.
+    As ``torch.int8``, each row of a matrix has a scale of its own: its largest magnitude is 127.
+    The others are saved as they are, and so is a weight with a value beyond the range of ``dtype``.
+    ``digests`` are those of :func:`save_tensors`.
     """
     tensors = model_tensors(model)
-    if dtype is not None:
+    if dtype == torch.int8:
+        for name, tensor in list(tensors.items()):
+            if tensor.is_floating_point() and tensor.dim() == 2:
+                scales = tensor.abs().amax(dim=1, keepdim=True).float() / 127
+                rows = tensor / scales.clamp(min=torch.finfo(torch.float32).tiny)
+                tensors |= {name: rows.round().to(torch.int8), name + _SCALES: scales}
+    elif dtype is not None:
         limit = torch.finfo(dtype).max
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not (tensor.abs() > limit).any():
@@ -183,7 +193,11 @@ def load_model(path: Path, build: Callable[[], M]) -> M:
     with torch.device("meta"), _NoRandomNumbers():
         wanted = _shapes(model_tensors(build()))
     with _opened(path) as file:
-        found = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+        found = {
+            name: file.get_slice(name).get_shape()
+            for name in file.keys()  # noqa: SIM118
+            if not name.endswith(_SCALES)
+        }
     _check_shapes(wanted, found, path)
     model = build()
     load_weights(path, model)
@@ -218,6 +232,16 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in tensors.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+def _dequantized(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Returns ``tensors`` with the matrices of 8-bit integers as floating-point numbers."""
+    for name in [name for name in tensors if name.endswith(_SCALES)]:
+        scales, rows = tensors.pop(name), tensors.get(name.removesuffix(_SCALES))
+        if rows is None or rows.dtype != torch.int8 or scales.shape != (len(rows), 1):
+            raise CheckpointError(f"{path}: damaged: {shown(name)} does not fit to its matrix")
+        tensors[name.removesuffix(_SCALES)] = rows * scales
+    return tensors
 
 
 def _sort_header(path: Path) -> None:

@@ -10,7 +10,7 @@ from core.config import check, check_choice, check_range
 SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")
 AVERAGES = ("best", "last")
 PRECISIONS = ("auto", "fp32", "bf16")
-DISK_TYPES = ("fp32", "fp16")
+DISK_TYPES = ("fp32", "fp16", "int8")
 _RETIRED_TIMEOUTS = ("first_step_timeout", "step_timeout", "main_process_timeout")
 
 MAX_COUNT = 1_000_000_000
@@ -52,7 +52,8 @@ class TrainConfig:
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
         choose_search: a task that searches for its outputs chooses the beam size and the length
             penalty on the validation data, once the weights are final.
-        weights_on_disk: "fp32", or "fp16" for a file of half the size.
+        weights_on_disk: "fp32"; "fp16" for a file of half the size; "int8" for a quarter, with a
+            scale for each row of a matrix.
     """
 
     RETIRED = MappingProxyType(

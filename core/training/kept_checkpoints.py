@@ -101,7 +101,7 @@ class KeptCheckpoints:
             state.averaged = epochs
 
     def _save_model(self) -> None:
-        dtype = torch.float16 if self.config.weights_on_disk == "fp16" else None
+        dtype = {"fp16": torch.float16, "int8": torch.int8}.get(self.config.weights_on_disk)
         self._save(self.folder / WEIGHTS_FILE, dtype=dtype, digests=self.digests)
 
     def _save(self, path: Path, **options: Any) -> None:

@@ -148,6 +148,37 @@ def test_half_precision_is_half_the_file_and_converted_back(path: Path) -> None:
         assert torch.equal(tensor, model_tensors(model)[name].half().float())
 
 
+def test_eight_bits_are_a_quarter_of_the_file_and_as_near_as_a_row_allows(path: Path) -> None:
+    model, other = nn.Linear(300, 200), nn.Linear(300, 200)
+    with torch.no_grad():
+        model.weight[0] *= 1000.0  # the other rows are as exact as without it
+        model.weight[1] = 0.0
+    save_weights(path, model, dtype=torch.int8)
+    assert path.stat().st_size < 300 * 200 + 4 * 400 + 1000
+    load_weights(path, other)
+    step = model.weight.abs().amax(dim=1, keepdim=True) / 127
+    assert ((model.weight - other.weight).abs() <= 0.501 * step).all()
+    assert torch.equal(model.bias, other.bias)
+    model.load_state_dict(other.state_dict())
+    save_weights(path, model, dtype=torch.int8)
+    load_weights(path, other)
+    torch.testing.assert_close(model.weight, other.weight)
+    assert torch.equal(load_model(path, lambda: nn.Linear(300, 200)).weight, other.weight)
+
+
+@pytest.mark.parametrize(
+    "scales", [torch.ones(2), torch.ones(3, 1), torch.ones(2, 3)], ids=["flat", "long", "wide"]
+)
+def test_scales_that_do_not_fit_are_refused(path: Path, scales: Tensor) -> None:
+    rows = torch.ones(2, 3, dtype=torch.int8)
+    save_tensors(path, {"weight": rows, "weight.scales": scales})
+    with pytest.raises(CheckpointError, match=r"damaged: 'weight\.scales' does not fit"):
+        load_tensors(path)
+    save_tensors(path, {"weight.scales": torch.ones(2, 1)})
+    with pytest.raises(CheckpointError, match=r"damaged: 'weight\.scales' does not fit"):
+        load_tensors(path)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_value_too_large_for_half_precision_keeps_its_type(
     path: Path, dtype: torch.dtype
