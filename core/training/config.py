@@ -27,7 +27,8 @@ class TrainConfig:
         accumulate: the number of batches in one step.
         learning_rate: the schedule's peak; "noam" has its own.
         schedule: "noam", "inverse_sqrt", "cosine" or "constant"; see :mod:`core.training.schedule`.
-        warmup_steps: the number of steps in which the learning rate rises.
+        warmup: the share of the steps of the run in which the learning rate rises.
+        warmup_steps: the number of these steps, which counts instead of the share; None: the share.
         label_smoothing: the part of the target distribution that is spread over the vocabulary.
         weight_decay: a step with the learning rate r also reduces every weight w by r times this
             times w (AdamW). 0: the optimizer is Adam.
@@ -66,7 +67,8 @@ class TrainConfig:
     accumulate: int = 1
     learning_rate: float = 1e-3
     schedule: str = "inverse_sqrt"
-    warmup_steps: int = 1200
+    warmup: float = 0.1
+    warmup_steps: int | None = None
     label_smoothing: float = 0.1
     weight_decay: float = 0.0
     adam_beta2: float = 0.98
@@ -87,7 +89,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
-            check_range(f"train.{name}", getattr(self, name), 1, MAX_COUNT)
+            if (count := getattr(self, name)) is not None:
+                check_range(f"train.{name}", count, 1, MAX_COUNT)
+        check_range("train.warmup", self.warmup, 0.0, 1.0)
         for name in ("patience", "average", "log_every", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         check(0 < self.timeout <= 2_592_000, "train.timeout", self.timeout, "from 0 to 30 days")

@@ -75,7 +75,8 @@ class CustomSchedule:
 
 def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> Schedule:
     """Returns the schedule that ``config`` names. "noam" (the paper's) has a peak of its own."""
-    peak, warmup_steps = config.learning_rate, config.warmup_steps
+    peak = config.learning_rate
+    warmup_steps = config.warmup_steps or max(1, round(config.warmup * total_steps))
     if config.schedule == "noam":
         return CustomSchedule(d_model, warmup_steps)
     if config.schedule == "cosine":

@@ -231,7 +231,7 @@ class TrainingStep:
             place = f"batch {first}" if first == last else f"batches {first} to {last}"
             raise UserError(
                 f"{reason}, at step {state.step + 1} (epoch {state.epoch}, {place}); the last good "
-                "checkpoint is kept. Lower train.learning_rate or raise train.warmup_steps"
+                "checkpoint is kept. Lower train.learning_rate or raise train.warmup"
             )
 
 

@@ -221,7 +221,7 @@ def small() -> ClassificationConfig:
             batch_tokens=6000,
             learning_rate=2e-3,
             schedule="cosine",
-            warmup_steps=200,
+            warmup=0.1,
             weight_decay=0.05,
             average=0,
         ),
@@ -240,9 +240,7 @@ def laptop() -> ClassificationConfig:
             dim_feedforward=384,
             ngram_dropout=0.2,
         ),
-        train=replace(
-            start.train, epochs=4, batch_tokens=4000, learning_rate=1e-3, warmup_steps=300
-        ),
+        train=replace(start.train, epochs=4, batch_tokens=4000, learning_rate=1e-3, warmup=0.075),
     )
 
 

@@ -162,7 +162,7 @@ def small() -> CoupletConfig:
         form=STRICT,
         model=_sizes(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128, tie_output=False),
         data=CoupletData(min_freq=3),
-        train=replace(SMALL_TRAINING, epochs=2, label_smoothing=0.0),
+        train=replace(SMALL_TRAINING, epochs=2, warmup=0.2, label_smoothing=0.0),
     )
 
 
@@ -179,7 +179,7 @@ def laptop() -> CoupletConfig:
             epochs=3,
             batch_tokens=4000,
             schedule="cosine",
-            warmup_steps=500,
+            warmup=0.2,
             label_smoothing=0.0,
             average=3,
         ),
@@ -190,7 +190,7 @@ def best() -> CoupletConfig:
     """Returns the settings of the shipped model, without its further couplets."""
     start = laptop()
     training = replace(
-        start.train, epochs=7, batch_tokens=2000, warmup_steps=300, weights_on_disk="fp16"
+        start.train, epochs=7, batch_tokens=2000, warmup=0.04, weights_on_disk="fp16"
     )
     return replace(start, train=training, rerank=RerankConfig(is_default=True))
 

@@ -34,7 +34,7 @@ SMALL_TRAINING = TrainConfig(
     batch_tokens=1000,
     learning_rate=3e-3,
     schedule="cosine",
-    warmup_steps=300,
+    warmup=0.137,  # 300 of 2,188 steps with Multi30k
     average=0,
 )
 """Small batches make many steps of a short run."""

@@ -133,7 +133,7 @@ def laptop() -> TranslationConfig:
             d_model=192, nhead=6, dim_feedforward=768, dropout=0.1, positions="rotary"
         ),
         data=TranslationData(byte_fallback=True, max_tokens=80),
-        train=replace(SMALL_TRAINING, epochs=10, learning_rate=2e-3, warmup_steps=400),
+        train=replace(SMALL_TRAINING, epochs=10, learning_rate=2e-3, warmup=0.078),
     )
 
 
@@ -142,7 +142,9 @@ def best() -> TranslationConfig:
 
     A run of this length starts from another model (``--init``); from nothing it needs more epochs.
     """
-    training = replace(laptop().train, epochs=4, learning_rate=1.5e-3, weights_on_disk="fp16")
+    training = replace(
+        laptop().train, epochs=4, learning_rate=1.5e-3, warmup=0.028, weights_on_disk="fp16"
+    )
     return TranslationConfig(
         model=TransformerConfig(dropout=0.1),
         data=TranslationData(vocab_size=8000, byte_fallback=True, max_tokens=80, augment=0.2),

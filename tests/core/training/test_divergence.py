@@ -101,7 +101,7 @@ def test_it_stops_the_run_and_names_the_step_and_the_batch(tmp_path: Path) -> No
         r"the loss has exploded to \d+: the mean of the last steps is .*, "
         r"and its lowest value was .*, at step 13 \(epoch 2, batch 5\); "
         r"the last good checkpoint is kept. "
-        r"Lower train.learning_rate or raise train.warmup_steps"
+        r"Lower train.learning_rate or raise train.warmup"
     )
     with pytest.raises(UserError, match=message):
         run_fit(model, tmp_path, loss=noted)

@@ -122,3 +122,15 @@ def test_the_schedules_by_name(name: str, schedule: Schedule) -> None:
     config = tiny_config(schedule=name, learning_rate=0.5, warmup_steps=10)
     made = make_schedule(config, d_model=32, total_steps=50)
     assert [made(step) for step in (1, 10, 40)] == [schedule(step) for step in (1, 10, 40)]
+
+
+def test_the_warm_up_is_a_share_of_the_run() -> None:
+    """A fixed number of steps was longer than a whole run on a small table."""
+
+    def peak(**options: object) -> int:
+        config = tiny_config(schedule="cosine", **{"warmup_steps": None, **options})
+        rate = make_schedule(config, d_model=8, total_steps=200)
+        return max(range(1, 201), key=rate)
+
+    assert [peak(), peak(warmup=0.25), peak(warmup=1.0), peak(warmup=0.0)] == [20, 50, 200, 1]
+    assert peak(warmup=0.25, warmup_steps=7) == 7
