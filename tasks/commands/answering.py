@@ -48,6 +48,7 @@ def search_and_answer(
     options: dict[str, Any],
     *,
     is_backward: bool = False,
+    whole: Callable[[str, Any], list[str]] | None = None,
     categories: Callable[[str, Any], Iterable[str]] = lambda line, result: (),
 ) -> Counter[str]:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
@@ -57,6 +58,8 @@ def search_and_answer(
             several results are asked for.
         options: all options of the command.
         is_backward: use the model of the opposite direction in the checkpoint folder.
+        whole: returns all output lines for an input line and its result, in place of ``lines_for``
+            and of numbers and scores, but not of JSON.
         categories: returns what an input line and its result count as.
 
     Returns:
@@ -74,11 +77,14 @@ def search_and_answer(
             if numbered:
                 record["hypotheses"] = [other.record() for other in result.hypotheses]
             return [as_json(line, record)]
+        if whole is not None:
+            return whole(line, result)
         if not numbered:
             return lines_for(line, result)
+        has_ranks = "candidates" in search_options
         return [
-            f"{number + 1}\t{other.score:.4f}\t{text}"
-            for other in result.hypotheses
+            "\t".join([f"{number + 1}", *([f"{rank}"] * has_ranks), f"{other.score:.4f}", text])
+            for rank, other in enumerate(result.hypotheses, start=1)
             for text in lines_for(line, other)
         ]
 

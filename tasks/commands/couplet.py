@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from tasks.commands.options import (
     options_from,
     output_options,
     search_options,
+    take,
     text_options,
 )
 from tasks.commands.output import print_results
@@ -47,15 +50,17 @@ def couplet(**options: Any) -> None:
     With --n-best N, each text has up to N lines: its number (from 1), the score and the answer,
     separated by tabs.
 
-    With --candidates N, the N lines differ clearly, and each ends with its rules, ✓ where one is
-    kept. They are drawn at random and ranked by more than the probability of the answer: by how
-    rare their characters are, and by the probability of TEXT if it were the answer. The options of
-    a search do not combine with it.
+    With --candidates N, the N lines differ clearly. Each has its own number behind that of the
+    text, and ends with the rules that it breaks, or with ✓. They are drawn at random and ranked by
+    more than the probability of the answer: by how rare their characters are, and by the
+    probability of TEXT if it were the answer. The options of a search do not combine with it.
+
+    On a terminal, the first line stands above its answer, and the banner below.
 
     The shipped model prints the best candidate unless you ask for a search: --beam 5 prints the
     most probable answer it finds, and takes a sixth of the time.
 
-    --check reports every rule on a pair of your own, without a model.
+    --check reports every rule on a pair of your own, and the rhyme book, without a model.
 
     \b
         couplet 晚风摇树树还挺
@@ -67,83 +72,109 @@ def couplet(**options: Any) -> None:
     if options.pop("check"):
         _print_check(options)
         return
-    layout = {name: options.pop(name) for name in ("banner", "vertical", "picture")}
-    backward = options.pop("backward")
+    layout = take(Layout, options)
     _check_layout(options, layout)
     if (file := options.pop("avoid_file")) is not None:
         options["avoid"] = read_avoided(file)
-    has_rules = options["candidates"] is not None
+    has_rules, is_one = options["candidates"] is not None, len(options["texts"]) == 1
+    is_one &= options["texts"] != ("-",)
+    is_read = options["output_path"] is None and is_terminal() and not layout.vertical
 
     def lines_for(line: str, found: Couplet) -> list[str]:
-        return _shown(line, found, has_rules=has_rules, is_backward=backward, **layout)
+        """Returns the answer as lines, and draws it."""
+        if not found.second:  # an empty line, or one that is refused
+            return [""]
+        pair, banner = _finished(line, found, layout)
+        if layout.vertical:
+            from tasks.couplet.layout import vertical
 
-    search_and_answer("couplet", lines_for, options, is_backward=backward)
+            return [*vertical(*pair, banner).splitlines(), ""]
+        rules = [_faults(found)] if has_rules else []
+        return ["\t".join([found.second, *([banner or ""] if layout.banner else []), *rules])]
+
+    def pair_for(line: str, found: Couplet) -> list[str]:
+        """Returns the couplet as one reads it; of several answers, each with a number."""
+        if not found.second:
+            return [""]
+        if has_rules or options["n_best"] is not None:
+            rows = ["".join(line.split())]
+            for number, each in enumerate(found.hypotheses, start=1):
+                _, banner = _finished(line, each, layout)
+                notes = [f"横批：{banner}"] * bool(banner) + [_faults(each)] * has_rules
+                rows.append("  ".join([f"{number:>3}  {each.second}", *notes]))
+        else:
+            pair, banner = _finished(line, found, layout)
+            rows = [*pair, *([f"横批：{banner}"] if banner else [])]
+        return rows if is_one else [*rows, ""]
+
+    search_and_answer(
+        "couplet",
+        lines_for,
+        options,
+        is_backward=layout.backward,
+        whole=pair_for if is_read else None,
+    )
 
 
-def _check_layout(options: dict[str, Any], layout: dict[str, Any]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a couplet is shown."""
+
+    backward: bool
+    banner: bool
+    vertical: bool
+    picture: Path | None
+
+
+def is_terminal() -> bool:
+    """Returns whether a person reads the results."""
+    return sys.stdout.isatty()
+
+
+def _check_layout(options: dict[str, Any], layout: Layout) -> None:
     """Refuses a layout that the output cannot have."""
-    asked = next((name for name, value in layout.items() if value), None)
+    names = ("banner", "vertical", "picture")
+    asked = next((name for name in names if getattr(layout, name)), None)
     if asked is not None and options["is_json"]:
         raise click.UsageError(f"--{asked} is about text: leave out --json.")
-    if (layout["vertical"] or layout["picture"]) and (options["candidates"] or options["n_best"]):
+    if (layout.vertical or layout.picture) and (options["candidates"] or options["n_best"]):
         raise click.UsageError(f"--{asked} shows one answer: leave out --candidates and --n-best.")
-    if layout["picture"] is not None:
+    if layout.picture is not None:
         if len(options["texts"]) != 1 or options["texts"] == ("-",):
             raise click.UsageError("--picture draws one couplet: give one text.")
         from tasks.pictures import check_picture
 
-        check_picture(layout["picture"])
+        check_picture(layout.picture)
 
 
-def _shown(
-    line: str,
-    found: Couplet,
-    *,
-    has_rules: bool,
-    is_backward: bool,
-    banner: bool,
-    vertical: bool,
-    picture: Path | None,
-) -> list[str]:
-    """Returns the answer as lines, and draws it."""
-    if found.note:
-        from core.progress import log
+def _finished(line: str, found: Couplet, layout: Layout) -> tuple[tuple[str, str], str | None]:
+    """Returns the first and the second line, and the banner; reports faults, and draws them."""
+    from core.progress import log
+    from tasks.couplet.layout import banner as banner_of
+    from tasks.couplet.layout import draw_couplet
 
-        log(f"{found.second}: {found.note}")
     given = "".join(line.split())
-    if not found.second:  # an empty line, or one that is refused
-        return [""]
-    pair = (found.second, given) if is_backward else (given, found.second)
-    top = None
-    if banner:
-        from tasks.couplet.layout import banner as banner_of
-
-        if (top := banner_of(*pair)) is None:
-            from core.progress import log
-
-            log(f"{found.second}: no banner fits")
-    if picture is not None:
-        from tasks.couplet.layout import draw_couplet
-
-        draw_couplet(picture, *pair, top)
-    if vertical:
-        from tasks.couplet.layout import vertical as vertical_of
-
-        return [*vertical_of(*pair, top).splitlines(), ""]
-    rules = [_ticks(found.rules)] if has_rules else []
-    return ["\t".join([found.second, *([top or ""] if banner else []), *rules])]
+    pair = (found.second, given) if layout.backward else (given, found.second)
+    banner = banner_of(*pair) if layout.banner else None
+    for note in (found.note, "no banner fits" if layout.banner and banner is None else ""):
+        if note:
+            log(f"{found.second}: {note}")
+    if layout.picture is not None:
+        draw_couplet(layout.picture, *pair, banner)
+    return pair, banner
 
 
-def _ticks(rules: dict[str, bool]) -> str:
-    return " ".join(f"{'✓' if is_kept else '✗'}{rule}" for rule, is_kept in rules.items())
+def _faults(couplet: Couplet) -> str:
+    """Returns the rules that a couplet breaks, or a tick."""
+    return " ".join(f"✗{rule}" for rule in couplet.broken) or "✓"
 
 
 def _print_check(options: dict[str, Any]) -> None:
-    """Prints whether a pair keeps each rule, and what breaks it."""
+    """Prints what breaks each broken rule of a pair, the other rules, and the rhyme book."""
     from core.errors import TextError, shown
     from tasks.couplet.rules import RULES, broken
     from tasks.couplet.script import simplified
-    from tasks.couplet.tones import is_chinese
+    from tasks.couplet.tones import BOOKS, LEVEL, has_entering_tone, is_chinese, tones
     from tasks.streaming.lines import as_json
 
     if len(options["texts"]) != 2:
@@ -157,10 +188,15 @@ def _print_check(options: dict[str, Any]) -> None:
     for line in (first, second):
         if not any(map(is_chinese, line)):
             raise TextError(f"{shown(line)} has no Chinese character: it is no line of a couplet")
-    found = broken(simplified(first), simplified(second), options["rhyme"] or "modern")
+    rhyme, pair = options["rhyme"] or "modern", (simplified(first), simplified(second))
+    found = broken(*pair, rhyme)
     if options["is_json"]:
         rules = {rule: rule not in found for rule in RULES}
-        print_results(f"{as_json(first, {'second': second, 'rules': rules, 'broken': found})}\n")
+        record = {"second": second, "rules": rules, "broken": found, "rhyme_book": BOOKS[rhyme]}
+        print_results(f"{as_json(first, record)}\n")
         return
-    lines = [f"✗ {rule}: {found[rule]}" if rule in found else f"✓ {rule}" for rule in RULES]
+    lines = [f"✗ {rule}: {what}" for rule, what in found.items()]
+    lines.append(f"✓ {', '.join(rule for rule in RULES if rule not in found)}")
+    either = (c for c in "".join(pair) if has_entering_tone(c) and LEVEL in tones(c, rhyme))
+    lines.append(": ".join(["rhyme book", BOOKS[rhyme], *filter(None, [" ".join(either)])]))
     print_results("".join(f"{line}\n" for line in lines))

@@ -14,6 +14,7 @@ import click
 
 from core.config import Option, options_of
 from core.errors import ConfigError
+from core.storage.files import exists, is_folder
 from tasks.couplet.request import CoupletRequest
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.request import plain_type
@@ -65,6 +66,15 @@ class LineOptions(ModelOptions):
     input_path: Path | None
     output_path: Path | None
     is_json: bool
+
+    def __post_init__(self) -> None:
+        if (path := self.output_path) is None:
+            return
+        if not is_folder(path.parent):
+            raise ConfigError(f"{path}: there is no folder {path.parent}", option="--output")
+        source = self.input_path
+        if source is not None and exists(source) and exists(path) and source.samefile(path):
+            raise click.UsageError(f"--input and --output are one file: {path}.")
 
 
 def take(cls: type[O], options: dict[str, Any]) -> O:

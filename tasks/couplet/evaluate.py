@@ -10,6 +10,8 @@ from typing import Any
 
 import sacrebleu
 
+from core.errors import CorpusError
+from core.progress import Progress
 from tasks.couplet.dataset import LoadCoupletDataset
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES, check
@@ -21,9 +23,13 @@ from tasks.task import Report
 
 @dataclass(frozen=True, kw_only=True)
 class CoupletReport(Report):
-    """Character BLEU, loss (nats a character), and the shares of couplets that keep each rule."""
+    """Character BLEU, loss (nats a character), and the shares of couplets that keep each rule.
+
+    ``refused`` first lines, such as those with a coarse word, are left out; the loss is of all.
+    """
 
     couplets: int
+    refused: int | None = None
     bleu: float
     bleu_signature: str
     loss: float
@@ -44,6 +50,8 @@ class CoupletReport(Report):
             "",
             "rule         kept    by the references",
         ]
+        if self.refused:
+            lines.insert(1, f"left out        {self.refused:,} first lines, which are refused")
         for rule, share in self.rules.items():
             reference = self.rules_of_references[rule]
             lines.append(f"{rule:<11}  {100 * share:5.1f}%   {100 * reference:5.1f}%")
@@ -56,9 +64,19 @@ def evaluate(
     split: str,
     request: GenerationRequest = DEFAULT_REQUEST,
 ) -> CoupletReport:
-    """Returns the report on one split, whose first lines are answered as ``request`` says."""
-    pairs = dataset.read(split)
-    answers = writer.generate([first for first, _ in pairs], request)
+    """Returns the report on one split, whose first lines are answered as ``request`` says.
+
+    Raises:
+        CorpusError: all first lines are refused.
+    """
+    read = dataset.read(split)
+    pairs = [pair for pair in read if writer.refusal(pair.source) is None]
+    if not pairs:
+        raise CorpusError(dataset.folder, f"every first line of {split} is refused")
+    with Progress(len(pairs), split, unit="line") as bar:
+        answers = writer.generate(
+            [first for first, _ in pairs], request.replaced(on_batch=bar.advance)
+        )
     measured = measure_pairs(
         writer.models,
         dataset.encoded(split, max_len=writer.max_len),
@@ -70,6 +88,7 @@ def evaluate(
     return CoupletReport(
         split=split,
         couplets=len(pairs),
+        refused=len(read) - len(pairs) or None,
         bleu=bleu.score,
         bleu_signature=str(metric.get_signature()),
         loss=measured["loss"],

@@ -92,16 +92,21 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         )
 
     @overload
-    def answer(self, lines: str, **options: Any) -> str: ...
+    def answer(self, lines: str, *, candidates: None = ..., **options: Any) -> str: ...
 
     @overload
-    def answer(self, lines: Iterable[str], **options: Any) -> list[str]: ...
+    def answer(
+        self, lines: Iterable[str], *, candidates: int | None = ..., **options: Any
+    ) -> list[Any]: ...
 
-    def answer(self, lines: str | Iterable[str], **options: Any) -> str | list[str]:
+    def answer(
+        self, lines: str | Iterable[str], *, candidates: int | None = None, **options: Any
+    ) -> str | list[Any]:
         """Returns the second line for each first line, in order; an empty line stays empty.
 
-        A single string is one line and gives one string. ``options`` are those of
-        :class:`CoupletRequest`: ``beam_size=1`` for greedy search, ``n_best=5``, ``sample=True``,
+        A single string is one line and gives one string. With ``candidates`` or ``n_best`` there is
+        a list of strings, the best first, in the place of each string. ``options`` are those of
+        :class:`CoupletRequest`: ``beam_size=1`` for greedy search, ``sample=True``,
         ``prefix="秋"``, ``keep="春？？？？"``, ``tones="strict"``... The form decides the
         lengths and what repeats: their options are refused.
 
@@ -111,7 +116,10 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a line without any Chinese character, or not valid Unicode.
         """
-        answers = [couplet.second for couplet in self.predict(lines, **options)]
+        found = self.predict(lines, candidates=candidates, **options)
+        answers: list[Any] = [couplet.second for couplet in found]
+        if candidates is not None or options.get("n_best") is not None:
+            answers = [[each.second for each in couplet.hypotheses] for couplet in found]
         return answers[0] if isinstance(lines, str) else answers
 
     @overload

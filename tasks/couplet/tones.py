@@ -2,7 +2,8 @@
 
 Modern Mandarin: the first and second tone are level (平), the third and fourth oblique (仄). A
 character with several readings may have any of them. In a line that is given, it has those of its
-phrase, if the dictionary of pypinyin knows one.
+phrase, if the dictionary of pypinyin knows one. A level character that had the entering tone (入声)
+counts as either: classical lines use it as oblique.
 
 Pingshui (平水韵, Liu Yuan 1252): the 106 rhymes of classical verse. Entering tones (入声) are
 oblique. Characters that the table lacks have their modern tones.
@@ -23,6 +24,11 @@ LEVEL, OBLIQUE = "level", "oblique"
 System = Literal["modern", "pingshui"]
 """The values of ``rhyme``, the system that tones and rhymes are looked up in."""
 SYSTEMS = get_args(System)
+BOOKS = {
+    "modern": "中华新韵, modern readings; 入声 (entering tones) level today count as either",
+    "pingshui": "平水韵; 入声 (entering tones) are oblique",
+}
+"""The rhyme book of each system, and how it reads entering tones."""
 
 Tones = frozenset[str]
 _UNKNOWN: Tones = frozenset()
@@ -34,6 +40,8 @@ _FINALS = (
     *("a ia ua", "o uo", "e", "ie ve", "er", "i", "ei uei", "ai uai", "u", "v", "ou iou", "ao iao"),
     *("an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),
 )
+# The rhymes of entering tones: 一屋, 二沃, 三觉...
+_ENTERING = "屋沃觉质物月曷黠屑药陌锡职缉合叶洽"
 # A longer line is no couplet, and looking for phrases takes a fifth of a millisecond a character.
 _LONGEST = 1000
 _RHYME_OF_FINAL = {final: name for name in _FINALS for final in name.split()}
@@ -66,7 +74,13 @@ def tones(character: str, rhyme: str = "modern") -> Tones:
     check_choice("form.rhyme", rhyme, SYSTEMS)
     if rhyme == "pingshui" and character in _pingshui():
         return frozenset(tone for tone, _ in _pingshui()[character])
-    return _tones_of(_readings(character)[0]) if is_chinese(character) else _UNKNOWN
+    found = _tones_of(_readings(character)[0]) if is_chinese(character) else _UNKNOWN
+    return found | {OBLIQUE} if LEVEL in found and has_entering_tone(character) else found
+
+
+def has_entering_tone(character: str) -> bool:
+    """Returns whether ``character`` has a reading in the entering tone by the classical table."""
+    return any(name[-1] in _ENTERING for _, name in _pingshui().get(character, ()))
 
 
 def line_tones(line: Sequence[str], rhyme: str = "modern") -> list[Tones]:
@@ -86,7 +100,10 @@ def _line_tones(line: str, rhyme: str) -> tuple[Tones, ...]:
         readings = _readings(run) if is_text else [[] for _ in run]
         in_phrases += map(_tones_of, readings)
     # A phrase may give the neutral tone, which decides nothing.
-    return tuple(tones or other for tones, other in zip(in_phrases, alone, strict=True))
+    return tuple(
+        other if has_entering_tone(character) else tones or other
+        for character, tones, other in zip(line, in_phrases, alone, strict=True)
+    )
 
 
 @cache

@@ -18,13 +18,17 @@ Models = Callable[[str], Path]
 
 def test_a_pair_of_ones_own_is_checked_without_a_model() -> None:
     lines = lines_of("couplet", "--check", "烟锁池塘柳", "炮镇海城楼")
-    assert [line.split()[1].rstrip(":") for line in lines] == list(RULES)
-    assert "✗ tones: 锁镇 塘城" in lines and "✓ ending" in lines and "✗ rhyme: 柳楼" in lines
+    kept = [rule for rule in RULES if rule not in ("tones", "rhyme")]
+    assert lines[:3] == ["✗ tones: 锁镇 塘城", "✗ rhyme: 柳楼", f"✓ {', '.join(kept)}"]
+    assert lines[3].startswith("rhyme book: 中华新韵") and lines[3].endswith("either")
+    *_, book = lines_of("couplet", "--check", "大漠孤烟直", "长河落日圆")
+    assert "either: 直" in book
     (line,) = lines_of(
         *("couplet", "--check", "--json", "--rhyme", "pingshui", "煙鎖池塘柳", "炮鎮海城樓")
     )
     record = json.loads(line)
     assert record["broken"] == {"tones": "锁镇 塘城"}
+    assert record["rhyme_book"].startswith("平水韵")
     assert [rule for rule, is_kept in record["rules"].items() if not is_kept] == ["tones"]
 
 
@@ -72,10 +76,36 @@ def test_candidates_end_with_their_rules(tiny_models: Models) -> None:
         line.split("\t")
         for line in lines_of("couplet", "--model", model, "--candidates", 3, "春风")
     ]
-    assert [row[2] for row in rows] == [one.second for one in found]
-    assert rows[0][3].split() == [
-        f"{'✓' if is_kept else '✗'}{rule}" for rule, is_kept in found[0].rules.items()
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["1", "3"]]
+    assert [row[3] for row in rows] == [one.second for one in found]
+    assert [row[4] for row in rows] == [
+        " ".join(f"✗{rule}" for rule in one.broken) or "✓" for one in found
     ]
+
+
+def test_on_a_terminal_a_couplet_stands_as_one_reads_it(
+    tiny_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off")
+    plain, other = lines_of(*command, "春花莺燕柳", "天地")
+    *_, last = lines_of(*command, "--candidates", 2, "天地")
+    monkeypatch.setattr("tasks.commands.couplet.is_terminal", lambda: True)
+    first, second, banner = lines_of(*command, "--banner", "春花莺燕柳")
+    assert (first, second) == ("春花莺燕柳", plain)
+    assert banner.startswith("横批：")
+    assert lines_of(*command, "春花莺燕柳", "", "天地") == [
+        first,
+        second,
+        "",
+        "",
+        "天地",
+        other,
+        "",
+    ]
+    rows = lines_of(*command, "--candidates", 2, "天地")
+    assert [row.split()[0] for row in rows] == ["天地", "1", "2"]
+    assert rows[2].split("  ")[-2:] == last.split("\t")[3:]
+    assert [json.loads(line)["second"] for line in lines_of(*command, "--json", "天地")] == [other]
 
 
 def test_a_couplet_is_written_downwards_with_its_banner(tiny_models: Models) -> None:

@@ -42,7 +42,7 @@ def test_files_are_read_and_written_by_lines(
 ) -> None:
     command = (COMMANDS[task], "--model", tiny_models(task))
     first, second, third = TEXTS[task]
-    source, target = tmp_path / "in.txt", tmp_path / "new folder" / "out.txt"
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(f"\ufeff{first}\r\n\r\n{second}\n{third}".encode())
     assert lines_of(*command, "--input", source, "--output", target) == [""]
     expected = lines_of(*command, first, "", second, third)
@@ -50,11 +50,17 @@ def test_files_are_read_and_written_by_lines(
     assert lines_of(*command, "--input", source, "--output", "-") == expected
 
 
-def test_a_file_can_take_the_place_of_its_own_input(tiny_models: Models, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(GERMAN), encoding="utf-8")
-    lines_of("translate", "--model", tiny_models("translation"), "--input", path, "--output", path)
-    assert path.read_text(encoding="utf-8").splitlines() == ENGLISH
+def test_an_output_in_no_folder_and_one_that_is_the_input_are_refused(in_tmp: Path) -> None:
+    """A folder was made, and the input was overwritten."""
+    path, link = in_tmp / "text.txt", in_tmp / "link.txt"
+    path.write_text("Hund\n", encoding="utf-8")
+    link.symlink_to(path)
+    message = error_of(2, "translate", "--output", in_tmp / "x" / "out.txt", "Hund")
+    assert message == f"error: --output {in_tmp}/x/out.txt: there is no folder {in_tmp}/x"
+    for other in (path, link):
+        message = error_of(2, "classify", "--input", path, "--output", other)
+        assert "--input and --output are one file" in message
+    assert path.read_text(encoding="utf-8") == "Hund\n"
 
 
 def test_a_failure_leaves_the_old_output(tiny_models: Models, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_line_has_the_same_candidates_wherever_it_stands() -> None:
 
 def test_answers_are_ranked_by_default_where_the_model_says_so() -> None:
     plain, ranked = writer_of(SMALL), writer_of(replace(SMALL, is_default=True))
-    assert ranked.answer(FIRST) == plain.answer(FIRST, candidates=1)
+    assert [ranked.answer(FIRST)] == plain.answer(FIRST, candidates=1)
     assert ranked.answer(FIRST, beam_size=3) == plain.answer(FIRST, beam_size=3)
     assert plain.answer(FIRST) == plain.answer(FIRST, beam_size=1)
 

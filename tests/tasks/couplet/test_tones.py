@@ -6,6 +6,7 @@ from core.errors import ConfigError
 from tasks.couplet.tones import (
     LEVEL,
     OBLIQUE,
+    has_entering_tone,
     is_punctuation,
     line_tones,
     rhymes,
@@ -49,10 +50,14 @@ def test_phrases_decide_between_the_readings_of_a_character(line: str, expected:
 
 
 def test_entering_tones_are_oblique_by_the_classical_table() -> None:
-    """国, 杰, 急, 竹: level today, with the entering tone (入声) of Pingshui."""
+    """国, 杰, 急, 竹: level today, with the entering tone (入声) of Pingshui, so either now."""
     for character in "国杰急竹":
-        assert tones(character) == {LEVEL}
+        assert tones(character) == {LEVEL, OBLIQUE}
         assert tones(character, "pingshui") == {OBLIQUE}
+        assert has_entering_tone(character)
+    assert tones("日") == {OBLIQUE} and tones("花") == {LEVEL}
+    assert not any(map(has_entering_tone, "花雨a，"))
+    assert line_tones("中国人")[1] == {LEVEL, OBLIQUE}
     assert line_tones("白日依山尽", "pingshui")[0] == {OBLIQUE}
     assert tones("看", "pingshui") == {LEVEL, OBLIQUE}  # 十四寒 and 十五翰
     assert tones("们", "pingshui") == tones("们")  # not in the table

@@ -11,7 +11,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import TextError
+from core.errors import CorpusError, TextError
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES
 from tasks.couplet.tones import is_chinese
@@ -168,3 +168,29 @@ def test_a_test_line_too_long_for_the_model_is_answered_and_counted(
     assert report["couplets"] == 2
     assert report["rules"]["length"] == 1.0
     assert "test: 1 of 2 pairs" in capsys.readouterr().err
+
+
+def test_a_line_that_is_refused_is_counted_and_left_out(
+    tiny_models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """One coarse word in a corpus ended its evaluation."""
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "in.txt").write_text("风雨\n他妈的天\n", encoding="utf-8")
+    (tmp_path / "test" / "out.txt").write_text("天山\n风花雪月\n", encoding="utf-8")
+    report = task_named("couplet").evaluate(tiny_models("couplet"), tmp_path)
+    assert (report.record()["couplets"], report.record()["refused"]) == (1, 1)
+    assert "left out        1 first lines, which are refused" in report.table()
+    (tmp_path / "test" / "in.txt").write_text("hello\n他妈的天\n", encoding="utf-8")
+    (tmp_path / "test" / "out.txt").write_text("你好世界吗\n风花雪月\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="every first line of test is refused"):
+        measured("couplet", tiny_models("couplet"), tmp_path)
+
+
+def test_several_answers_are_a_list_and_a_writer_says_what_it_is() -> None:
+    writer = WRITERS[0]
+    best = writer.answer_scored("天雨树月", beam_size=4, n_best=3)
+    found = writer.answer("天雨树月", beam_size=4, n_best=3)
+    assert found == [each.second for each in best.hypotheses] and len(found) == 3
+    assert writer.answer(["天雨树月", ""], beam_size=4, n_best=3) == [found, [""]]
+    count = sum(each.numel() for each in writer.models[0].parameters())
+    assert repr(writer) == f"CoupletWriter({count:,} parameters, cpu)"
