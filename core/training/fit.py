@@ -131,7 +131,7 @@ def fit(
         model: on its device already. The paper's schedule uses its ``config.d_model``.
 
     Raises:
-        Interrupted: SIGINT or SIGTERM came, to any process; all steps so far are saved.
+        Interrupted: SIGINT, SIGTERM or SIGHUP came, to any process; all steps so far are saved.
         UserError: the loss is not finite or has exploded, a file cannot be written, there is
             nothing to train on, or no epoch had a metric.
         CheckpointError: ``resume``, and there is no state, it is damaged or belongs to another
@@ -323,7 +323,7 @@ class Trainer:
 
 @contextmanager
 def stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
-    """Turns the first SIGINT or SIGTERM to any process into a request to all of them.
+    """Turns the first SIGINT, SIGTERM or SIGHUP to any process into a request to all of them.
 
     In a single process, a second signal has its usual effect. Several processes ignore it: each may
     get the same signal from the scheduler and again from torchrun, which later sends SIGKILL.
@@ -347,8 +347,9 @@ def stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
             log(line)
 
     try:
-        for wanted in (signal.SIGINT, signal.SIGTERM):
-            previous[wanted] = signal.signal(wanted, request_stop)
+        for wanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(wanted) != signal.SIG_IGN:  # as with nohup
+                previous[wanted] = signal.signal(wanted, request_stop)
     except ValueError:  # not the main thread, which alone gets signals
         pass
     try:

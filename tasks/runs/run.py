@@ -92,7 +92,7 @@ def train(
             another one than that of the model. ``new_vocabulary`` for classification.
         ChangedConditions: ``resume`` after a change that is not accepted.
         CheckpointError: ``resume`` without a run in ``out``, or no model of ``task`` in ``init``.
-        Interrupted: SIGINT or SIGTERM came.
+        Interrupted: SIGINT, SIGTERM or SIGHUP came.
     """
     run = _Run(task, config, options, training)
     if not options.group.is_main:

@@ -53,9 +53,10 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """Every run, however it ends, leaves the process's reactions to signals as they were."""
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
     yield
-    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    after = [signal.getsignal(number) for number in numbers]
     assert after == before
 
 
@@ -90,7 +91,7 @@ def test_after_a_crash(tmp_path: Path, at: int, uninterrupted: dict[str, Any]) -
 
 @pytest.mark.parametrize(
     ("at", "number"),
-    [(1, signal.SIGTERM), (5, signal.SIGINT), (8, signal.SIGTERM), (STEPS, signal.SIGTERM)],
+    [(1, signal.SIGTERM), (5, signal.SIGINT), (8, signal.SIGHUP), (STEPS, signal.SIGTERM)],
 )
 def test_after_a_signal(
     tmp_path: Path, at: int, number: int, uninterrupted: dict[str, Any]
@@ -207,6 +208,16 @@ def test_outside_the_main_thread_there_are_no_signals(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert len(states) == 1
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """With ``nohup``, a run outlives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        state = run_fit(tiny_model(), tmp_path, data=Disturbed(5, partial(send, signal.SIGHUP)))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert state.step == STEPS
 
 
 # What cannot be resumed
