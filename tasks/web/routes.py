@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -31,14 +31,16 @@ from tasks.web.schemas import (
 from tasks.web.service import Client, Offered, plain
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Error, "description": "A request that cannot be used."},
-    401: {"model": Error, "description": "The API key is missing or unknown."},
-    404: {"model": Error, "description": "There is no model of this task."},
-    413: {"model": Error, "description": "Too much text, or too much computing."},
-    429: {"model": Error, "description": "Too many requests; see Retry-After."},
-    503: {"model": Error, "description": "The service is busy; see Retry-After."},
+    status: {"model": Error, "description": description}
+    for status, description in {
+        400: "A request that cannot be used.",
+        401: "The API key is missing or unknown.",
+        404: "There is no model of this task.",
+        413: "Too much text, or too much computing.",
+        429: "Too many requests; see Retry-After.",
+        503: "The service is busy; see Retry-After.",
+    }.items()
 }
-_RESULTS: dict[int | str, dict[str, Any]] = {200: {"model": Results}, **_ERRORS}
 
 
 def key_in(request: Request) -> str:
@@ -54,17 +56,15 @@ async def _check_key(request: Request, service: Offered) -> None:
         raise RequestError(401, message, WWW_Authenticate="Bearer")
 
 
-router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(_check_key)])
+router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[Depends(_check_key)], responses=_ERRORS)
 public = APIRouter(prefix="/v1", tags=["v1"])
-
-Check = Callable[[], None]
 
 _MAX_ATTENTION_TOKENS = 128
 # The cost of a character (see tasks.web.scheduler), as measured.
 _CLASSIFY_RATE, _EXPLAIN_RATE = 0.2, 10.0
 
 
-@router.post("/translate", summary="Translate texts", responses=_RESULTS)
+@router.post("/translate", summary="Translate texts", response_model=Results)
 async def translate(body: TranslateBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
     if not body.sentences:
@@ -75,13 +75,13 @@ async def translate(body: TranslateBody, client: Client) -> JSONResponse:
     return _answer(body.texts, [_joined(part, [*islice(records, len(part))]) for part in parts])
 
 
-@router.post("/couplet", summary="Answer first lines of Chinese couplets", responses=_RESULTS)
+@router.post("/couplet", summary="Answer first lines of Chinese couplets", response_model=Results)
 async def couplet(body: CoupletBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
     return _answer(body.texts, await _search("couplet", body, body.texts, client))
 
 
-@router.post("/classify", summary="Classify news texts", responses=_RESULTS)
+@router.post("/classify", summary="Classify news texts", response_model=Results)
 async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
     classifier = client.service.predictor("classification")
@@ -100,11 +100,7 @@ async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
     return _answer(body.texts, records)
 
 
-@router.post(
-    "/score",
-    summary="Score pairs: how probable is each target, given its source?",
-    responses=_RESULTS,
-)
+@router.post("/score", summary="How probable is each target?", response_model=Results)
 async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.sources, field="sources")
     check_texts(client.config, body.targets, field="targets")
@@ -118,11 +114,7 @@ async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
     return JSONResponse({"results": plain(records)})
 
 
-@router.post(
-    "/attention",
-    summary="Show the attention between a source and its output",
-    responses={200: {"model": Answer}, **_ERRORS},
-)
+@router.post("/attention", summary="From an output to its source", response_model=Answer)
 async def attention(body: AttentionBody, client: Client) -> JSONResponse:
     check_texts(client.config, [body.source], field="source")
     check_texts(client.config, [body.target], field="target")
@@ -148,11 +140,7 @@ async def health(service: Offered) -> JSONResponse:
     return JSONResponse({"status": "ok", "tasks": [*service.predictors]})
 
 
-@router.get(
-    "/metrics",
-    summary="Metrics in the text format of Prometheus",
-    response_class=PlainTextResponse,
-)
+@router.get("/metrics", summary="For Prometheus", response_class=PlainTextResponse)
 async def prometheus(service: Offered) -> Response:
     text = generate_latest(service.metrics.registry)
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
