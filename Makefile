@@ -14,7 +14,7 @@ WORKERS := --numprocesses auto --maxprocesses 8 --dist worksteal
 QUICK := tests/test_imports.py tests/core/model tests/core/decoding \
   tests/commands/test_main.py tests/commands/test_texts.py
 
-.PHONY: demo test quick fuzz docs lint types format wheel clean
+.PHONY: demo test quick fuzz docs notebooks lint types format wheel clean
 
 demo: $(VENV)/installed
 	@echo '$$ cli.py translate "Ein Hund rennt am Strand."'
@@ -38,6 +38,11 @@ docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo site/index.html
 
+# The guide as notebooks, in notebooks/: open them with Jupyter.
+notebooks: $(VENV)/installed-docs
+	$(BIN)/python -m docs.generator.notebooks notebooks
+	@echo notebooks/en/index.ipynb
+
 lint: $(VENV)/installed-test types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,7 +61,7 @@ wheel: $(VENV)/installed-test
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info
+	rm -rf $(VENV) build dist site notebooks *.egg-info
 
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

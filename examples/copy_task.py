@@ -97,7 +97,7 @@ def exact_copies(model: SequenceToSequence) -> int:
 
 
 def main() -> None:
-    """Trains until every copy is exact."""
+    """Trains all epochs: at the end the steps are small, and every copy is exact on any machine."""
     use_threads()
     torch.manual_seed(1)
     model = make_model()
@@ -108,8 +108,6 @@ def main() -> None:
         loss = train_epoch(model, optimizer, schedule, epoch)
         exact = exact_copies(model)
         print(f"epoch {epoch}: loss {loss:.4f}, {exact}/{TESTS} exact", file=sys.stderr)
-        if exact == TESTS:
-            break
     src = random_sequences(1)
     (copy,) = greedy_decode(model, src, max_lengths=torch.tensor([LENGTH]))
     print("reads: ", *src.flatten().tolist())

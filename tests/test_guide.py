@@ -231,6 +231,33 @@ def test_the_reference_explains_every_setting() -> None:
     assert any(row.startswith("| `model.nhead`{ .option } | `int` | `6` | H") for row in rows)
 
 
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_a_notebook_has_the_code_of_its_page_as_cells(path: str) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="pip install '.[docs]'")
+    from docs.generator.notebooks import SETUP, notebook
+
+    language, _, page = path.removeprefix("docs/").partition("/")
+    made = notebook(language, page)
+    nbformat.validate(made)
+    of_page = [block for block in blocks(path) if block.language in ("python", "console")]
+    code = [cell for cell in made.cells if cell.cell_type == "code"]
+    assert code[0].source == SETUP
+    for cell, block in zip(code[1:], of_page, strict=True):
+        if block.language == "python":
+            assert cell.source == block.text
+        else:
+            run = [line.removeprefix("!{sys.executable} ") for line in cell.source.splitlines()]
+            assert run == [command for command, _ in block.examples()]
+    folder = ROOT / "notebooks" / language / page
+    for cell in made.cells:
+        assert not re.search(r"(?m)^:::", cell.source)
+        for link in re.findall(r"\]\((?!\w+:)([^)#]+)", cell.source):
+            target = (folder.parent / link).resolve()
+            if target.suffix == ".ipynb":
+                target = ROOT / "docs" / target.relative_to(ROOT / "notebooks").with_suffix(".md")
+            assert target.exists(), link
+
+
 # The site
 
 
