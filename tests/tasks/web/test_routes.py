@@ -41,6 +41,7 @@ NOT_OF_A_CLIENT = {
     "batch_tokens",
     "on_batch",
     "on_step",
+    "record",
     "placeholders",
 }
 """Options that make no sense for one request; placeholders only ever help a client."""
