@@ -23,7 +23,7 @@ import sacrebleu
 import torch
 
 from core.config import complete, override, to_mapping
-from core.inference.greedy_decode import greedy_decode
+from core.inference.incremental_model import greedy_decode
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from data.codec import TextCodec

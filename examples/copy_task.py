@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from core.device import use_threads
-from core.inference.greedy_decode import greedy_decode
+from core.inference.incremental_model import greedy_decode
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SpecialIds

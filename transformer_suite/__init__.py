@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from core.errors import TextError as TextError
     from core.errors import UserError as UserError
     from core.inference.ensemble import Ensemble as Ensemble
-    from core.inference.greedy_decode import greedy_decode as greedy_decode
     from core.inference.incremental_model import IncrementalModel as IncrementalModel
+    from core.inference.incremental_model import greedy_decode as greedy_decode
     from core.model.attention import MyMultiheadAttention as MyMultiheadAttention
     from core.model.config import TransformerConfig as TransformerConfig
     from core.model.embedding import PositionalEncoding as PositionalEncoding
@@ -59,8 +59,7 @@ _MODULES = {
         "core.decoding.config": "GenerationConfig",
         "core.errors": "CheckpointError ConfigError CorpusError TextError UserError",
         "core.inference.ensemble": "Ensemble",
-        "core.inference.greedy_decode": "greedy_decode",
-        "core.inference.incremental_model": "IncrementalModel",
+        "core.inference.incremental_model": "IncrementalModel greedy_decode",
         "core.model.attention": "MyMultiheadAttention",
         "core.model.config": "TransformerConfig",
         "core.model.embedding": "PositionalEncoding TokenEmbedding",

@@ -160,10 +160,8 @@ class Beams:
         return log_probs.add_(self.scores.view(-1, 1)).view(*self.scores.shape, -1)
 
     def candidates(self, totals: Tensor, count: int, penalties: Tensor | None = None) -> Candidates:
-        """Returns the best ``count`` continuations by ``totals`` ``[B, N, V]``, or all if fewer.
-
-        ``penalties`` ``[B, V]`` are subtracted for the ranking, but not from the scores.
-        """
+        """Returns the best ``count`` continuations by ``totals`` ``[B, N, V]``, or all if fewer;
+        ``penalties`` ``[B, V]`` are subtracted for the ranking, but not from the scores."""
         ranks = totals if penalties is None else totals - penalties.unsqueeze(1)
         width, vocab_size = totals.shape[1:]
         scores, flat = ranks.flatten(1).topk(min(count, width * vocab_size), dim=1)
@@ -182,8 +180,7 @@ class Beams:
     def keep(self, is_kept: Tensor, state: SearchState, *, groups: int = 1) -> None:
         """Drops all other sentences than those of ``is_kept`` ``[B / groups]``.
 
-        In diverse beam search each output of a sentence is a beam of its own. ``is_kept`` and
-        ``state`` count these ``groups`` of a sentence as one.
+        In diverse beam search each sentence has ``groups`` beams, which ``state`` counts as one.
         """
         kept = compact_indices(is_kept)
         width = groups * self.scores.shape[1]
@@ -195,10 +192,7 @@ class Beams:
 
 
 def close_sentences(finished: Sequence[FinishedHypotheses], beams: Beams) -> Tensor:
-    """Returns which sentences are unfinished, ``[B]``.
-
-    Sentences at their length limit are finished: their outputs are stored as they are.
-    """
+    """Returns which sentences are unfinished, ``[B]``; stores those at their length limit."""
     is_unfinished = []
     numbers, scores = beams.sentences.tolist(), beams.scores.tolist()
     for i, (number, row_scores) in enumerate(zip(numbers, scores, strict=True)):

@@ -74,8 +74,7 @@ class NoRepeatNgram:
 class ForcedPrefix:
     """Makes an output begin with given tokens.
 
-    A forced token is the only one allowed, so its probability is 1. A prefix longer than the length
-    limit of its sentence is cut there.
+    A forced token is the only one allowed, so its probability is 1.
 
     Args:
         prefixes: the first ids of each sentence's output, without special tokens; may be empty.

@@ -52,15 +52,14 @@ def diverse_beam_search(
     (:mod:`core.decoding.beam_search`, which describes the other arguments).
 
     Args:
-        diversity: the strength of the penalty, in natural logarithms; 0 for none. The paper
-            recommends 0.2 to 0.8 for most tasks.
+        diversity: the strength of the penalty, in natural logarithms. The paper recommends 0.2 to
+            0.8 for most tasks.
 
     Returns:
-        For each sentence 1 to ``beam_size`` different hypotheses, the best first. They are ranked
-        by probability and length, without the penalties.
+        For each sentence 1 to ``beam_size`` different hypotheses, the best first without penalties.
 
     Raises:
-        ConfigError: an option outside its range; the message gives the range.
+        ConfigError: an option outside its range.
         UserError: NaN or infinite logits.
     """
     check(beam_size >= 1, "beam_size", beam_size, "at least 1")

@@ -47,16 +47,15 @@ def sample_search(
     Args:
         max_lengths: ``[B]``, as in :func:`core.decoding.greedy_search.greedy_search`.
         temperature, top_k, top_p: see :func:`draw`.
-        seed: another seed gives other outputs.
-        sentence_numbers: ``[B]``, the number of each sentence in the whole input; by default they
-            count from 0. Two sentences with the same number have the same noise.
+        sentence_numbers: ``[B]``, the number of each sentence in the whole input, from 0 by
+            default. Two sentences with the same number have the same noise.
 
     Returns:
-        One hypothesis for each sentence. Its ``log_prob`` and ``score`` are those of the model
-        (temperature 1, all tokens but the forbidden ones), comparable with other searches.
+        One hypothesis for each sentence, with the ``log_prob`` and ``score`` of the model at
+        temperature 1, comparable with other searches.
 
     Raises:
-        ConfigError: an option outside its range; the message gives the range.
+        ConfigError: an option outside its range.
         UserError: NaN or infinite logits.
     """
     check(0.0 < temperature < math.inf, "temperature", temperature, "above 0 and finite")
@@ -80,8 +79,7 @@ def draw(
 
     Args:
         keys: ``[R]``, int64, from :func:`noise_keys`.
-        temperature: divides the logits. Below 1 probable tokens become more probable; towards 0 the
-            search becomes greedy.
+        temperature: divides the logits; towards 0 the search becomes greedy.
         top_k: only the k most probable tokens can be drawn (Fan et al. 2018); 0 for all. Of equally
             probable ones those with lower ids stay.
         top_p: of the tokens that ``top_k`` leaves, only the fewest most probable ones can be drawn
@@ -89,8 +87,7 @@ def draw(
             3.1); 1 for all.
 
     Returns:
-        Token ids. A token with the logit minus infinity is never drawn, unless it is a row of
-        nothing else.
+        Token ids. One with the logit minus infinity is only drawn in a row of nothing else.
     """
     if logits.shape[0] == 0:
         return keys

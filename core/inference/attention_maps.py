@@ -35,9 +35,8 @@ class AttentionWeights(NamedTuple):
 def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> AttentionWeights:
     """Returns every layer's attention weights for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
 
-    ``tgt`` begins with ``<bos>``, as in training. In training mode the weights would show dropout,
-    so call ``model.eval()`` first. Several threads must not call this on one model at the same
-    time.
+    ``tgt`` begins with ``<bos>``, as in training. ``model`` is in evaluation mode, and no other
+    thread calls this on it at the same time.
     """
     encoder, decoder = model.transformer.encoder.layers, model.transformer.decoder.layers
     src_is_pad, tgt_is_pad = (padding_mask(ids, model.special.pad) for ids in (src, tgt))
@@ -53,10 +52,8 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
 
 @contextmanager
 def _recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
-    """Records the weights ``[B, H, T, S]`` of each layer's attention called ``name``.
-
-    Yields the list to which every call inside the block appends its weights.
-    """
+    """Yields the list to which each layer's attention called ``name`` appends its weights
+    ``[B, H, T, S]``."""
     weights: list[Tensor] = []
 
     def request(module: nn.Module, args: Any, options: dict[str, Any]) -> Any:
@@ -74,8 +71,5 @@ def _recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[T
 
 
 def _stacked(weights: Sequence[Tensor], query_is_pad: Tensor) -> Tensor:
-    """Returns the weights ``[B, H, T, S]`` of L layers as ``[L, B, H, T, S]``.
-
-    Those of padded queries are 0; ``query_is_pad`` is ``[B, T]``.
-    """
+    """Returns the weights ``[L, B, H, T, S]``, 0 where ``query_is_pad`` ``[B, T]``."""
     return torch.stack(list(weights)).masked_fill(query_is_pad[:, None, :, None], 0.0)

@@ -20,12 +20,12 @@ class EnsembleState:
     states: list[DecoderState]
 
     @property
-    def memory_mean(self) -> Tensor | None:
+    def memory_mean(self) -> Tensor:
         """That of the first model."""
         return self.states[0].memory_mean
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Selects rows and sentences in every state, as ``DecoderState.select`` does."""
+        """As ``DecoderState.select``, in every state."""
         for state in self.states:
             state.select(rows, sentences)
 
@@ -35,11 +35,7 @@ class Ensemble:
 
         p(y_t | y_<t, x) = (1 / M) sum_m p_m(y_t | y_<t, x)
 
-    The sizes of the models may differ, their vocabularies may not. Checked are the sizes and the
-    special tokens of the vocabularies.
-
-    Args:
-        models: M models, at least one.
+    The sizes of the models may differ, those of their vocabularies and the special tokens may not.
 
     Raises:
         ConfigError: no model, or vocabularies that differ; the message names the model and both.
@@ -61,22 +57,21 @@ class Ensemble:
                     f"{first}, number {number} has {_vocabulary(model)}"
                 )
 
-    def start(self, src: Tensor, *, has_memory_mean: bool = False) -> EnsembleState:
+    def start(self, src: Tensor) -> EnsembleState:
         """Encodes ``src`` ``[S, B]`` with every model, with one row for each sentence."""
-        first, *others = self.models
-        states = [first.start(src, has_memory_mean=has_memory_mean)]
-        return EnsembleState(states + [model.start(src) for model in others])
+        return EnsembleState([model.start(src) for model in self.models])
 
     def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
         """Returns the logarithm ``[R, V]`` of the mean probability of each token after ``tokens``
-        ``[R]``.
-
-        The state advances by one position.
-        """
+        ``[R]``; the state advances by one position."""
         pairs = zip(self.models, state.states, strict=True)
-        logits = [model.step(tokens, own).float() for model, own in pairs]
-        log_probs = torch.stack(logits).log_softmax(dim=-1)
-        return log_probs.logsumexp(dim=0) - math.log(len(self.models))
+        return mean_log_probs([model.step(tokens, own) for model, own in pairs])
+
+
+def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
+    """Returns the logarithm of the mean probabilities of M models, given their logits."""
+    log_probs = torch.stack([x.float() for x in logits]).log_softmax(dim=-1)
+    return log_probs.logsumexp(dim=0) - math.log(len(logits))
 
 
 StepModel = IncrementalModel | Ensemble

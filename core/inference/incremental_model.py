@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
+from core.decoding.greedy_search import greedy_search
 from core.inference.key_value_cache import LayerCache, Lineage
 from core.inference.packed_linear import PackedLinear
 from core.inference.packed_transformer import PackedDecoder, PackedEncoder
@@ -26,16 +27,16 @@ class DecoderState:
 
     The memory is stored as its keys and values in ``caches``, and as its ``decoder_inputs``
     (:class:`Memory`). ``length`` counts the steps so far. ``memory_mean`` is the mean of the
-    encoder's output over the tokens of each sentence, if it was asked for; the selection of
-    sentences does not change it.
+    encoder's output over the tokens of each sentence; the selection of sentences does not change
+    it.
     """
 
     caches: list[LayerCache]
     memory_mask: Tensor | None  # [B, 1, 1, S], None without padding
     lineage: Lineage
     sentences: int
+    memory_mean: Tensor  # [B, D]
     decoder_inputs: Tensor | None = None  # [S, B, D]
-    memory_mean: Tensor | None = None  # [B, D]
     length: int = 0
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
@@ -96,11 +97,8 @@ class IncrementalModel:
             self._generator = PackedLinear(model.generator.weight, model.generator.bias)
 
     @torch.no_grad()
-    def start(self, src: Tensor, *, has_memory_mean: bool = False) -> DecoderState:
+    def start(self, src: Tensor) -> DecoderState:
         """Encodes ``src`` ``[S, B]`` and returns a state with one row for each sentence.
-
-        Args:
-            has_memory_mean: whether the state has a ``memory_mean``.
 
         Raises:
             ValueError: more positions than the model has.
@@ -118,7 +116,7 @@ class IncrementalModel:
                 lineage=Lineage(memory),
                 sentences=memory.shape[1],
                 decoder_inputs=None if reader is None else reader(x, memory, mask),
-                memory_mean=_mean(memory, mask) if has_memory_mean else None,
+                memory_mean=_mean(memory, mask),
             )
 
     @torch.no_grad()
@@ -128,8 +126,7 @@ class IncrementalModel:
         The state advances by one position.
 
         Raises:
-            ValueError: the number of tokens is not the number of the state's rows (the message
-                names both), or there are no positions left.
+            ValueError: not one token for each of the state's rows, or no positions are left.
         """
         rows = state.sentences * state.lineage.beams
         if len(tokens) != rows:
@@ -156,6 +153,32 @@ class IncrementalModel:
             raise ValueError(
                 f"position {length} is beyond the longest sequence of the model, {self.max_len}"
             )
+
+
+def greedy_decode(
+    model: SequenceToSequence, src: Tensor, *, max_lengths: Tensor | None = None
+) -> list[list[int]]:
+    """Returns the most probable token at every step, for a batch ``src`` ``[S, B]``.
+
+    It takes a snapshot of ``model``, which is worth keeping where there are many batches.
+
+    Args:
+        max_lengths: ``[B]``; by default an output may be twice as long as its source, plus ten.
+
+    Returns:
+        The output ids of each sentence, without special tokens.
+    """
+    prepared = IncrementalModel(model)
+    if max_lengths is None:
+        max_lengths = 2 * (src != model.special.pad).sum(dim=0) + 10
+    with torch.inference_mode():
+        found = greedy_search(
+            prepared.step,
+            prepared.start(src),
+            max_lengths=torch.clamp(max_lengths, max=prepared.max_len - 1),
+            special=prepared.special,
+        )
+    return [hypothesis.tokens for hypothesis in found]
 
 
 def _mean(memory: Tensor, is_pad: Tensor | None) -> Tensor:

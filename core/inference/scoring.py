@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from core.errors import UserError
+from core.inference.ensemble import mean_log_probs
 from core.model.sequence_to_sequence import SequenceToSequence
 
 # Logits are computed for this many tokens at a time. All at once, they would take too much memory;
@@ -74,8 +75,4 @@ def _logits(
     for at_positions in zip(*hidden, strict=True):
         pairs = zip(models, at_positions, strict=True)
         logits = [model.generator(states).float() for model, states in pairs]
-        if len(logits) == 1:
-            yield logits[0]
-        else:
-            # The sum of the probabilities is M times their mean. The softmax removes the factor.
-            yield torch.stack([x.log_softmax(dim=2) for x in logits]).logsumexp(dim=0)
+        yield logits[0] if len(logits) == 1 else mean_log_probs(logits)

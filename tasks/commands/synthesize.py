@@ -54,8 +54,7 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
     The folder gets train.SRC with the given text and train.TGT with its translations, where SRC and
     TGT are the languages of the model. The text may become either side of a later training: data of
     the model that is trained are found by language. synthesis.json says how the corpus was made and
-    how many lines were left out: empty or too long ones, and pairs of very different length. The
-    same command goes on where a killed one stopped, and the result is the same.
+    how many lines were left out: empty or too long ones, and pairs of very different length.
 
     \b
         synthesize --model runs/en-de --input captions.en --out corpora/bt --beam 1
@@ -64,25 +63,22 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
         train translation --set 'data.extra=[{path="corpora/bt", weight=0.5, tag="bt"}]'
     """
     model_options = take(ModelOptions, options)
+    how_to_load = given({name: options.pop(name) for name in ("engine", "int8")})
     use_threads(model_options.threads)
     from tasks.runs.checkpoint_folder import model_folders
     from tasks.seq2seq.request import GenerationRequest
     from tasks.translation.predict import Translator
-    from tasks.translation.synthesis import Synthesis
+    from tasks.translation.synthesis import synthesize as make_corpus
 
-    how_to_load = given({name: options.pop(name) for name in ("engine", "int8")})
     with option_names():
-        request = GenerationRequest.of(**options, batch_tokens=model_options.batch_tokens)
-        made = Synthesis(
-            text=text,
-            out=out,
-            models=model_folders("translation", model_options.model),
-            translator=Translator.load(
-                model_options.model, device=model_options.device, **how_to_load
-            ),
-            request=request,
+        made = make_corpus(
+            text,
+            out,
+            model_folders("translation", model_options.model),
+            Translator.load(model_options.model, device=model_options.device, **how_to_load),
+            GenerationRequest.of(**options, batch_tokens=model_options.batch_tokens),
             length_ratio=length_ratio,
-        ).make()
+        )
     counts = made["counts"]
     others = (f"{counts[name]:,} {name.replace('_', ' ')}" for name in _LEFT_OUT if name in counts)
     left_out = ", ".join(others) or "none"

@@ -13,19 +13,13 @@ from torch import Tensor
 
 from core.decoding.beam_search import beam_search
 from core.decoding.config import GenerationConfig
-from core.decoding.constraints import (
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatNgram,
-    all_of,
-)
+from core.decoding.constraints import ForcedPrefix, MinimumLength, NoRepeatNgram, all_of
 from core.decoding.diverse_beam_search import diverse_beam_search
 from core.decoding.greedy_search import greedy_search
 from core.decoding.sampling import sample_search
 from core.decoding.search import Constraint, Hypothesis, Step
 from core.errors import ConfigError
 from core.inference.ensemble import StepModel
-from core.inference.out_of_memory import out_of_memory_is_user_error
 from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
 from tasks.seq2seq.batches import source_tensor
@@ -46,21 +40,18 @@ _SEGMENT_BIT, _SAMPLE_BIT = 32, 48
 class EncodedTexts:
     """Texts as a search takes them.
 
-    * ``segments``: for each text its segments, each as source ids without special tokens. The
-      segments of a text are searched for independently.
+    * ``segments``: of each text, as source ids without special tokens.
     * ``prefix``: the ids that the output of every text begins with.
-    * ``max_lengths``: the most tokens in the output of each segment, for the segments of all texts
-      in order. Without it the configuration decides.
-    * ``form``: a task's own rules. It maps the indices of a batch's segments, counted over all
-      texts, to the constraint on their outputs.
-    * ``has_memory_means``: whether the search returns the ``memory_means``.
+    * ``max_lengths``: the most tokens in the output of each segment of all texts; None: as the
+      configuration says.
+    * ``form``: a task's own rules: from the indices of a batch's segments, counted over all texts,
+      to the constraint on their outputs.
     """
 
     segments: Sequence[Sequence[Sequence[int]]]
     prefix: Sequence[int] = ()
     max_lengths: Sequence[int] | None = None
     form: Callable[[Sequence[int]], Constraint] | None = None
-    has_memory_means: bool = False
 
 
 E = TypeVar("E", bound=EncodedTexts)
@@ -69,11 +60,11 @@ E = TypeVar("E", bound=EncodedTexts)
 class SegmentResult(NamedTuple):
     """What a search has found for one segment: the best first, or in the order of sampling.
 
-    ``memory_mean`` ``[D]`` is the mean of the encoder's output, where it was asked for.
+    ``memory_mean`` ``[D]`` is the mean of the encoder's output; another engine may have none.
     """
 
     hypotheses: list[Hypothesis]
-    memory_mean: Tensor | None
+    memory_mean: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -81,8 +72,7 @@ class SearchResult(Generic[E]):
     """What a search has found for ``texts``.
 
     ``outputs``: the outputs of each text, the best first or in the order of sampling.
-    ``memory_means``: ``[segments, D]``, the mean of the encoder's output over each segment of all
-    texts, where it was asked for.
+    ``memory_means``: ``[segments, D]``, of the segments of all texts; see :class:`SegmentResult`.
     """
 
     texts: E
@@ -95,10 +85,8 @@ class SearchResult(Generic[E]):
     ) -> SearchResult[E]:
         """Returns the results for ``texts``, given those for the segments of all of them.
 
-        Each text has ``config.n_best`` outputs, or fewer if no more were found, and a text without
-        segments has one. The outputs of a text of several segments are the best combinations of
-        those of its segments. If these were sampled, or searched for with diversity, they are
-        combined by rank.
+        Each text has at most ``config.n_best`` outputs: the best combinations of those of its
+        segments, or combinations by rank where these differ on purpose.
         """
         is_ranked = config.sample or config.diversity > 0.0
         combine = combinations_by_rank if is_ranked else best_combinations
@@ -130,8 +118,7 @@ def search_segments(
     """Returns what is found for every segment of all texts, in order.
 
     Args:
-        config: how to search, already resolved: the options in ``request`` are ignored here.
-        request: the constraint, the numbers of the texts, the size of batches, the callbacks.
+        config: how to search; the search options of ``request`` are ignored here.
 
     Raises:
         ConfigError: a constraint that returns anything but a boolean ``[R, V]``; a prefix that is
@@ -143,7 +130,7 @@ def search_segments(
     # A user's constraint need not be safe for several threads.
     workers = None if device.type == "cpu" and request.constraint is None else 1
     rows = len(segments) * (config.n_best if config.sample else config.beam_size)
-    found = [SegmentResult([], None)] * len(segments)
+    found = [SegmentResult([])] * len(segments)
     with at_most(_FEW_THREADS) if rows <= _FEW_ROWS else nullcontext():
         for batch, results in zip(
             batches, map_on_cores(search, batches, workers=workers), strict=True
@@ -169,7 +156,6 @@ class _BatchSearch:
     device: torch.device
 
     def __call__(self, batch: Sequence[SourceSegment]) -> list[SegmentResult]:
-        """Returns the hypotheses of each segment: the best first, or in the order of sampling."""
         samples = self.config.n_best if self.config.sample else 1
         rows = [segment for segment in batch for _ in range(samples)]
         src = source_tensor([segment.ids for segment in rows]).to(self.device)
@@ -185,9 +171,8 @@ class _BatchSearch:
         if (record := self.request.record) is not None:
             step = record.begin(step, self.config, rows[0].max_length, self.model.special)
             options["record"] = record
-        advice = "use a smaller generation.beam_size, generation.n_best or batch"
-        with torch.inference_mode(), out_of_memory_is_user_error(advice):
-            state = self.model.start(src, has_memory_mean=self.texts.has_memory_means)
+        with torch.inference_mode():
+            state = self.model.start(src)
             found = find(step, state, **options)
             if find is greedy_search:
                 found = [[hypothesis] for hypothesis in found]
@@ -195,8 +180,6 @@ class _BatchSearch:
                 found = [found[k : k + samples] for k in range(0, len(found), samples)]
             if record is not None:
                 record.end(found[0])
-            if state.memory_mean is None:
-                return [SegmentResult(hypotheses, None) for hypotheses in found]
             means = state.memory_mean[::samples].float().cpu()
             return [SegmentResult(*pair) for pair in zip(found, means, strict=True)]
 
@@ -284,10 +267,7 @@ def source_segments(
 def _in_batches(
     segments: Sequence[SourceSegment], config: GenerationConfig, request: GenerationRequest
 ) -> list[list[SourceSegment]]:
-    """Returns batches of segments of similar length.
-
-    The longest come first, so that no core is left with a long batch at the end.
-    """
+    """Returns batches of segments of similar length, the longest first for even work."""
     lengths = [(len(segment.ids) + 1,) for segment in segments]
     buckets = bucket_by_length(lengths, batch_tokens=request.batch_tokens, seed=None)
     most = config.most_sentences()
@@ -299,10 +279,8 @@ def _in_batches(
 
 
 def _checked(constraint: Constraint, numbers: Tensor, vocab_size: int) -> Constraint:
-    """Returns ``constraint`` with its results checked, called with the numbers of the texts.
-
-    ``numbers`` ``[B]`` maps the sentences of the batch to their texts.
-    """
+    """Returns a user's ``constraint`` with its results checked; ``numbers`` ``[B]`` are those of
+    the texts that the sentences belong to."""
 
     def forbidden(outputs: Tensor, sentences: Tensor) -> Tensor:
         result: object = constraint(outputs, numbers[sentences])

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,9 +18,6 @@ from data.batching import pad_sequence
 from data.vocabulary import BOS_ID, EOS, Vocabulary
 from tasks.pictures import draw_matrix, picture
 from tasks.seq2seq.batches import source_tensor
-
-if TYPE_CHECKING:
-    pass
 
 # Which attention: the title, and the names of the axes of queries and of keys.
 _KINDS = {

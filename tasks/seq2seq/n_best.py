@@ -36,19 +36,17 @@ class Output:
         return [token for hypothesis in self.hypotheses for token in hypothesis.tokens]
 
     @property
-    def log_prob(self) -> float:
-        """The log-probability of all segments."""
-        return sum(hypothesis.log_prob for hypothesis in self.hypotheses)
+    def joined(self) -> Hypothesis:
+        """All segments as one hypothesis."""
+        log_prob = sum(hypothesis.log_prob for hypothesis in self.hypotheses)
+        return Hypothesis(self.tokens, log_prob, self.score)
 
 
 def best_combinations(segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
     """Returns the ``count`` combinations with the highest summed scores, the best first.
 
-    A combination has one hypothesis for each segment. Where there are fewer than ``count``, all
-    are returned. The first is made of the best hypothesis of every segment.
-
-    Args:
-        segments: the hypotheses of each segment, at least one, the best first.
+    A combination has one hypothesis for each of ``segments``, which have at least one, the best
+    first.
     """
     # Each of the best combinations extends one of the best combinations of the segments before.
     # They are linked lists (rest, hypothesis), so that none is copied on the way.
@@ -66,9 +64,8 @@ def best_combinations(segments: Sequence[Sequence[Hypothesis]], count: int) -> l
 def combinations_by_rank(segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
     """Returns the first hypotheses of all segments, then the second ones, and so on.
 
-    This is for sampled and for diverse outputs, which should differ in every segment. The best
-    combinations would differ in one segment only. A segment with too few hypotheses repeats its
-    last one.
+    So sampled and diverse outputs differ in every segment; the best combinations would differ in
+    one only. A segment with too few hypotheses repeats its last one.
     """
     longest = max(map(len, segments), default=1)
     ranked = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from core.inference.ensemble import mean_log_probs
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
 from core.training.microbatches import LossFunction
@@ -56,21 +56,10 @@ def measure_pairs(
     with torch.inference_mode():
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
-            logits, targets = mean_logits(models, src, tgt[:-1]), tgt[1:]
+            found = [model(src, tgt[:-1]) for model in models]
+            logits, targets = found[0] if len(found) == 1 else mean_log_probs(found), tgt[1:]
             loss += label_smoothed_cross_entropy(logits, targets, pad_id=PAD_ID).item()
             is_token = targets != PAD_ID
             correct += int(((logits.argmax(dim=-1) == targets) & is_token).sum())
             count += int(is_token.sum())
     return {"loss": loss / count, "accuracy": correct / count}
-
-
-def mean_logits(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Tensor:
-    """Returns logits ``[T, B, V]`` for ``src`` ``[S, B]`` and ``tgt`` ``[T, B]``.
-
-    Those of several models are the logarithms of their mean probabilities.
-    """
-    if len(models) == 1:
-        logits: Tensor = models[0](src, tgt)
-        return logits
-    log_probs = [model(src, tgt).float().log_softmax(dim=-1) for model in models]
-    return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(models))

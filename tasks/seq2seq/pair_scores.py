@@ -49,12 +49,11 @@ class PairScore:
     def row(self) -> str:
         """Returns the log-probability, the number of tokens and the mean, separated by tabs.
 
-        Without a probability the first and the last are empty. ``sort -g`` and awk (``$3 > -2``)
-        take an empty field for a small number, and some of them take "-inf" for a word.
+        Without a probability the first and the last are empty, which ``sort`` and awk take for a
+        small number.
         """
-        log_prob, mean = (
-            f"{x:.4f}" if math.isfinite(x) else "" for x in (self.log_prob, self.mean)
-        )
+        numbers = (self.log_prob, self.mean)
+        log_prob, mean = (f"{x:.4f}" if math.isfinite(x) else "" for x in numbers)
         return f"{log_prob}\t{len(self.tokens)}\t{mean}"
 
     def record(self) -> dict[str, Any]:
@@ -81,8 +80,7 @@ def score_texts(
     """Returns the score of each of ``targets`` given the source at its position.
 
     Texts are scored whole, not sentence by sentence. An empty text is ``<eos>`` alone. The
-    probabilities are those of the searches (:mod:`core.inference.scoring`). The batch that a pair
-    is in changes its score by rounding errors alone, some millionths of it.
+    probabilities are those of the searches (:mod:`core.inference.scoring`).
 
     Args:
         models: one, or those of an ensemble.

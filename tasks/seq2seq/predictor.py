@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
@@ -26,13 +26,7 @@ from tasks.runs.checkpoint_folder import Folders, model_folders
 from tasks.seq2seq.generation import E, SearchResult, SegmentResult, search_segments
 from tasks.seq2seq.labeled_attention import Attention, attention
 from tasks.seq2seq.pair_scores import PairScore, score_texts
-from tasks.seq2seq.request import (
-    DEFAULT_BATCH_TOKENS,
-    DEFAULT_REQUEST,
-    GenerationRequest,
-    OnBatch,
-    ignore_batch,
-)
+from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.texts import as_texts
 
 R = TypeVar("R")
@@ -88,7 +82,13 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         members = [cls._load_one(path, chosen) for path in paths]
         if len(members) == 1:
             return members[0]
-        check_compatible(paths, [member._compatibility() for member in members])
+        for path, member in zip(paths, members, strict=True):
+            for name, expected in members[0]._compatibility().items():
+                if (other := member._compatibility()[name]) != expected:
+                    raise CheckpointError(
+                        f"{paths[0]} and {path} cannot search as one: their {name} differs, "
+                        f"{_difference(expected, other)}"
+                    )
         return cls._join(members)
 
     def __repr__(self) -> str:
@@ -171,59 +171,44 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         """Returns the attention between ``text`` and its best output, one record per segment.
 
         Args:
-            target: an output to use instead of the best one. The pair is one segment, as in
-                :meth:`score`.
+            target: the output, instead of the best one; the pair is one segment.
             options: those of :class:`GenerationRequest`, for the search; none with a ``target``.
 
         Raises:
-            ConfigError: as :meth:`generate`; options with a ``target``; or this is an ensemble,
-                whose models each have attention of their own.
+            ConfigError: as :meth:`generate`; options with a ``target``; or this is an ensemble.
             TextError: as :meth:`generate`; or the pair is too long for the model.
         """
         if len(self.models) > 1:
             raise ConfigError(
                 "attention belongs to a single model: load the ensemble's models one by one"
             )
-        vocabularies = self.source.vocabulary, self.target.vocabulary
         if target is not None:
             check(not options, "the options of a search", [*options], "left out with a target")
-            source_ids, target_ids = self._pair(text, target)
-            return [attention(self.models[0], source_ids, target_ids, vocabularies, self.device)]
-        request = replace(GenerationRequest.of(**options), pass_through=False, placeholders=False)
-        found = self.search(as_texts([text]), request)
-        segments, best = found.texts.segments[0], found.outputs[0][0]
-        return [
-            attention(self.models[0], ids, hypothesis.tokens, vocabularies, self.device)
-            for ids, hypothesis in zip(segments, best.hypotheses, strict=True)
-        ]
+            pairs = [self._pair(text, target)]
+        else:
+            request = GenerationRequest.of(**options)
+            own = request.replaced(pass_through=False, placeholders=False)
+            found = self.search(as_texts([text]), own)
+            outputs = [hypothesis.tokens for hypothesis in found.outputs[0][0].hypotheses]
+            pairs = [*zip(found.texts.segments[0], outputs, strict=True)]
+        vocabularies = self.source.vocabulary, self.target.vocabulary
+        return [attention(self.models[0], *pair, vocabularies, self.device) for pair in pairs]
 
     @overload
-    def score(  # type: ignore[overload-overlap]  # a string is an iterable, but one text here
-        self, sources: str, targets: str, *, batch_tokens: int = ..., on_batch: OnBatch = ...
-    ) -> PairScore: ...
+    def score(self, sources: str, targets: str, **options: Any) -> PairScore: ...
 
     @overload
     def score(
-        self,
-        sources: Iterable[str],
-        targets: Iterable[str],
-        *,
-        batch_tokens: int = ...,
-        on_batch: OnBatch = ...,
+        self, sources: Iterable[str], targets: Iterable[str], **options: Any
     ) -> list[PairScore]: ...
 
     def score(
-        self,
-        sources: str | Iterable[str],
-        targets: str | Iterable[str],
-        *,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
-        on_batch: OnBatch = ignore_batch,
+        self, sources: str | Iterable[str], targets: str | Iterable[str], **options: Any
     ) -> PairScore | list[PairScore]:
         """Returns how probable each of ``targets`` is, given the source at its position.
 
-        Two strings are one pair and give one score. See :func:`score_texts` for the details. The
-        rules of a task's form and the options of searches have no influence.
+        Two strings are one pair and give one score. ``options`` are those of :func:`score_texts`.
+        The rules of a task's form and the options of searches have no influence.
 
         Raises:
             TypeError: anything but two strings, or two lists of strings.
@@ -236,22 +221,12 @@ class PairPredictor(Predictor[R], Generic[R, E]):
             raise TextError(
                 f"each source needs one target: {len(pairs[0])} sources, {len(pairs[1])} targets"
             )
-        scores = score_texts(
-            self.models,
-            (self.source, self.target),
-            *pairs,
-            device=self.device,
-            batch_tokens=batch_tokens,
-            on_batch=on_batch,
-        )
+        codecs = self.source, self.target
+        scores = score_texts(self.models, codecs, *pairs, device=self.device, **options)
         return scores[0] if isinstance(sources, str) else scores
 
-    def _pair(self, source: str, target: str) -> tuple[list[int], list[int]]:
-        """Returns the ids of both texts.
-
-        Raises:
-            TextError: one of them is too long for the model.
-        """
+    def _pair(self, source: str, target: str) -> tuple[Sequence[int], Sequence[int]]:
+        """Returns the ids of both texts; a TextError if one is too long for the model."""
         (source,), (target,) = as_texts([source], name="source"), as_texts([target], name="target")
         pair = self.source.encode(source), self.target.encode(target)
         for name, ids in zip(("source", "target"), pair, strict=True):
@@ -282,22 +257,6 @@ class PairPredictor(Predictor[R], Generic[R, E]):
     @abstractmethod
     def _results(self, texts: Sequence[str], found: SearchResult[E]) -> list[R]:
         """Returns the result for each text, from its outputs, the best first."""
-
-
-def check_compatible(
-    folders: Sequence[Path], properties: Sequence[Mapping[str, str | Vocabulary]]
-) -> None:
-    """Refuses models for an ensemble that read or write other texts than the first one.
-
-    ``properties`` are, for each folder, what must be equal in all of them, by its name.
-    """
-    for folder, others in zip(folders, properties, strict=True):
-        for name, expected in properties[0].items():
-            if others[name] != expected:
-                raise CheckpointError(
-                    f"{folders[0]} and {folder} cannot search as one: their {name} differs, "
-                    f"{_difference(expected, others[name])}"
-                )
 
 
 def _difference(first: str | Vocabulary, second: str | Vocabulary) -> str:

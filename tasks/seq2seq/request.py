@@ -52,22 +52,20 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     * ``prefix``: what the output of every text begins with, as text.
     * ``constraint``: the user's own rule. It maps the tokens so far ``[t, R]``, without ``<bos>``,
       and the text number of each row ``[R]`` to a boolean ``[R, V]``, True where the next token is
-      forbidden. All segments of a text have its number, and each of them begins anew at t = 0.
-    * ``numbers``: the numbers of the texts, for ``constraint`` and for sampling: texts of equal
-      number, seed and content draw the same output. Without it they are counted from 0.
-    * ``candidates``: this many answers that differ clearly, the best of a larger number. Only the
-      couplet writer has them (:mod:`tasks.couplet.reranking`).
+      forbidden. Each segment of a text begins anew at t = 0.
+    * ``numbers``: of the texts, for ``constraint`` and for sampling: texts of equal number, seed
+      and content draw the same output. Without it they are counted from 0.
+    * ``candidates``: see :mod:`tasks.couplet.reranking`.
     * ``pass_through``: lines that are in the target language already stay as they are. Without it
       they do if the model can tell (:mod:`tasks.translation.language`), and there is neither a
-      prefix nor a constraint. Only the translator has it.
-    * ``confidence``: whether translations have a confidence and a familiarity; the default, but not
-      for CTranslate2, which needs more time for it. Only the translator has it.
+      prefix nor a constraint.
+    * ``confidence``: translations have a confidence and a familiarity; the default, but not for
+      CTranslate2, which needs more time for it.
     * ``placeholders``: False: the model reads addresses, emoji and the like itself
       (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
     * ``batch_tokens``: the most source tokens in a batch.
     * ``on_batch``: gets the number of segments that have just been finished.
-    * ``on_step``: is called before every step of the search, in any thread. An exception that it
-      raises ends the search and reaches the caller.
+    * ``on_step``: is called before every step, in any thread. An exception ends the search.
     * ``record``: records the search for one text of one segment.
     """
 
@@ -117,11 +115,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     def of(cls, **options: Any) -> Self:
         """Returns the request that keywords describe; a value of None is as good as no keyword.
 
-        The short names of options (``beam``, ``diverse``) are accepted as well.
-
-        Raises:
-            ConfigError: an unknown option (the message names the nearest known one), or an option
-                that is given under both of its names.
+        Short names of options (``beam``, ``diverse``) are accepted; a ConfigError for unknown ones.
         """
         names = {item.name for item in fields(cls)}
         aliases = {own.short: name for name, own in options_of(cls).items() if own.short}
@@ -143,8 +137,8 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
 
     def search_options(self) -> dict[str, Any]:
         """Returns the options that replace those of the model's configuration."""
-        values = {item.name: getattr(self, item.name) for item in fields(GenerationConfig)}
-        return {name: value for name, value in values.items() if value is not None}
+        names = [item.name for item in fields(GenerationConfig)]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def resolve(self, config: GenerationConfig) -> GenerationConfig:
         """Returns the model's ``config`` with the options of this request in place of its own.

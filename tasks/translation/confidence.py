@@ -1,9 +1,9 @@
 """How probable it is that a translation is good, from what the search knows anyway.
 
 A logistic regression over three features of a segment and its hypothesis, fitted on validation
-pairs whose translations can be compared with a reference. A translation counts as good if its
-sentence chrF (Popović 2015) is at least :data:`GOOD_CHRF`. On validation pairs, the lowest token
-probability and the distance to the second hypothesis added nothing to these features.
+pairs. A translation counts as good if its sentence chrF (Popović 2015) is at least
+:data:`GOOD_CHRF`. The lowest token probability and the distance to the second hypothesis added
+nothing to these features.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ class Confidence:
     def of(self, segments: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]) -> float:
         """Returns the confidence in the translation of one text, which has segments.
 
-        That of a segment is the probability that its translation is good. That of a text of several
-        segments is their mean, weighted by tokens: the share of it that can be expected to be good.
+        It is the mean of the probabilities that their translations are good, weighted by tokens.
         """
         *slopes, intercept = self.weights.tolist()
         total = count = 0.0

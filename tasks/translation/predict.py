@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from core.config import check, check_choice
 from core.decoding.config import GenerationConfig
-from core.decoding.search import Hypothesis
 from core.errors import ConfigError
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
@@ -78,13 +77,10 @@ class Translation(Ranked):
 class Translator(PairPredictor[Translation, EncodedDocuments]):
     """A trained translation model: ``Translator.load().translate("Ein Hund rennt.")``.
 
-    A text is translated line by line and sentence by sentence. Its line breaks, indentation and the
-    marks of lists, quotes and dialogue at the beginning of lines stay as they are. A sentence that
-    is too long for the model is split (:mod:`tasks.translation.segments`). The alternatives to a
-    text of several segments combine those to its segments (:mod:`tasks.seq2seq.n_best`).
-    Lines that are in the target language already stay as they are, if the model can tell, and so
-    do addresses, long numbers, emoji and words in letters that it does not know
-    (:mod:`tasks.translation.placeholders`).
+    A text is translated line by line and sentence by sentence (:mod:`.segments`). Line breaks,
+    indentation, the marks of lists and lines that are in the target language already stay as they
+    are, and so do addresses, long numbers, emoji and words in letters that the model does not know
+    (:mod:`.placeholders`).
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
@@ -162,17 +158,22 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         return config
 
     @overload
-    def translate(self, texts: str, **options: Any) -> str: ...
+    def translate(self, texts: str, *, n_best: None = None, **options: Any) -> str: ...
 
     @overload
-    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+    def translate(
+        self, texts: Iterable[str], *, n_best: int | None = None, **options: Any
+    ) -> list[Any]: ...
 
-    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+    def translate(
+        self, texts: str | Iterable[str], *, n_best: int | None = None, **options: Any
+    ) -> str | list[Any]:
         """Returns the translation of each text, in order; an empty text stays empty.
 
-        A single string is one text and gives one string. ``options`` are those of
-        :class:`GenerationRequest`: ``beam_size=1`` for greedy search, ``n_best=5``,
-        ``sample=True``, ``prefix="A dog"``...
+        A single string is one text and gives one string. With ``n_best`` there is a list of
+        strings, the best first, in the place of each string. ``options`` are those of
+        :class:`GenerationRequest`: ``beam_size=1`` for greedy search, ``sample=True``,
+        ``prefix="A dog"``...
 
         Raises:
             ConfigError: an unknown option, an option out of range, options that contradict each
@@ -180,7 +181,10 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a text that is not valid Unicode.
         """
-        outputs = [translation.text for translation in self.predict(texts, **options)]
+        found = self.predict(texts, n_best=n_best, **options)
+        outputs: list[Any] = [translation.text for translation in found]
+        if n_best is not None:
+            outputs = [[each.text for each in translation.hypotheses] for translation in found]
         return outputs[0] if isinstance(texts, str) else outputs
 
     @overload
@@ -198,6 +202,12 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         """
         translations = self.predict(texts, **options)
         return translations[0] if isinstance(texts, str) else translations
+
+    def __repr__(self) -> str:
+        data, count = self.config.data, sum(each.numel() for each in self.models[0].parameters())
+        ensemble = f"{len(self.models)} models of " if len(self.models) > 1 else ""
+        size = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+        return f"Translator({data.src} -> {data.tgt}, {ensemble}{size} parameters, {self.device})"
 
     @property
     def max_source_tokens(self) -> int:
@@ -282,7 +292,6 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         return EncodedDocuments(
             segments=[[segment.ids for segment in document.segments] for document in documents],
             prefix=() if request.prefix is None else known_ids(request.prefix, self.target),
-            has_memory_means=self.familiarity is not None and is_judged,
             documents=documents,
             is_judged=is_judged,
         )
@@ -297,8 +306,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         """
         found = self._searched(texts, config, request)
         counts = [len(text) for text in texts.segments]
-        numbers = request.numbers or range(len(counts))
-        number_of = [n for n, count in zip(numbers, counts, strict=True) for _ in range(count)]
+        texts_of = zip(request.numbers or range(len(counts)), counts, strict=True)
+        number_of = [number for number, count in texts_of for _ in range(count)]
         segments = [segment for document in texts.documents for segment in document.segments]
         pending = {index: s for index, s in enumerate(segments) if s.literals}
         while pending:
@@ -310,18 +319,15 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
                 else:
                     kept = [each for each in others if not self._documents.lost(segment, each)]
                     found[index] = found[index]._replace(hypotheses=[best, *kept])
-            own = request.replaced(
-                numbers=[number_of[index] for index in again], on_batch=ignore_batch
+            numbers = [number_of[index] for index in again]
+            own = request.replaced(numbers=numbers, on_batch=ignore_batch)
+            # A sentence with its literals can be too long for a single segment.
+            whole = EncodedTexts(
+                segments=[self._documents.segments_of(each.text) for each in again.values()]
             )
-            read = [self._documents.segments_of(segment.text) for segment in again.values()]
-            whole = EncodedTexts(segments=read)
             outputs = SearchResult.of(whole, self._searched(whole, config, own), config).outputs
-            for index, own_outputs in zip(again, outputs, strict=True):
-                joined = [
-                    Hypothesis(output.tokens, output.log_prob, output.score)
-                    for output in own_outputs
-                ]
-                found[index] = found[index]._replace(hypotheses=joined)
+            for index, joined in zip(again, outputs, strict=True):
+                found[index] = found[index]._replace(hypotheses=[each.joined for each in joined])
             pending = again
         return found
 
@@ -331,11 +337,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         """Returns what the engine finds for each segment."""
         if self._engine is None:
             return search_segments(self.step_model(), texts, config, request, self.device)
-        hypotheses = self._engine.search(texts, config, request)
-        means: Iterable[Tensor | None] = repeat(None)
-        if texts.has_memory_means:
-            means = self.memory_means([ids for text in texts.segments for ids in text])
-        return [SegmentResult(*pair) for pair in zip(hypotheses, means, strict=False)]
+        return [SegmentResult(found) for found in self._engine.search(texts, config, request)]
 
     def memory_means(self, segments: Sequence[Sequence[int]]) -> Tensor:
         """Returns the mean ``[N, D]`` of the encoder's output over the tokens of each segment."""
@@ -344,9 +346,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         lengths = [(len(ids) + 1,) for ids in segments]
         for batch in bucket_by_length(lengths, batch_tokens=DEFAULT_BATCH_TOKENS, seed=None):
             src = source_tensor([segments[i] for i in batch]).to(self.device)
-            state = model.start(src, has_memory_mean=True)
-            if state.memory_mean is not None:
-                means[batch] = state.memory_mean.float().cpu()
+            means[batch] = model.start(src).memory_mean.float().cpu()
         return means
 
     def _results(
@@ -382,10 +382,13 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
     def _familiarities(self, found: SearchResult[EncodedDocuments]) -> list[float | None]:
         """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""
         texts = found.texts.segments
-        if self.familiarity is None or found.memory_means is None:
+        if self.familiarity is None or not found.texts.is_judged:
             return [None] * len(texts)
-        lengths = torch.tensor([len(ids) + 1.0 for text in texts for ids in text])
-        weighted = iter((self.familiarity.of(found.memory_means, lengths) * lengths).tolist())
+        segments = [ids for text in texts for ids in text]
+        means, lengths = found.memory_means, torch.tensor([len(ids) + 1.0 for ids in segments])
+        if means is None:  # of an engine that does not return them
+            means = self.memory_means(segments)
+        weighted = iter((self.familiarity.of(means, lengths) * lengths).tolist())
         return [
             round(sum(islice(weighted, len(text))) / sum(len(ids) + 1 for ids in text), _DIGITS)
             if text

@@ -9,8 +9,7 @@ from torch import Tensor
 from core.decoding.beam_search import beam_search
 from core.decoding.greedy_search import greedy_search
 from core.decoding.search import Hypothesis
-from core.inference.greedy_decode import greedy_decode
-from core.inference.incremental_model import IncrementalModel
+from core.inference.incremental_model import IncrementalModel, greedy_decode
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SpecialIds

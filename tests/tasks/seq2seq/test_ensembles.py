@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from core.errors import CheckpointError, ConfigError
+from core.inference.ensemble import mean_log_probs
 from core.storage.checkpoint import save_weights
 from data.vocabulary import Vocabulary
 from tasks.couplet.predict import CoupletWriter
 from tasks.runs import checkpoint_folder as folders
-from tasks.seq2seq.objective import mean_logits
 from tasks.task import PAIR_TASKS
 from tasks.translation.config import TranslationConfig
 from tasks.translation.model import TranslationModel
@@ -59,10 +59,9 @@ def test_the_logits_are_the_mean_probabilities_logarithms() -> None:
     with torch.no_grad():
         second.generator.bias += torch.arange(20.0) / 3
         src, tgt = torch.tensor([[5, 6], [7, 1]]), torch.tensor([[2, 2], [8, 9], [9, 1]])
-        found = mean_logits([first, second], src, tgt)
+        found = mean_log_probs([first(src, tgt), second(src, tgt)])
         expected = (first(src, tgt).softmax(dim=-1) + second(src, tgt).softmax(dim=-1)) / 2
     assert torch.allclose(found.exp(), expected, atol=1e-6)
-    assert torch.equal(mean_logits([first], src, tgt), first(src, tgt))
 
 
 def test_a_snapshot_is_made_once(tiny_models: Models) -> None:

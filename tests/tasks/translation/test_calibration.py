@@ -175,7 +175,7 @@ def test_lines_in_the_target_language_stay_as_they_are(translator: Translator) -
     translated = translator.translate(GERMAN)
     assert document.text == f"{translated}\n\n  - {ENGLISH}\n{translated}"
     assert document.segments == 2
-    assert translator.translate(ENGLISH, n_best=3, beam_size=3) == ENGLISH
+    assert translator.translate(ENGLISH, n_best=3, beam_size=3) == [ENGLISH]
     assert translator.translate(ENGLISH, pass_through=False) != ENGLISH
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from core.decoding.config import GenerationConfig
 from tasks.seq2seq.request import GenerationRequest
-from tasks.translation import search_choice
+from tasks.translation import train
 from tasks.translation.evaluate import bleu
 from tasks.translation.predict import Translator
-from tasks.translation.search_choice import LENGTH_PENALTIES, choose_search
+from tasks.translation.train import LENGTH_PENALTIES, choose_search
 from tests.commands.command_line import run
 
 REFERENCE = "a small dog runs over the green field"
@@ -48,7 +48,7 @@ def test_the_search_with_the_best_bleu_is_chosen(best: tuple[int, float]) -> Non
 
 def test_the_pairs_are_of_all_parts_of_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation data of two domains, one after the other: the search suited the first alone."""
-    monkeypatch.setattr(search_choice, "MAX_SENTENCES", 4)
+    monkeypatch.setattr(train, "MAX_SENTENCES", 4)
     asked: list[Sequence[str]] = []
     scripted = Scripted(GenerationConfig(beam_size=1), {})
     generate = scripted.generate
