@@ -49,7 +49,7 @@ def search_and_answer(
     *,
     is_backward: bool = False,
     whole: Callable[[str, Any], list[str]] | None = None,
-    categories: Callable[[str, Any], Iterable[str]] = lambda line, result: (),
+    categories: Callable[[int, str, Any], Iterable[str]] = lambda number, line, result: (),
 ) -> Counter[str]:
     """Does the work of the commands that search: ``translate`` and ``couplet``.
 
@@ -60,7 +60,7 @@ def search_and_answer(
         is_backward: use the model of the opposite direction in the checkpoint folder.
         whole: returns all output lines for an input line and its result, in place of ``lines_for``
             and of numbers and scores, but not of JSON.
-        categories: returns what an input line and its result count as.
+        categories: returns what an input line, whose number counts from 0, and its result count as.
 
     Returns:
         The counts.
@@ -103,8 +103,8 @@ def search_and_answer(
             accepted = chunk.texts if texts else _without_refused(work, chunk, predictor.refusal)
             results = predictor.generate(accepted, replace(request, numbers=chunk.numbers))
             rows = [*zip(chunk.numbers, chunk.lines, results, strict=True)]
-            for _, line, result in rows:
-                work.tally.update(categories(line, result))
+            for row in rows:
+                work.tally.update(categories(*row))
             work.write(line for row in rows for line in lines_of(*row))
     if refused := work.tally["refused"]:
         raise UserError(f"{refused} of {work.count} lines were refused; their results are empty")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tasks.commands.answering import search_and_answer
 from tasks.commands.options import (
+    PATH,
     engine_options,
     length_options,
     models_option,
@@ -22,6 +23,8 @@ from tasks.seq2seq.request import GenerationRequest
 if TYPE_CHECKING:
     from tasks.translation.predict import Translation
 
+_MOST_NUMBERS = 20
+
 
 @click.command()
 @text_options
@@ -31,6 +34,13 @@ if TYPE_CHECKING:
 @length_options
 @engine_options
 @options_from(GenerationRequest, "translation")
+@click.option(
+    "--glossary",
+    "glossary_file",
+    type=PATH,
+    metavar="FILE",
+    help="Terms with fixed translations: a term, a tab and its translation a line.",
+)
 def translate(**options: Any) -> None:
     """Translate each TEXT; the shipped model translates German into English.
 
@@ -42,7 +52,9 @@ def translate(**options: Any) -> None:
 
     With --json, "confidence" is the probability that the translation is good, and "familiarity"
     says how like the training data the text is (0 to 1; below 0.05 it is unlike them), if the model
-    has been calibrated (models calibrate). Standard error says how many lines are unlike them.
+    has been calibrated (models calibrate). "doubtful" translations, of a confidence below 0.4, are
+    probably wrong. Standard error has the numbers of their lines, and says how many lines are
+    unlike the training data.
 
     \b
         translate "Ein Hund rennt." "Zwei Kinder lachen."
@@ -50,30 +62,41 @@ def translate(**options: Any) -> None:
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
+    from core.progress import log
+    from tasks.familiarity import is_unfamiliar
+    from tasks.translation.glossary import read_glossary
+
+    doubtful: list[int] = []
+
+    def categories(number: int, line: str, result: Translation) -> Iterator[str]:
+        """Yields what a line counts as in :func:`notes`."""
+        if line.strip():
+            yield "lines"
+        if is_unfamiliar(result.familiarity):
+            yield "unfamiliar"
+        if result.segments == 0 and any(map(str.isalpha, result.text)):
+            yield "kept"
+        if result.is_doubtful:
+            doubtful.append(number + 1)
+
+    glossary = options.pop("glossary_file")
+    options["glossary"] = None if glossary is None else read_glossary(glossary)
     counts = search_and_answer(
         "translation", lambda line, result: [result.text], options, categories=categories
     )
-    from core.progress import log
-
-    for note in notes(counts):
+    for note in notes(counts, doubtful):
         log(note)
 
 
-def categories(line: str, result: Translation) -> Iterator[str]:
-    """Yields what a line counts as in :func:`notes`."""
-    from tasks.familiarity import is_unfamiliar
+def notes(counts: Mapping[str, int], doubtful: Sequence[int]) -> Iterator[str]:
+    """Yields what a user should know of the lines of a run.
 
-    if line.strip():
-        yield "lines"
-    if is_unfamiliar(result.familiarity):
-        yield "unfamiliar"
-    if result.segments == 0 and any(map(str.isalpha, result.text)):
-        yield "kept"
-
-
-def notes(counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields what a user should know of the lines of a run, whose numbers are ``counts``."""
+    Args:
+        counts: of lines by category.
+        doubtful: the numbers of the lines whose translations are probably wrong.
+    """
     from tasks.familiarity import UNFAMILIAR
+    from tasks.translation.confidence import DOUBTFUL
 
     total, unlike, kept = counts["lines"], counts["unfamiliar"], counts["kept"]
     if unlike > UNFAMILIAR * total:  # this share of texts like the training data is below, too
@@ -83,3 +106,8 @@ def notes(counts: Mapping[str, int]) -> Iterator[str]:
             f"{kept:,} of {total:,} lines stay as they are: in the target language already "
             "(--no-pass-through translates them), or in letters that the model does not know"
         )
+    if doubtful:
+        first = ", ".join(map(str, doubtful[:_MOST_NUMBERS]))
+        more = len(doubtful) - _MOST_NUMBERS
+        numbers = f"{first} and {more:,} more" if more > 0 else first
+        yield f"probably wrong (confidence below {DOUBTFUL}): line {numbers}"

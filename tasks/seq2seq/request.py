@@ -1,7 +1,7 @@
 """What a user asks of a search: one typed object from the command line to the search itself."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, get_args
 
@@ -61,6 +61,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
       prefix nor a constraint.
     * ``confidence``: translations have a confidence and a familiarity; the default, but not for
       CTranslate2, which needs more time for it.
+    * ``glossary``: terms and what stands for them in the translation, such as names of products.
     * ``placeholders``: False: the model reads addresses, emoji and the like itself
       (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
     * ``batch_tokens``: the most source tokens in a batch.
@@ -88,6 +89,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
         "Confidence and familiarity with --json; the default, except for ctranslate2.",
         "translation",
     )
+    glossary: Mapping[str, str] | None = field(default=None, repr=False)
     placeholders: bool | None = None
     batch_tokens: int = DEFAULT_BATCH_TOKENS
     on_batch: OnBatch = field(default=ignore_batch, repr=False)

@@ -29,6 +29,8 @@ UNFAMILIAR, MOST_IF_UNFAMILIAR = 0.1, 0.3
 """The confidence in the translation of a text of this familiarity or less is at most this."""
 MOST_IF_LOOPED = 0.2
 """The confidence in a translation that repeats itself is at most this."""
+DOUBTFUL = 0.4
+"""A translation of lower confidence is probably wrong."""
 LEAST_OF_A_KIND = 10
 """So many good and so many other translations are needed to tell them apart."""
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from core.decoding.search import Hypothesis
 from data.codec import TextCodec
 from tasks.seq2seq.generation import EncodedTexts
+from tasks.translation.glossary import Glossary
 from tasks.translation.placeholders import (
     LinePart,
+    Literal,
     known_letters,
     line_parts,
     restored,
@@ -32,7 +34,7 @@ class Segment:
 
     ids: list[int]
     text: str = ""
-    literals: Mapping[str, str] = field(default_factory=dict)
+    literals: Mapping[str, Literal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,34 +72,45 @@ class DocumentCodec:
     Args:
         source, target: the codecs of both languages.
         size: the most ids in a segment.
+
+    Attributes:
+        letters: the characters that the model knows; None: all of them.
     """
 
     def __init__(self, source: TextCodec, target: TextCodec, size: int) -> None:
         self._source, self._target, self._size = source, target, size
-        self._letters = known_letters(source)  # None: the model reads all characters
+        self.letters = known_letters(source)
 
-    def encode(self, text: str, *, is_kept: Callable[[str], bool], with_literals: bool) -> Document:
+    def encode(
+        self,
+        text: str,
+        *,
+        is_kept: Callable[[str], bool],
+        with_literals: bool,
+        glossary: Glossary | None = None,
+    ) -> Document:
         """Returns ``text`` as a document.
 
         Args:
             is_kept: tells which lines stay as they are.
-            with_literals: keep literals behind placeholders (:mod:`.placeholders`).
+            with_literals: keep literals behind placeholders (:mod:`.placeholders`), and terms of
+                ``glossary``.
         """
         parts = []
         for start, line in lines(text):
             if is_kept(line):
                 parts.append(Part(start + line))
                 continue
-            read = usual_case(readable(line, self._letters), self._source, self._letters)
+            read = usual_case(readable(line, self.letters), self._source, self.letters)
             if with_literals:
-                parts_of_line = line_parts(read, self._letters)
+                parts_of_line = line_parts(read, self.letters)
             else:
                 parts_of_line = [LinePart("", sentences(read))]
             for kept, own_sentences in parts_of_line:
                 segments = [
                     segment
                     for sentence in own_sentences
-                    for segment in self._segments(sentence, with_literals)
+                    for segment in self._segments(sentence, with_literals, glossary)
                 ]
                 parts.append(Part(start + kept, segments))
                 start = ""
@@ -120,19 +133,22 @@ class DocumentCodec:
 
     def without(self, segment: Segment, placeholders: Sequence[str]) -> Segment:
         """Returns ``segment`` with literals in the place of some of its placeholders."""
-        literals = {name: segment.literals[name] for name in placeholders}
-        others = {name: text for name, text in segment.literals.items() if name not in literals}
-        text = restored(segment.text, literals)
+        others = {name: own for name, own in segment.literals.items() if name not in placeholders}
+        text = restored(
+            segment.text, {name: segment.literals[name].source for name in placeholders}
+        )
         return Segment(self._source.encode(text), text, others)
 
     def segments_of(self, text: str) -> list[list[int]]:
         """Returns the ids of a sentence, in several segments if it is too long for the model."""
         return segments_of(text, self._source.encode, self._size)
 
-    def _segments(self, sentence: str, with_literals: bool) -> list[Segment]:
+    def _segments(
+        self, sentence: str, with_literals: bool, glossary: Glossary | None
+    ) -> list[Segment]:
         """Returns the segments of a sentence; one that is split has no placeholders."""
         if with_literals:
-            text, literals = with_placeholders(sentence, self._letters)
+            text, literals = with_placeholders(sentence, self.letters, glossary)
             if literals and len(ids := self._source.encode(text)) <= self._size:
                 return [Segment(ids, text, literals)]
         return [Segment(ids) for ids in self.segments_of(sentence)]
@@ -141,7 +157,8 @@ class DocumentCodec:
         """Returns some segments. No separator comes where a long word of the source was cut."""
         text = ""
         for segment, hypothesis in translated:
-            translation = restored(self._target.decode(hypothesis.tokens), segment.literals)
+            targets = {name: own.target for name, own in segment.literals.items()}
+            translation = restored(self._target.decode(hypothesis.tokens), targets)
             if text and translation and not self._source.is_inside_word(segment.ids):
                 text += self._target.tokenizer.separator
             text += translation

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from data.codec import TextCodec
 from data.tokenizers import SentencePieceBPE
+from tasks.translation.glossary import Glossary
 from tasks.translation.segments import sentences
 
 PLACEHOLDERS = ("http://ab.de", "http://xy.com", "https://cd.org", "http://gh.org")
@@ -55,6 +56,13 @@ def known_letters(codec: TextCodec) -> frozenset[str] | None:
     )
 
 
+class Literal(NamedTuple):
+    """What a placeholder stands for: in the source, and in the translation."""
+
+    source: str
+    target: str
+
+
 class LinePart(NamedTuple):
     """What is kept of a line, and the sentences after it, which have letters."""
 
@@ -85,25 +93,36 @@ def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
     return found
 
 
-def with_placeholders(sentence: str, letters: Collection[str] | None) -> tuple[str, dict[str, str]]:
-    """Returns a sentence with placeholders, and the literal that each of them stands for."""
-    literals: dict[str, str] = {}
+def with_placeholders(
+    sentence: str, letters: Collection[str] | None, glossary: Glossary | None = None
+) -> tuple[str, dict[str, Literal]]:
+    """Returns a sentence with placeholders for literals and the terms of ``glossary``."""
+    literals: dict[str, Literal] = {}
     if letters is None:
         return sentence, literals
 
+    def placeholder_of(source: str, target: str) -> str:
+        literals[PLACEHOLDERS[len(literals)]] = Literal(source, target)
+        return PLACEHOLDERS[len(literals) - 1]
+
     def replaced(match: re.Match[str]) -> str:
         before, literal, after = literal_of(match[0], letters)
-        if not literal or len(literals) == len(PLACEHOLDERS):
-            return match[0]
-        placeholder = PLACEHOLDERS[len(literals)]
-        literals[placeholder] = literal
-        return before + placeholder + after
+        is_possible = literal and len(literals) < len(PLACEHOLDERS)
+        return before + placeholder_of(literal, literal) + after if is_possible else match[0]
 
-    return _WORD.sub(replaced, sentence), literals
+    text = ""
+    for number, part in enumerate([sentence] if glossary is None else glossary.split(sentence)):
+        if number % 2 == 0:
+            text += _WORD.sub(replaced, part)
+        elif glossary is not None and len(literals) < len(PLACEHOLDERS):
+            text += placeholder_of(part, glossary.translation(part))
+        else:
+            text += part
+    return text, literals
 
 
 def restored(text: str, literals: Mapping[str, str]) -> str:
-    """Returns ``text`` with the literals in the place of their placeholders."""
+    """Returns ``text`` with ``literals`` in the place of their placeholders."""
     if not literals:
         return text
     pattern = "|".join(map(re.escape, literals))

@@ -28,9 +28,10 @@ from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest, ignore_batch
 from tasks.texts import check_unicode
 from tasks.translation.codecs import load_codecs
-from tasks.translation.confidence import Confidence, capped
+from tasks.translation.confidence import DOUBTFUL, Confidence, capped
 from tasks.translation.config import TranslationConfig
 from tasks.translation.documents import DocumentCodec, EncodedDocuments, Segment
+from tasks.translation.glossary import Glossary
 from tasks.translation.language import LanguageDetector
 from tasks.translation.model import TranslationModel
 
@@ -67,10 +68,17 @@ class Translation(Ranked):
     confidence: float | None = None
     familiarity: float | None = None
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is probably wrong."""
+        return self.confidence is not None and self.confidence < DOUBTFUL
+
     def record(self) -> dict[str, Any]:
         """Returns the fields of the JSON output."""
         record: dict[str, Any] = {"translation": self.text, "score": self.score}
         record |= {"segments": self.segments, "confidence": self.confidence}
+        if self.confidence is not None:
+            record["doubtful"] = self.is_doubtful
         return record | familiarity_record(self.familiarity)
 
 
@@ -141,16 +149,20 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         config = super().check(request)
         if request.candidates is not None:
             raise ConfigError("is an option for couplets alone", option="candidates")
-        if request.pass_through:
-            if request.prefix is not None or request.constraint is not None:
-                reason = "cannot stand beside a prefix or a constraint"
-                raise ConfigError(reason, option="pass_through")
-            if self.language is None:
-                raise ConfigError(
-                    "needs a model that can tell its languages apart: this one has no "
-                    f"{LANGUAGE_FILE}; `models calibrate` makes it",
-                    option="pass_through",
-                )
+        is_free = request.prefix is None and request.constraint is None
+        for name in ("pass_through", "glossary"):
+            if getattr(request, name) and not is_free:
+                raise ConfigError("cannot stand beside a prefix or a constraint", option=name)
+        if request.glossary is not None:
+            Glossary(request.glossary)
+            if request.placeholders is False or self._documents.letters is None:
+                raise ConfigError("needs placeholders, and a model of subwords", option="glossary")
+        if request.pass_through and self.language is None:
+            raise ConfigError(
+                "needs a model that can tell its languages apart: this one has no "
+                f"{LANGUAGE_FILE}; `models calibrate` makes it",
+                option="pass_through",
+            )
         if request.prefix is not None:
             known_ids(request.prefix, self.target)
         if self._engine is not None:
@@ -280,11 +292,13 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         is_free = request.prefix is None and request.constraint is None
         keeps_lines = is_free and request.pass_through is not False
         detector = self.language if keeps_lines else None
+        glossary = None if request.glossary is None else Glossary(request.glossary)
         documents = [
             self._documents.encode(
                 text,
                 is_kept=(lambda line: False) if detector is None else detector.is_target,
                 with_literals=is_free and request.placeholders is not False,
+                glossary=glossary,
             )
             for text in texts
         ]

@@ -99,7 +99,8 @@ async def translate(request: Request, client: Client) -> JSONResponse:
     if (languages[1], languages[0]) in zip(codes, [query.target] * len(codes), strict=True):
         message = "{1} cannot be translated into {0}".format(*languages)
         raise RequestError(400, message, field="target")
-    chosen = [i for i, code in enumerate(codes) if code != query.target]
+    is_possible = query.target == languages[1]
+    chosen = [i for i, code in enumerate(codes) if is_possible and code != query.target]
     options = {"n_best": count + 1} if count else {}
     if count >= service.predictor("translation").generation.beam_size:
         options["beam_size"] = count + 1

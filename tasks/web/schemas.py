@@ -51,6 +51,9 @@ def _texts_with(*groups: str) -> Any:
 class TranslateBody(_texts_with("search", "output", "length", "translation")):  # type: ignore[misc]
     """Texts to translate."""
 
+    glossary: dict[str, str] | None = Field(
+        None, description="Terms and what stands for them in the translation."
+    )
     sentences: bool = Field(
         False, description="Answers each sentence of a text by itself, with its alternatives."
     )

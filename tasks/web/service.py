@@ -113,17 +113,15 @@ class Service:
     def detect_language(self, text: str) -> dict[str, Any]:
         """Returns which of these languages ``text`` is in, and a confidence from 0 to 100.
 
-        A text that speaks for neither is taken for the source language, and so is every text if the
-        model is not calibrated.
+        It is "unknown" for short texts, for other languages and if the model is not calibrated.
 
         Raises:
             RequestError: translation is not offered (404).
         """
         detector = self.predictor("translation").language
-        likeness = (0.0, 0.0) if detector is None else detector.evidence(text[:_LONGEST].lower())
-        code = self.languages()[likeness[1] > likeness[0]]
-        share = max(likeness) / (sum(likeness) or 1)
-        return {"confidence": round(100 * share, 1), "language": code}
+        side, share = (None, 0.0) if detector is None else detector.side(text[:_LONGEST])
+        codes = dict(zip(("source", "target"), self.languages(), strict=True))
+        return {"confidence": round(100 * share, 1), "language": codes.get(side or "", "unknown")}
 
     def search_work(
         self, task: str, options: Mapping[str, Any], *, is_backward: bool = False

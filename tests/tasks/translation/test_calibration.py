@@ -202,6 +202,12 @@ def test_the_command_says_once_what_is_unusual(sharp: Path) -> None:
         "(--no-pass-through translates them), or in letters that the model does not know"
     )
     assert notes(known[0], ENGLISH) == [kept]
+    Confidence(torch.tensor([0.0, 0.0, 0.0, -9.0])).save(sharp)
+    assert notes(*known) == ["probably wrong (confidence below 0.4): line 1, 2"]
+    assert notes(*known[:1] * 22)[-1].endswith("18, 19, 20 and 2 more")
+    done = run("translate", "--model", sharp, "--json", known[0])
+    assert json.loads(done.stdout)["doubtful"] is True
+    (sharp / CONFIDENCE_FILE).unlink()
     assert kept not in notes("--no-pass-through", known[0], ENGLISH)
 
 

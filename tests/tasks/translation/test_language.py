@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import CheckpointError
-from tasks.runs.checkpoint_folder import LANGUAGE_FILE
+from tasks.runs.checkpoint_folder import LANGUAGE_FILE, PRETRAINED
 from tasks.translation.language import LanguageDetector
 from tests.tiny_corpora import write_translation
 
@@ -56,6 +56,37 @@ def test_it_tells_held_out_texts_apart(corpus: Path, detector: LanguageDetector)
 def test_it_is_sure_or_silent(text: str, is_target: bool, detector: LanguageDetector) -> None:
     """Every sentence of three words must be in the target language, and there must be one."""
     assert detector.is_target(text) is is_target
+
+
+@pytest.mark.parametrize(
+    ("text", "side"),
+    [
+        (ENGLISH, "target"),
+        (GERMAN.upper(), "source"),
+        ("A woman", None),
+        (f"{ENGLISH} {GERMAN}", None),
+        ("", None),
+    ],
+)
+def test_the_language_of_a_short_or_mixed_text_is_unknown(
+    text: str, side: str | None, detector: LanguageDetector
+) -> None:
+    found, share = detector.side(text)
+    assert found == side
+    assert (share == 0) if side is None else (0.5 < share <= 1)
+
+
+def test_a_third_language_is_unknown() -> None:
+    """French was English, with 77 of 100."""
+    detector = LanguageDetector.load(PRETRAINED / "translation")
+    assert detector is not None
+    texts = {
+        "source": ["Ein Hund rennt am Strand.", "Wo ist der Bahnhof?"],
+        "target": ["A dog runs on the beach.", "Where is the station?"],
+        None: ["Un chien court sur la plage.", "Een hond rent op het strand.", "Hallo", "Hello"],
+    }
+    for side, of_side in texts.items():
+        assert [detector.side(text)[0] for text in of_side] == [side] * len(of_side)
 
 
 def test_two_sides_in_one_language_give_no_useful_detector(corpus: Path) -> None:

@@ -61,6 +61,20 @@ def test_texts_keep_their_order_and_empty_ones_their_place(folder: Path) -> None
     assert translator.translate([]) == []
 
 
+def test_several_translations_of_a_text_are_a_list(folder: Path) -> None:
+    translator = untrained_translator(folder)
+    expected = [h.text for h in translator.translate_scored(TEXTS[0], n_best=2).hypotheses]
+    assert translator.translate(TEXTS[0], n_best=2) == expected
+    assert translator.translate([TEXTS[0], ""], n_best=2) == [expected, [""]]
+    assert translator.translate(TEXTS[0], n_best=1) == expected[:1]
+
+
+def test_a_translator_says_what_it_is(folder: Path) -> None:
+    translator = untrained_translator(folder)
+    assert repr(translator) == "Translator(de -> en, 1,552 parameters, cpu)"
+    assert repr(Translator.load(device="cpu")) == "Translator(de -> en, 7.6 M parameters, cpu)"
+
+
 LONG_TEXTS = {
     "many sentences": " ".join(TEXTS * 40),
     "one endless sentence": " ".join(["der Hund sieht"] * 1700),

@@ -72,12 +72,21 @@ def test_detect(web: Any) -> None:
     assert found["confidence"] == 0
 
 
-def test_a_model_that_is_not_calibrated_takes_every_text_for_its_source() -> None:
+def test_short_texts_and_other_languages_are_unknown_and_translated(web: Any) -> None:
+    """ "Hallo" was English, and came back untouched."""
+    for text in ("Hallo", "Un chien court sur la plage."):
+        (found,) = post(web, "/detect", {"q": text})
+        assert found == {"confidence": 0, "language": "unknown"}
+    found = post(web, "/translate", {"q": "Hallo", "source": "auto", "target": "en"})
+    assert found["translatedText"] != "Hallo"
+
+
+def test_a_model_that_is_not_calibrated_knows_no_language() -> None:
     own = service()
     own.predictors["translation"] = copy(own.predictors["translation"])
     own.predictors["translation"].language = None
     (found,) = post(client_of(own), "/detect", {"q": "The house is on the hill."})
-    assert found == {"confidence": 0, "language": "de"}
+    assert found == {"confidence": 0, "language": "unknown"}
     own.close()
 
 
