@@ -25,6 +25,7 @@ import torch
 from benchmarks.baselines import Contestant
 from benchmarks.engines import Ids, ctranslate2_engine, ours, tutorial_loop
 from tasks.commands.options import PATH
+from tasks.runs.checkpoint_folder import model_folder
 from tasks.translation.export import to_ctranslate2
 from tasks.translation.predict import Translator
 
@@ -60,7 +61,7 @@ def main(
     print(f"{len(sources)} sentences, {threads} threads, torch {torch.__version__}\n")
     with tempfile.TemporaryDirectory() as folder:
         export = Path(folder) / "ctranslate2"
-        to_ctranslate2(model, export)
+        to_ctranslate2(translator, model_folder("translation", model), export)
         words = list(translator.source.vocabulary.itos)
         for width in WIDTHS:
             options = translator.config.generation.replaced(beam_size=width)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import cast
 
 import torch
@@ -89,37 +90,36 @@ class PackedDecoder:
         return self._norm(x)
 
 
-class _PackedFeedForward:
-    """FFN(x) = W2 act(W1 x + b1) + b2 (Vaswani et al. 2017, section 3.3)."""
+class _PackedLayer:
+    """The norms and the feed-forward sublayer, W2 act(W1 x + b1) + b2 (section 3.3)."""
 
     def __init__(self, layer: MyTransformerEncoderLayer | MyTransformerDecoderLayer) -> None:
+        norms = (layer.norm1, layer.norm2, getattr(layer, "norm3", None))
+        self._norms = [_packed_norm(norm) for norm in norms if norm is not None]
+        self._is_pre_norm = layer.norm_first
+        self._num_heads, self._head_dim = layer.self_attn.num_heads, layer.self_attn.head_dim
+        self._query_key_value = _projection(layer.self_attn, 0, 3)
+        self._own_out = _output(layer.self_attn)
         self._inner = PackedLinear(layer.linear1.weight, layer.linear1.bias)
         self._outer = PackedLinear(layer.linear2.weight, layer.linear2.bias)
         self._is_relu = layer.activation is F.relu
         self._activation = deepcopy(layer.activation)  # a function stays the same function
 
-    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+    def _through(self, x: Tensor, *sublayers: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Maps ``x`` through the sublayers, which add their output for the second argument to the
+        first, and the feed-forward sublayer."""
+        for norm, added in zip(self._norms, (*sublayers, self._feed_forward), strict=True):
+            x = added(x, norm(x)) if self._is_pre_norm else norm(added(x, x))
+        return x
+
+    def _feed_forward(self, residual: Tensor, x: Tensor) -> Tensor:
         inner = self._inner(x, relu=self._is_relu)
         return self._outer.added_to(residual, inner if self._is_relu else self._activation(inner))
 
 
-class _PackedEncoderLayer:
-    def __init__(self, layer: MyTransformerEncoderLayer) -> None:
-        attention = layer.self_attn
-        self._num_heads = attention.num_heads
-        self._is_pre_norm = layer.norm_first
-        self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2)))
-        self._query_key_value = _projection(attention, 0, 3)
-        self._out = PackedLinear(attention.out_proj.weight, attention.out_proj.bias)
-        self._feed_forward = _PackedFeedForward(layer)
-
-    def __call__(self, x: Tensor, *masks: Tensor | None) -> Tensor:
-        norm1, norm2 = self._norms
-        if self._is_pre_norm:
-            x = self._attend(x, norm1(x), *masks)
-            return self._feed_forward.added_to(x, norm2(x))
-        x = norm1(self._attend(x, x, *masks))
-        return norm2(self._feed_forward.added_to(x, x))
+class _PackedEncoderLayer(_PackedLayer):
+    def __call__(self, x: Tensor, blocked: Tensor | None, rotations: Tensor | None) -> Tensor:
+        return self._through(x, partial(self._attend, blocked=blocked, rotations=rotations))
 
     def _attend(
         self, residual: Tensor, x: Tensor, blocked: Tensor | None, rotations: Tensor | None
@@ -128,21 +128,16 @@ class _PackedEncoderLayer:
         q, k, v = (split_heads(part, self._num_heads) for part in projected)
         if rotations is not None:
             q, k = rotate(q, rotations), rotate(k, rotations)
-        return self._out.added_to(residual, merge_heads(attend_fused(q, k, v, blocked)))
+        return self._own_out.added_to(residual, merge_heads(attend_fused(q, k, v, blocked)))
 
 
-class _PackedDecoderLayer:
+class _PackedDecoderLayer(_PackedLayer):
     def __init__(self, layer: MyTransformerDecoderLayer) -> None:
-        own, cross = layer.self_attn, layer.multihead_attn
-        self._num_heads, self._head_dim = own.num_heads, own.head_dim
-        self._is_pre_norm = layer.norm_first
-        self._norms = tuple(map(_packed_norm, (layer.norm1, layer.norm2, layer.norm3)))
-        self._query_key_value = _projection(own, 0, 3)
-        self._own_out = PackedLinear(own.out_proj.weight, own.out_proj.bias)
+        super().__init__(layer)
+        cross = layer.multihead_attn
         self._memory_query = _projection(cross, 0, 1)
         self._memory_key_value = _projection(cross, 1, 3)
-        self._memory_out = PackedLinear(cross.out_proj.weight, cross.out_proj.bias)
-        self._feed_forward = _PackedFeedForward(layer)
+        self._memory_out = _output(cross)
 
     def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> LayerCache:
         """Returns caches with the keys and values of ``memory`` ``[S, B, D]``, and of no past.
@@ -167,16 +162,9 @@ class _PackedDecoderLayer:
         rotations: Tensor | None,
     ) -> Tensor:
         """Maps ``[R, D]`` to ``[R, D]``; see :meth:`PackedDecoder.__call__`."""
-        norm1, norm2, norm3 = self._norms
-        if self._is_pre_norm:
-            x = self._attend_past(x, norm1(x), cache.past, mask, rotations)
-            x = self._attend_memory(x, norm2(x), cache.memory, memory_mask)
-            return self._feed_forward.added_to(x, norm3(x))
-        x = norm1(self._attend_past(x, x, cache.past, mask, rotations))
-        x = norm2(self._attend_memory(x, x, cache.memory, memory_mask))
-        return norm3(self._feed_forward.added_to(x, x))
-
-    # Each sublayer adds its output for ``x`` to ``residual``, both [R, D].
+        own = partial(self._attend_past, past=cache.past, mask=mask, rotations=rotations)
+        memory = partial(self._attend_memory, memory=cache.memory, mask=memory_mask)
+        return self._through(x, own, memory)
 
     def _attend_past(
         self,
@@ -248,3 +236,7 @@ def _projection(attention: MyMultiheadAttention, start: int, end: int) -> Packed
     rows = slice(start * attention.embed_dim, end * attention.embed_dim)
     bias = attention.in_proj_bias
     return PackedLinear(attention.in_proj_weight[rows], None if bias is None else bias[rows])
+
+
+def _output(attention: MyMultiheadAttention) -> PackedLinear:
+    return PackedLinear(attention.out_proj.weight, attention.out_proj.bias)

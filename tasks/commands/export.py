@@ -29,7 +29,11 @@ from tasks.commands.output import print_results
 )
 def export(model: Path | None, out: Path, _format: str, quantization: str) -> None:
     """Write a translation model in the format of another engine."""
+    from tasks.runs.checkpoint_folder import model_folder
     from tasks.translation.export import to_ctranslate2
+    from tasks.translation.predict import Translator
 
-    to_ctranslate2(model, out, quantization=quantization)
+    folder = model_folder("translation", model)
+    translator = Translator.load(folder, device="cpu")
+    to_ctranslate2(translator, folder, out, quantization=quantization)
     print_results(f"{out}\n")

@@ -50,22 +50,12 @@ class Confidence:
 
     @classmethod
     def fit(cls, features: Sequence[Sequence[float]], is_good: Sequence[bool]) -> Confidence:
-        """Returns the confidence for segments with these :func:`features_of`, good or not.
-
-        As in Platt (1999, section 2.2), the good ones of N have the probability (N + 1) / (N + 2)
-        to be good, and the others 1 / (N + 2): a few that are all good make nothing certain.
-        """
+        """Returns the confidence for segments with these :func:`features_of`, good or not."""
         from sklearn.linear_model import LogisticRegression
 
-        x, y = np.asarray(features, dtype=float), np.asarray(is_good, dtype=bool)
+        x = np.asarray(features, dtype=float)
         mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
-        good, bad = int(y.sum()), int((~y).sum())
-        target = np.where(y, (good + 1) / (good + 2), 1 / (bad + 2))
-        model = LogisticRegression().fit(
-            np.concatenate([(x - mean) / scale] * 2),
-            np.repeat([1, 0], len(x)),
-            sample_weight=np.concatenate([target, 1 - target]),
-        )
+        model = LogisticRegression().fit((x - mean) / scale, is_good)
         slopes = model.coef_[0] / scale
         return cls(torch.tensor([*slopes, float(model.intercept_[0]) - float(slopes @ mean)]))
 

@@ -24,7 +24,7 @@ from data.corpora import data_folder
 from data.vocabulary import BOS, PAD
 from tasks.seq2seq.generation import EncodedTexts, SourceSegment, source_segments
 from tasks.seq2seq.request import GenerationRequest
-from tasks.translation.export import import_ctranslate2, write_export
+from tasks.translation.export import import_ctranslate2, to_ctranslate2
 
 if TYPE_CHECKING:
     from tasks.translation.predict import Translator
@@ -41,7 +41,7 @@ class CTranslate2Engine:
     Raises:
         ConfigError: the translator is an ensemble.
         UserError: the package ctranslate2 is not installed, the model cannot be exported
-            (:func:`.write_export`), or the export belongs to another user.
+            (:func:`.to_ctranslate2`), or the export belongs to another user.
     """
 
     def __init__(self, translator: Translator, folder: Path, *, int8: bool) -> None:
@@ -154,7 +154,7 @@ def cached_export(translator: Translator, folder: Path) -> Path:
     digest.update(repr(translator.config.model).encode())
     export = data_folder() / "ctranslate2" / digest.hexdigest()
     if not exists(export):
-        write_export(translator, export)
+        to_ctranslate2(translator, folder, export)
     if export.stat().st_uid not in (0, os.getuid()):
         raise UserError(f"{export}: belongs to another user; remove it")
     return export

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,55 +20,27 @@ from core.errors import UserError
 from core.model.attention import MyMultiheadAttention
 from core.storage.files import exists, new_folder
 from data.vocabulary import BOS, EOS, UNK
-from tasks.runs.checkpoint_folder import model_folder
-from tasks.translation.predict import Translator
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
+    from tasks.translation.predict import Translator
+
 
 def to_ctranslate2(
-    model: str | Path | None, out: str | Path, *, quantization: str = "float32"
+    translator: Translator, folder: Path, out: Path, *, quantization: str = "float32"
 ) -> None:
-    """Writes the model in the folder ``model`` (None: the shipped one) into the new folder ``out``.
+    """Writes the model of ``translator``, which is that in ``folder``, into the new folder ``out``.
 
     Args:
         quantization: how CTranslate2 stores the weights: float32, float16, int16 or int8.
 
     Raises:
-        UserError: the package ctranslate2 is not installed, ``out`` exists, or the model has
-            positions that CTranslate2 cannot have (shaw, t5).
+        UserError: the package ctranslate2 is not installed, or ``out`` exists.
     """
-    out = Path(out)
     if exists(out):
         raise UserError(f"{out}: is there already; name another folder")
     import_ctranslate2()
-    tokenizers = model_folder("translation", model).glob("sentencepiece*.model")
-    translator = Translator.load(model, device="cpu")
-    write_export(translator, out, quantization=quantization, others=[*tokenizers])
-
-
-def import_ctranslate2() -> Any:
-    """Returns the package ctranslate2; a UserError if it is not installed."""
-    try:
-        return importlib.import_module("ctranslate2")
-    except ImportError as error:
-        message = "the package ctranslate2 is needed: pip install 'transformer-suite[export]'"
-        raise UserError(message) from error
-
-
-def write_export(
-    translator: Translator,
-    out: Path,
-    *,
-    quantization: str = "float32",
-    others: Sequence[Path] = (),
-) -> None:
-    """Writes the model of ``translator``, and copies of ``others``, into the new folder ``out``.
-
-    Raises:
-        UserError: as :func:`to_ctranslate2`.
-    """
     spec = _specification(translator)
     spec.register_source_vocabulary(list(translator.source.vocabulary.itos))
     spec.register_target_vocabulary(list(translator.target.vocabulary.itos))
@@ -79,13 +50,22 @@ def write_export(
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=quantization)
-    with new_folder(out) as folder:
+    with new_folder(out) as temporary:
         try:
-            spec.save(str(folder))
-            for path in others:
-                shutil.copy(path, folder)
+            spec.save(str(temporary))
+            for path in folder.glob("sentencepiece*.model"):
+                shutil.copy(path, temporary)
         except RuntimeError as error:  # of CTranslate2, for example for a full disk
             raise UserError(f"{out}: cannot write: {error}") from error
+
+
+def import_ctranslate2() -> Any:
+    """Returns the package ctranslate2; a UserError if it is not installed."""
+    try:
+        return importlib.import_module("ctranslate2")
+    except ImportError as error:
+        message = "the package ctranslate2 is needed: pip install 'transformer-suite[export]'"
+        raise UserError(message) from error
 
 
 def _specification(translator: Translator) -> TransformerSpec:

@@ -69,22 +69,14 @@ def encoded_segments(text: str, encode: Encode, size: int) -> list[list[int]]:
 
     An empty text has no segments.
     """
-    return [ids for _, line in lines(text) for ids in line_segments(line, encode, size)]
+    parts = (sentence for _, line in lines(text) for sentence in sentences(line))
+    return [ids for sentence in parts for ids in segments_of(sentence, encode, size)]
 
 
-def line_segments(line: str, encode: Encode, size: int) -> list[list[int]]:
-    """Returns the ids of each segment of one line of a text."""
-    return [ids for sentence in sentences(line) for ids in segments_of(sentence, encode, size)]
-
-
-def segments_of(sentence: str, encode: Encode, size: int) -> list[list[int]]:
-    """Returns the ids of each segment of one sentence."""
-    return _segments(sentence, encode, size, _BREAKS)
-
-
-def _segments(
-    text: str, encode: Encode, size: int, breaks: Sequence[re.Pattern[str]]
+def segments_of(
+    text: str, encode: Encode, size: int, breaks: Sequence[re.Pattern[str]] = _BREAKS
 ) -> list[list[int]]:
+    """Returns the ids of each segment of a sentence, which is split at ``breaks``."""
     ids = encode(text)
     if len(ids) <= size:
         return [ids] if ids else []
@@ -92,7 +84,7 @@ def _segments(
         return [ids[start : start + size] for start in range(0, len(ids), size)]
     parts = _split_at(text, [match.end() for match in breaks[0].finditer(text)])
     joined = _join(parts, [len(encode(part)) for part in parts], size)
-    return [ids for part in joined for ids in _segments(part, encode, size, breaks[1:])]
+    return [ids for part in joined for ids in segments_of(part, encode, size, breaks[1:])]
 
 
 def _join(parts: Sequence[str], lengths: Sequence[int], size: int) -> list[str]:

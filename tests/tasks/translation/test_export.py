@@ -56,8 +56,8 @@ def test_the_same_tokens_and_scores(
     tmp_path: Path, settings: tuple[str, ...], beam_size: int
 ) -> None:
     folder = random_model(tmp_path, *settings)
-    to_ctranslate2(folder, tmp_path / "exported")
     translator = Translator.load(folder, device="cpu")
+    to_ctranslate2(translator, folder, tmp_path / "exported")
     engine = ctranslate2.Translator(str(tmp_path / "exported"), device="cpu", intra_threads=1)
     for sentence in SENTENCES:
         (theirs,) = engine.translate_batch(
