@@ -69,6 +69,7 @@ class CTranslate2Engine:
         """Raises a ConfigError for what CTranslate2 cannot do."""
         for name, is_asked_for in (
             ("constraint", request.constraint is not None),
+            ("record", request.record is not None),
             ("diversity", config.diversity > 0),
             ("sample", config.sample),
             ("min_length_ratio", config.min_length_ratio > 0),
