@@ -11,7 +11,7 @@ from core.errors import ConfigError, CorpusError
 from tasks.translation.glossary import Glossary, read_glossary
 from tasks.translation.placeholders import PLACEHOLDERS, with_placeholders
 from tasks.translation.predict import Translator
-from tests.commands.command_line import error_of, lines_of
+from tests.commands.command_line import error_of, run
 from tests.tasks.tiny_models import untrained_translator
 from tests.tasks.translation.test_placeholders import LETTERS, Reading, reads, translator
 
@@ -83,5 +83,5 @@ def test_a_file_of_terms(tmp_path: Path) -> None:
 def test_the_command_has_a_glossary(in_tmp: Path) -> None:
     Path("terms.tsv").write_text("Strand\tBEACH X1\n", encoding="utf-8")
     command = ("translate", "--beam", 1, "--glossary", "terms.tsv", "--json")
-    (line,) = lines_of(*command, "Ein Hund rennt am Strand.")
-    assert json.loads(line)["translation"].count("BEACH X1") == 1
+    done = run(*command, "Ein Hund rennt am Strand.")
+    assert json.loads(done.stdout)["translation"].count("BEACH X1") == 1

@@ -71,7 +71,7 @@ def test_several_translations_of_a_text_are_a_list(folder: Path) -> None:
 
 def test_a_translator_says_what_it_is(folder: Path) -> None:
     translator = untrained_translator(folder)
-    assert repr(translator) == "Translator(de -> en, 1,552 parameters, cpu)"
+    assert repr(translator) == "Translator(de -> en, 1,680 parameters, cpu)"
     assert repr(Translator.load(device="cpu")) == "Translator(de -> en, 7.6 M parameters, cpu)"
 
 
