@@ -114,14 +114,14 @@ def measure(
     firsts = [first for first, _ in pairs]
     for way in ways:
         begun = time.perf_counter()
-        answers = writer.answer(firsts, **WAYS[way])
+        answers = [found.second for found in writer.answer_scored(firsts, **WAYS[way])]
         print(row(f"{name}, {way}", pairs, answers, time.perf_counter() - begun), flush=True)
     begun = time.perf_counter()
     answers = greedy_without_rules(writer, firsts)
     print(row(f"{name}, greedy, no rules", pairs, answers, time.perf_counter() - begun))
     examples = data.encoded("test", max_len=writer.max_len)
     loss = measure_pairs(writer.models, examples, batch_tokens=4000, device=CPU)["loss"]
-    writer.answer(FIVE, candidates=5)  # the dictionary of parts of speech is loaded now
+    writer.answer(FIVE, candidates=5)  # the dictionary of readings is loaded now
     begun = time.perf_counter()
     writer.answer_scored(FIVE, candidates=5)
     print(
