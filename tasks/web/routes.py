@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from core.errors import TextError
 from tasks.classification.explain import explain
 from tasks.classification.predict import Classifier
+from tasks.couplet.layout import banner
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
 from tasks.web.config import ServiceConfig
@@ -78,7 +79,13 @@ async def translate(body: TranslateBody, client: Client) -> JSONResponse:
 @router.post("/couplet", summary="Answer first lines of Chinese couplets", response_model=Results)
 async def couplet(body: CoupletBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
-    return _answer(body.texts, await _search("couplet", body, body.texts, client))
+    records = await _search("couplet", body, body.texts, client)
+    for text, record in zip(body.texts, records, strict=True) if body.banner else ():
+        given = "".join(text.split())
+        for answer in (record, *record.get("hypotheses", ())):
+            pair = (answer["second"], given) if body.backward else (given, answer["second"])
+            answer["banner"] = banner(*pair)
+    return _answer(body.texts, records)
 
 
 @router.post("/classify", summary="Classify news texts", response_model=Results)

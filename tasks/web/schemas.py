@@ -28,7 +28,7 @@ class Texts(Body):
 
     def options(self) -> dict[str, Any]:
         """Returns the options of the search that are given."""
-        others = {"texts", "sentences", "backward"}
+        others = {"texts", "sentences", "backward", "banner"}
         return self.model_dump(exclude_none=True, exclude=others)
 
 
@@ -64,6 +64,9 @@ class CoupletBody(_texts_with("search", "output", "couplet")):  # type: ignore[m
 
     backward: bool = Field(
         False, description="The texts are second lines, answered with first lines."
+    )
+    banner: bool = Field(
+        False, description="Adds a banner (横批) to each answer; null where none fits."
     )
 
 

@@ -75,6 +75,7 @@ class Service:
             predictors[task].try_out()
             metrics = read_metrics(model_folder(task, folder))
             about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}
+            about[task]["shipped"] = folder is None
         return cls(predictors, config, about=about)
 
     def close(self) -> None:

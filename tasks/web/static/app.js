@@ -65,7 +65,11 @@ function restore() {
 function offer() {
   for (const model of offered.models) {
     const name = Object.keys(TASKS).find(key => TASKS[key] === model.task);
-    if (name) TABS[name].offer(model, offered.limits);
+    if (!name) continue;
+    const knows = TABS[name].task.panel.querySelector(".knows");
+    knows.textContent = say(`knows_${name}`);
+    knows.hidden = !model.shipped;
+    TABS[name].offer(model, offered.limits);
   }
 }
 

@@ -5,18 +5,25 @@ import { say } from "./strings.js";
 
 export const task = new Task("classify", "classify-text", run);
 
-let result;
+let results;
 
 export function offer() {
-  if (result) draw();
+  if (results) draw();
 }
 
 async function run(text, signal) {
-  ({ results: [result] } = await request("classify", { texts: [text], explain: true }, signal));
+  const texts = text.split("\n").map(line => line.trim()).filter(Boolean); // each line is a text
+  ({ results } = await request("classify", { texts, explain: true }, signal));
   draw();
 }
 
 function draw() {
+  $("classes").replaceChildren(...results.flatMap(shown));
+  const rows = ({ probabilities }) => Object.entries(probabilities).map(([label, p]) => `${label}\t${p.toFixed(4)}`).join("\n");
+  task.show(results.length > 1 ? results.map(result => `${result.label}\t${result.input}`).join("\n") : rows(results[0]));
+}
+
+function shown(result) {
   const rows = Object.entries(result.probabilities).map(([label, probability], rank) => {
     const percent = `${(100 * probability).toFixed(1)}%`;
     const bar = make("span", { className: "bar" });
@@ -28,10 +35,10 @@ function draw() {
     return row;
   });
   const parts = [make("ol", { className: "bars" }, ...rows)];
+  if (results.length > 1) parts.unshift(make("h2", { textContent: result.input }));
   if (result.unfamiliar) parts.push(make("p", { className: "warning", textContent: say("unfamiliar") }));
-  if (result.explanation.length) parts.push(make("h2", { textContent: say("explanation") }), words(result.explanation));
-  $("classes").replaceChildren(...parts);
-  task.show(Object.entries(result.probabilities).map(([label, p]) => `${label}\t${p.toFixed(4)}`).join("\n"));
+  if (result.explanation.length) parts.push(make(results.length > 1 ? "h3" : "h2", { textContent: say("explanation") }), words(result.explanation));
+  return parts;
 }
 
 // Words in the color of their contribution to the log-odds of the class: for it or against it.

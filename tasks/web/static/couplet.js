@@ -15,12 +15,19 @@ export const task = new Task("couplet", "couplet-text", run);
 const pattern = () => [...(task.fields.keep ?? "")];
 const hasKept = () => pattern().some(character => character !== FREE);
 
-export function offer() {
+export function offer(model) {
+  $("direction-label").hidden = !model.backward;
   if (result) draw();
 }
 
+const isBackward = () => Boolean(task.fields.backward);
+
 async function run(text, signal) {
-  const body = { texts: [text], candidates: CANDIDATES, ...(hasKept() && { keep: task.fields.keep }) };
+  const { keep, rhyme } = task.fields;
+  for (const name of ["backward", "rhyme"]) $(name).value = task.fields[name] ?? "";
+  $("couplet-label").dataset.text = isBackward() ? "secondLine" : "firstLine";
+  $("couplet-label").textContent = say($("couplet-label").dataset.text);
+  const body = { texts: [text], candidates: CANDIDATES, banner: true, backward: isBackward(), ...(hasKept() && { keep }), ...(rhyme && { rhyme }) };
   ({ results: [result] } = await request("couplet", body, signal));
   draw();
 }
@@ -35,10 +42,13 @@ function draw() {
     hint.append(" ", button("again", () => task.start()), " ", button("release", () => { forget(); task.remember(); draw(); }));
   }
   $("candidates").replaceChildren(hint, make("ol", { className: "papers" }, ...candidates));
-  task.show(`${first}\n${result.second}`);
+  task.show(inOrder(first, result.second).join("\n"));
 }
 
-function candidate(first, { second, rules, broken, score }, rank) {
+// The first line of the couplet, then the second: when asked for a first line, the answer comes first.
+const inOrder = (given, answer) => isBackward() ? [answer, given] : [given, answer];
+
+function candidate(first, { second, rules, broken, score, banner }, rank) {
   const kept = pattern();
   const characters = [...second].map((character, i) => {
     const isKept = kept[i] === character;
@@ -48,17 +58,19 @@ function candidate(first, { second, rules, broken, score }, rank) {
     button.classList.toggle("kept", isKept);
     return button;
   });
-  const paper = make("div", { className: "paper", lang: "zh-CN" },
-    make("p", { className: "strip" }, ...[...first].map(character => make("span", { textContent: character }))),
-    make("p", { className: "strip" }, ...characters));
+  const given = [...first].map(character => make("span", { textContent: character }));
+  const strips = inOrder(given, characters).map(line => make("p", { className: "strip" }, ...line));
+  const paper = make("div", { className: "paper", lang: "zh-CN" }, ...strips);
+  // A banner is read from right to left.
+  if (banner) paper.prepend(make("p", { className: "banner", title: `${say("banner")}: ${banner}` }, ...[...banner].map(character => make("span", { textContent: character }))));
   const checks = Object.entries(rules ?? {}).map(([name, isKept]) => {
     const state = make("span", { className: "hidden-text", textContent: `: ${say(isKept ? "isKept" : "isBroken")}` });
     const what = broken?.[name] ? ` (${broken[name]})` : "";
     return make("li", { className: isKept ? "kept-rule" : "broken-rule" }, `${isKept ? "✓" : "✗"} ${say(`rule_${name}`)}${what}`, state);
   });
   const heading = make("h2", { textContent: say("candidate", rank + 1) });
-  const copy = make("button", { type: "button", textContent: say("copy"), onclick: () => task.write(`${first}\n${second}`) });
-  const save = make("button", { type: "button", textContent: say("picture"), onclick: () => savePicture(first, second) });
+  const copy = make("button", { type: "button", textContent: say("copy"), onclick: () => task.write([...inOrder(first, second), ...(banner ? [banner] : [])].join("\n")) });
+  const save = make("button", { type: "button", textContent: say("picture"), onclick: () => savePicture(...inOrder(first, second), banner ?? "") });
   const small = make("small", { textContent: `${say("score")} ${score.toFixed(2)}` });
   return make("li", {}, heading, paper, make("ul", { className: "rules" }, ...checks), small, make("div", { className: "actions" }, copy, save));
 }
@@ -78,12 +90,14 @@ function forget() {
   delete task.fields.keep;
 }
 
-async function savePicture(first, second) {
+async function savePicture(first, second, banner) {
   const size = 72, margin = 40;
   const length = Math.max([...first].length, [...second].length);
   const font = `${size}px ${getComputedStyle($("candidates").querySelector(".strip")).fontFamily}`;
-  await document.fonts.load(font, first + second);
-  const canvas = make("canvas", { width: 2 * (size + 2 * margin) + margin, height: length * (size + 12) + 3 * margin });
+  await document.fonts.load(font, first + second + banner);
+  const top = banner ? size + 2 * margin : 0;
+  const width = Math.max(2 * (size + 2 * margin) + margin, [...banner].length * (size + 12) + 3 * margin);
+  const canvas = make("canvas", { width, height: top + length * (size + 12) + 3 * margin });
   const pen = canvas.getContext("2d");
   pen.fillStyle = "#f7efe2";
   pen.fillRect(0, 0, canvas.width, canvas.height);
@@ -92,11 +106,18 @@ async function savePicture(first, second) {
   pen.font = font;
   // The first line hangs on the right.
   for (const [line, column] of [[first, 1], [second, 0]]) {
-    const left = margin + column * (size + 2 * margin);
+    const left = column ? width - size - 2 * margin : margin;
     pen.fillStyle = "#b3131b";
-    pen.fillRect(left, margin / 2, size + margin, canvas.height - margin);
+    pen.fillRect(left, top + margin / 2, size + margin, canvas.height - top - margin);
     pen.fillStyle = "#1a0d00";
-    [...line].forEach((character, i) => pen.fillText(character, left + (size + margin) / 2, 1.5 * margin + (size + 12) * (i + 0.5)));
+    [...line].forEach((character, i) => pen.fillText(character, left + (size + margin) / 2, top + 1.5 * margin + (size + 12) * (i + 0.5)));
+  }
+  if (banner) {
+    const length = [...banner].length * (size + 12) + margin;
+    pen.fillStyle = "#b3131b";
+    pen.fillRect((width - length) / 2, margin / 2, length, size + margin);
+    pen.fillStyle = "#1a0d00";
+    [...banner].forEach((character, i) => pen.fillText(character, (width + length - margin) / 2 - (size + 12) * (i + 0.5), margin + size / 2));
   }
   canvas.toBlob(blob => {
     const link = make("a", { href: URL.createObjectURL(blob), download: "couplet.png" });
@@ -106,3 +127,10 @@ async function savePicture(first, second) {
 }
 
 $("couplet-text").oninput = forget;
+for (const name of ["backward", "rhyme"]) {
+  $(name).onchange = () => {
+    forget();
+    if ($(name).value) task.fields[name] = $(name).value; else delete task.fields[name];
+    task.start({ quietly: true });
+  };
+}

@@ -1,6 +1,13 @@
 // The words of the page, in English, German and Chinese.
 
 const en = {
+  lessSure: "dotted: less sure (confidence below 80%)", wrong: "wavy: probably wrong (below 40%)", probablyWrong: "probably wrong",
+  secondLine: "The second line of a couplet, in Chinese",
+  direction: "Answer with", forward: "a second line", backward: "a first line", rhyme: "Rhyme and tones", modern: "modern",
+  pingshui: "classical (Pingshui)", banner: "Banner",
+  knows_translate: "The model was trained on captions of pictures and everyday sentences; what is unlike these, it often gets wrong.",
+  knows_classify: "The model was trained on American news of 2004 and 2005: World, Sports, Business, Sci/Tech. Each line is a text.",
+  knows_couplet: "The model was trained on couplets and classical verse in Chinese.",
   language: "Language", theme: "Theme", light: "light", dark: "dark", auto: "as the system", tasks: "Tasks",
   translate: "Translate", classify: "Classify news", couplet: "Couplets", send: "Send", cancel: "Cancel", copy: "Copy",
   copied: "Copied.", copyLink: "Copy link", progress: "Progress", working: "Working …", done: "Done.", canceled: "Canceled.",
@@ -22,6 +29,13 @@ const en = {
 };
 
 const de = {
+  lessSure: "gepunktet: weniger sicher (unter 80 %)", wrong: "gewellt: wahrscheinlich falsch (unter 40 %)", probablyWrong: "wahrscheinlich falsch",
+  secondLine: "Die zweite Zeile eines chinesischen Verspaars",
+  direction: "Antworten mit", forward: "einer zweiten Zeile", backward: "einer ersten Zeile", rhyme: "Reim und Töne", modern: "modern",
+  pingshui: "klassisch (Pingshui)", banner: "Querbanner",
+  knows_translate: "Das Modell kennt Bildbeschreibungen und Alltagssätze; was diesen nicht gleicht, übersetzt es oft falsch.",
+  knows_classify: "Das Modell kennt amerikanische Nachrichten von 2004 und 2005: World, Sports, Business, Sci/Tech. Jede Zeile ist ein Text.",
+  knows_couplet: "Das Modell kennt chinesische Verspaare und klassische Gedichte.",
   language: "Sprache", theme: "Farben", light: "hell", dark: "dunkel", auto: "wie das System", tasks: "Aufgaben",
   translate: "Übersetzen", classify: "Nachrichten einordnen", couplet: "Verspaare", send: "Senden", cancel: "Abbrechen",
   copy: "Kopieren", copied: "Kopiert.", copyLink: "Link kopieren", progress: "Fortschritt", working: "In Arbeit …", done: "Fertig.",
@@ -45,6 +59,12 @@ const de = {
 };
 
 const zh = {
+  lessSure: "点线：不太有把握（低于 80%）", wrong: "波浪线：可能译错（低于 40%）", probablyWrong: "可能译错",
+  secondLine: "下联",
+  direction: "作答", forward: "对下联", backward: "对上联", rhyme: "韵书", modern: "今韵", pingshui: "平水韵", banner: "横批",
+  knows_translate: "模型用图片说明和日常句子训练；与此不像的文字，它常会译错。",
+  knows_classify: "模型用 2004 至 2005 年的美国新闻训练，分四类：World、Sports、Business、Sci/Tech。每行一篇。",
+  knows_couplet: "模型用对联和古诗训练。",
   language: "语言", theme: "主题", light: "浅色", dark: "深色", auto: "跟随系统", tasks: "任务",
   translate: "翻译", classify: "新闻分类", couplet: "对联", send: "发送", cancel: "取消", copy: "复制", copied: "已复制。",
   copyLink: "复制链接", progress: "进度", working: "正在计算……", done: "完成。", canceled: "已取消。",

@@ -59,21 +59,24 @@ function draw() {
     if (!sentence.input) return sentence.space;
     const button = make("button", { type: "button", className: "sentence", textContent: translationOf(sentence), onclick: () => select(i) });
     button.setAttribute("aria-pressed", i === selected);
-    mark(button, confidenceOf(sentence));
-    return make("span", {}, button, sentence.space);
+    const isWrong = mark(button, confidenceOf(sentence));
+    return make("span", {}, button, ...(isWrong ? [" ", make("small", { className: "doubt", textContent: `(${say("probablyWrong")})` })] : []), sentence.space);
   });
   $("translation").replaceChildren(...buttons);
   task.show(sentences.map(s => translationOf(s) + s.space).join(""));
   $("sentence").hidden = selected < 0;
+  $("legend").hidden = sentences.every(sentence => !sentence.input || confidenceOf(sentence) === null);
 }
 
 const confidenceOf = sentence => sentence.hypotheses[sentence.chosen].confidence ?? sentence.confidence ?? null;
 const inWords = confidence => confidence === null ? "" : `${say("confidence")} ${Math.round(100 * confidence)}%`;
 
+// Underlines a sentence by its confidence, and returns whether it is probably wrong.
 function mark(button, confidence) {
-  if (confidence === null) return;
-  button.classList.add(confidence < 0.5 ? "unsure" : confidence < 0.8 ? "fair" : "sure");
+  if (confidence === null) return false;
+  button.classList.add(confidence < 0.4 ? "unsure" : confidence < 0.8 ? "fair" : "sure");
   button.title = inWords(confidence);
+  return confidence < 0.4;
 }
 
 async function select(i, { focus = true } = {}) {

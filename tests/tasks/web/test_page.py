@@ -163,6 +163,51 @@ def test_classifying(page: Page) -> None:
     expect(page.locator(".warning")).to_have_count(0)
 
 
+def test_each_line_of_the_box_is_a_text_of_its_own(page: Page) -> None:
+    """Two headlines were classified as one text."""
+    page.locator("#tab-classify").click()
+    page.locator("#classify-text").fill("shares fall\n\nthe cup final\n")
+    page.locator("#classify-text").press("Control+Enter")
+    expect(page.locator(".bars")).to_have_count(2)
+    expect(page.locator("#classes h2")).to_have_text(["shares fall", "the cup final"])
+
+
+def test_what_is_probably_wrong_is_said_in_words(page: Page) -> None:
+    parts = [
+        {"input": text, "space": " ", "hypotheses": [{"translation": text, "score": -1.0}], **more}
+        for text, more in (("a", {"confidence": 0.39}), ("b", {"confidence": 0.41}))
+    ]
+    answer = {"results": [{"sentences": parts}]}
+    page.route("**/v1/translate", lambda route: route.fulfill(json=answer))
+    expect(page.locator("#legend")).to_be_hidden()
+    page.locator("#translate .go").click()
+    expect(page.locator(".doubt")).to_have_text(["(probably wrong)"])
+    expect(page.locator("#translation .unsure")).to_have_text("a")
+    expect(page.locator("#legend")).to_contain_text("wavy: probably wrong")
+
+
+def test_a_couplet_with_a_banner_answered_backwards(page: Page) -> None:
+    asked: list[Any] = []
+    hypothesis = {"second": "春天", "score": -1.0, "rules": {}, "broken": {}, "banner": "春满人间"}
+    answer = {"results": [{"input": "秋水", **hypothesis, "hypotheses": [hypothesis]}]}
+
+    def fulfill(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(json=answer)
+
+    page.route("**/v1/couplet", fulfill)
+    page.locator("#tab-couplet").click()
+    page.locator("#couplet-text").fill("秋水")
+    page.locator("#rhyme").select_option("pingshui")
+    page.evaluate("document.getElementById('direction-label').hidden = false")
+    page.locator("#backward").select_option("1")
+    expect(page.locator("#couplet-label")).to_contain_text("second line")
+    strips = page.locator(".paper > p")
+    expect(strips).to_have_text(["春满人间", "春天", "秋水"])
+    sent = {name: asked[-1].get(name) for name in ("backward", "rhyme", "banner")}
+    assert sent == {"backward": True, "rhyme": "pingshui", "banner": True}
+
+
 def test_a_text_unlike_the_training_data_is_marked(page: Page) -> None:
     found = {"label": "Sports", "probabilities": {"Sports": 0.7}, "explanation": []}
     answer = {"results": [{"unfamiliar": True, **found}]}

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
 from tasks.classification.explain import explain
+from tasks.couplet.layout import banner
 from tasks.couplet.request import CoupletRequest
 from tasks.seq2seq.request import GenerationRequest
 from tasks.translation.segments import sentences
@@ -60,7 +61,7 @@ def test_every_option_of_a_search_is_an_option_of_a_request() -> None:
     options = {item.name for item in fields(CoupletRequest)} - NOT_OF_A_CLIENT
     names = {public_name(name) for name in options}
     known = TranslateBody.model_fields.keys() | CoupletBody.model_fields.keys()
-    assert known == names | {"texts", "sentences", "backward"}
+    assert known == names | {"texts", "sentences", "backward", "banner"}
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,15 @@ def test_couplets_are_the_writers(web: Any) -> None:
     (one,) = post(web, "/v1/couplet", {"texts": ["风天山"], "beam": 3, "n_best": 3})["results"]
     assert len(one["hypotheses"]) == 3
     assert one["hypotheses"][0]["rules"]
+
+
+def test_a_couplet_has_a_banner_if_one_fits(web: Any) -> None:
+    body = {"texts": ["风天山", ""], "banner": True, "beam": 2, "n_best": 2}
+    results = post(web, "/v1/couplet", body)["results"]
+    answers = [answer for result in results for answer in (result, *result["hypotheses"])]
+    first = results[0]["input"]
+    assert answers[0]["banner"] == banner(first, answers[0]["second"])
+    assert all("banner" in answer for answer in answers)
 
 
 def test_the_form_of_a_couplet_is_asked_for(web: Any) -> None:
