@@ -43,6 +43,7 @@ class DataParallel:
                 # Buckets are not rebuilt after the first step then: a resumed run adds up its
                 # gradients in the same order as one that was not interrupted.
                 find_unused_parameters=True,
+                gradient_as_bucket_view=True,  # no second copy of the gradients
             )
         self._ddp.register_comm_hook(None, _sum_gradients)
 

@@ -1,4 +1,4 @@
-"""``torch.compile`` for training: compiles the layers of the encoder and the decoder.
+"""The layers in training: compiled (``train.compile``), or with less memory.
 
 The layers are compiled, not the model: all layers of a stack share one compiled function, and there
 is little to gain between them. They are compiled for all lengths and batch sizes at once, because
@@ -7,14 +7,17 @@ every batch has its own. Outside of training, and in its checkpoints, the model 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from core.errors import UserError
 from core.model.transformer import MyTransformerDecoderLayer, MyTransformerEncoderLayer
+from core.training.config import TrainConfig
 
 _BACKEND = "inductor"
 
@@ -35,19 +38,28 @@ def check_compiler(device: torch.device) -> None:
         ) from error
 
 
-class CompiledLayers:
-    """The compiled layers of ``model``. Each is compiled at its first use."""
+class WrappedLayers:
+    """The layers of ``model`` in training, as ``config`` wants them.
 
-    def __init__(self, model: nn.Module) -> None:
-        self._forwards = {
-            layer: torch.compile(layer.forward, backend=_BACKEND, dynamic=True)
-            for layer in model.modules()
-            if isinstance(layer, MyTransformerEncoderLayer | MyTransformerDecoderLayer)
-        }
+    They are compiled at their first use, and computed again in the backward pass.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainConfig) -> None:
+        self._forwards: dict[nn.Module, Callable[..., Tensor]] = {}
+        if not (config.compile or config.gradient_checkpointing):
+            return
+        for layer in model.modules():
+            if isinstance(layer, MyTransformerEncoderLayer | MyTransformerDecoderLayer):
+                forward: Callable[..., Tensor] = layer.forward
+                if config.compile:
+                    forward = torch.compile(forward, backend=_BACKEND, dynamic=True)
+                if config.gradient_checkpointing:
+                    forward = partial(checkpoint, forward, use_reentrant=False)
+                self._forwards[layer] = forward
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Makes the model use its compiled layers while the context lasts."""
+        """Makes the model use these layers while the context lasts."""
         for layer, forward in self._forwards.items():
             layer.__dict__["forward"] = forward
         try:

@@ -9,7 +9,7 @@ from core.config import check, check_choice, check_range
 
 SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")
 AVERAGES = ("best", "last")
-PRECISIONS = ("auto", "fp32", "bf16")
+PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 DISK_TYPES = ("fp32", "fp16", "int8")
 _RETIRED_TIMEOUTS = ("first_step_timeout", "step_timeout", "main_process_timeout")
 
@@ -42,10 +42,12 @@ class TrainConfig:
             validated and kept instead of the weights. 0: off.
         average: the number of epochs whose weights are kept; their mean is tried at the end.
         average_of: which epochs are averaged: the "best" or the "last".
-        precision: "fp32", "bf16", or "auto": bf16 on a GPU or a CPU that computes in it
-            (:mod:`core.training.precision`).
+        precision: "fp32", "bf16", "fp16", or "auto": bf16 on a GPU or a CPU that computes in it,
+            fp16 on older GPUs (:mod:`core.training.precision`).
         compile: compile the layers with ``torch.compile``. It needs a compiler, and a minute or
             more at the start. Resumed runs then differ in rounding.
+        gradient_checkpointing: compute the layers again in the backward pass: a step takes less
+            memory, and about a third more time.
         seed: decides everything random.
         save_every: the state is saved after this many steps, and after every epoch.
         timeout: with several processes, the seconds that they wait for one another, also while the
@@ -80,6 +82,7 @@ class TrainConfig:
     average_of: str = "best"
     precision: str = "auto"
     compile: bool = False
+    gradient_checkpointing: bool = False
     seed: int = 1
     save_every: int = 500
     timeout: float = 7200.0

@@ -12,7 +12,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from core.errors import ChangedConditions, CheckpointError, Interrupted, UserErr
 from core.progress import Progress, log
 from core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from core.storage.files import is_file
-from core.training.compilation import CompiledLayers
+from core.training.compilation import WrappedLayers
 from core.training.config import TrainConfig
 from core.training.history import add_step, cut_steps, write_history
 from core.training.kept_checkpoints import KeptCheckpoints
@@ -139,11 +139,11 @@ def fit(
         ChangedConditions: ``resume`` under other conditions.
     """
     trainer = Trainer(model, config, objective, options)
-    layers = CompiledLayers(model) if config.compile else None
+    layers = WrappedLayers(model, config)
     trainer.begin()
     with stop_requests(options.group) as is_stop_requested:
         while not trainer.is_over():
-            with layers.in_use() if layers is not None else nullcontext():
+            with layers.in_use():
                 trainer.train_epoch(is_stop_requested)
             trainer.finish_epoch()
             if is_stop_requested():

@@ -169,6 +169,8 @@ class TrainingState:
         conditions: what the run depends on besides its configuration, for example the digests of
             its corpus.
         changes: how the conditions have changed in the middle of the run, with the user's consent.
+        loss_scale: what the loss is multiplied by in fp16, so that small gradients are not zero.
+        scaled_steps: the number of steps since it changed.
 
     Raises:
         ConfigError: a number that no run has.
@@ -188,12 +190,15 @@ class TrainingState:
     averaged: list[int] = field(default_factory=list)
     conditions: dict[str, str] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
+    loss_scale: float = 65536.0
+    scaled_steps: int = 0
 
     RETIRED: ClassVar[Mapping[str, None]] = {"precision": None}
 
     def __post_init__(self) -> None:
         check_range("epoch", self.epoch, 1, 1 << 53)
-        for name in ("position", "step", "best_epoch"):
+        check_range("loss_scale", self.loss_scale, 0.5, 2.0**60)
+        for name in ("position", "step", "best_epoch", "scaled_steps"):
             check_range(name, getattr(self, name), 0, 1 << 53)
 
     @property

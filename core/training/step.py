@@ -28,6 +28,8 @@ from core.training.state import TrainingState
 BETA1 = 0.9
 EPSILON = 1e-9  # Vaswani et al. (2017), section 5.3, like beta1
 
+_STEPS_OF_A_SCALE = 2000
+
 
 def make_optimizer(
     config: TrainConfig, parameters: Iterable[nn.Parameter]
@@ -168,20 +170,24 @@ class TrainingStep:
         """
         name = f"{self._config.seed} {state.step} {self._group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))
-        loss_sum, targets, tokens, positions = self._backward(batches, loss)
+        loss_scale = state.loss_scale if self._precision == "fp16" else 1.0
+        loss_sum, targets, tokens, positions = self._backward(batches, loss, loss_scale)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = total_norm(gradients) / targets
-        self._check(state, loss_sum / targets, norm, len(batches))
-        factor = 1.0 / targets
-        if self._config.clip_norm > 0.0:
-            factor *= min(1.0, self._config.clip_norm / (norm + 1e-6))
-        scale(gradients, factor)
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
-        self._optimizer.step()
+        norm = total_norm(gradients) / targets / loss_scale
+        if self._precision == "fp16" and _has_overflowed(state, loss_sum, norm):
+            norm = 0.0  # the step is left out
+        else:
+            self._check(state, loss_sum / targets, norm, len(batches))
+            factor = 1.0 / targets / loss_scale
+            if self._config.clip_norm > 0.0:
+                factor *= min(1.0, self._config.clip_norm / (norm + 1e-6))
+            scale(gradients, factor)
+            for group in self._optimizer.param_groups:
+                group["lr"] = learning_rate
+            self._optimizer.step()
+            if self._ema is not None:
+                self._ema.update_parameters(self._model)
         self._optimizer.zero_grad(set_to_none=True)
-        if self._ema is not None:
-            self._ema.update_parameters(self._model)
         state.step += 1
         state.position += len(batches)
         state.learning_rate = learning_rate
@@ -194,16 +200,18 @@ class TrainingStep:
         return loss_sum / targets
 
     def _backward(
-        self, batches: Sequence[Batch | None], loss: LossFunction
+        self, batches: Sequence[Batch | None], loss: LossFunction, loss_scale: float
     ) -> tuple[float, int, int, int]:
-        """Gives the parameters the gradients of the summed loss, over all processes.
+        """Gives the parameters the gradients of ``loss_scale`` times the summed loss, over all
+        processes.
 
         Returns the loss, its number of targets, and the numbers of tokens and positions.
         """
 
         def loss_in_precision(batch: Batch) -> tuple[Tensor, int]:
             with autocast(self._precision, self._device):
-                return loss(batch)
+                total, count = loss(batch)
+            return (total if loss_scale == 1.0 else total * loss_scale), count
 
         total = torch.zeros((), device=self._device)
         targets = tokens = positions = 0
@@ -220,7 +228,7 @@ class TrainingStep:
             targets += count
         loss_sum, *counts = self._group.sum([total.item(), targets, tokens, positions])
         targets, tokens, positions = map(int, counts)
-        return loss_sum, targets, tokens, positions
+        return loss_sum / loss_scale, targets, tokens, positions
 
     def _backward_batch(
         self, batch: Batch | None, loss: LossFunction, *, is_last: bool
@@ -230,7 +238,9 @@ class TrainingStep:
             return self._data_parallel.backward(loss, batch, is_last=is_last)
         if batch is None:
             raise ValueError("only a process of several has empty shards")
-        count = 1 if self._config.compile else microbatch_count(batch)
+        # The layers of a microbatch would draw other random numbers the second time.
+        is_split = not (self._config.compile or self._config.gradient_checkpointing)
+        count = microbatch_count(batch) if is_split else 1
         if count > 1:
             return accumulate_gradients(batch, loss, self._parameters, count)
         total, targets = loss(batch)
@@ -253,6 +263,21 @@ class TrainingStep:
                 f"{reason}, at step {state.step + 1} (epoch {state.epoch}, {place}); the last good "
                 "checkpoint is kept. Lower train.learning_rate or raise train.warmup"
             )
+
+
+def _has_overflowed(state: TrainingState, loss: float, norm: float) -> bool:
+    """Returns whether gradients were beyond the range of fp16, and adapts the scale of the loss.
+
+    The scale is halved then, and doubled after 2,000 steps without that, as by
+    ``torch.amp.GradScaler`` (Micikevicius et al. 2018, section 3.2).
+    """
+    if math.isfinite(loss) and not math.isfinite(norm) and state.loss_scale >= 1.0:
+        state.loss_scale, state.scaled_steps = state.loss_scale / 2, 0
+        return True
+    state.scaled_steps += 1
+    if state.scaled_steps == _STEPS_OF_A_SCALE:
+        state.loss_scale, state.scaled_steps = min(2 * state.loss_scale, 2.0**60), 0
+    return False
 
 
 # The functions of torch for many tensors at once are private: on a GPU, they save hundreds of

@@ -223,6 +223,7 @@ def test_the_options_reach_the_search(tiny_models: Models) -> None:
     [
         MemoryError(),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried ..."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
     ],
 )
 def test_out_of_memory_is_one_line(

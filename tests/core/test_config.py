@@ -282,7 +282,7 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         ("ema", 1.0, "at least 0 and below 1"),
         ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
         ("average_of", "first", "one of best, last"),
-        ("precision", "fp16", "one of auto, fp32, bf16"),
+        ("precision", "fp8", "one of auto, fp32, bf16, fp16"),
     ],
 )
 def test_what_no_training_can_use(name: str, wrong: object, allowed: str) -> None:

@@ -18,6 +18,7 @@ from tests.core.training.tiny_runs import (
     assert_alike,
     mean_loss,
     run_fit,
+    same,
     tiny_model,
     weights_of,
 )
@@ -92,3 +93,17 @@ def test_without_a_compiler_the_message_says_what_to_do(tmp_path: Path) -> None:
     assert "No working C++ compiler" in said
     assert "); install a C++ compiler (g++)" in said
     assert said.count("\n") == 1
+
+
+def test_layers_that_are_computed_again_give_the_same_weights(tmp_path: Path) -> None:
+    """To the bit, with dropout; and no layer computes only once."""
+    models, calls = [tiny_model(), tiny_model()], [0, 0]
+    for number, model in enumerate(models):
+
+        def count(layer: torch.nn.Module, *_: object, number: int = number) -> None:
+            calls[number] += layer.training
+
+        model.transformer.encoder.layers[0].linear1.register_forward_pre_hook(count)
+        run_fit(model, tmp_path / str(number), gradient_checkpointing=number == 1)
+    assert calls == [24, 48]
+    assert same(*map(weights_of, models))

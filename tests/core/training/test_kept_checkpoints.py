@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.errors import UserError
-from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
+from core.errors import CheckpointError, UserError
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights, save_tensors
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     Pairs,
@@ -182,6 +182,15 @@ def test_a_run_whose_metric_was_never_a_number_has_no_model(tmp_path: Path) -> N
     model = tiny_model()
     with pytest.raises(UserError, match="no epoch had a val_loss that is a number"):
         run_fit(model, tmp_path, data=SHORT, validate=Scripted(model, [math.nan] * 3, "val_loss"))
+
+
+def test_an_ended_run_whose_weights_lack_a_tensor_is_refused(tmp_path: Path) -> None:
+    run_fit(tiny_model(), tmp_path, data=SHORT, average=0)
+    tensors = load_tensors(tmp_path / WEIGHTS_FILE)
+    del tensors["generator.bias"]
+    save_tensors(tmp_path / WEIGHTS_FILE, tensors)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: .* missing .*generator\.bias"):
+        run_fit(tiny_model(), tmp_path, data=SHORT, average=0, resume=True)
 
 
 def test_half_precision_on_disk_is_what_the_model_ends_with(tmp_path: Path) -> None:
