@@ -17,7 +17,7 @@ from docs.generator.pictures import FOLDER, shrink
 
 GERMAN = "Guten Morgen! Wo ist der Bahnhof?\nZwei Kinder spielen im Schnee und lachen."
 ENGLISH = "Oil prices rise as OPEC cuts production, and airline shares fall."
-CHINESE = "晚风摇树树还挺"
+CHINESE = "春风送暖千山秀"
 
 
 def translate(page: Page) -> None:
@@ -38,7 +38,7 @@ def couplet(page: Page) -> None:
 PICTURES = {
     "page-translate.png": (translate, "translate", GERMAN, 1060),
     "page-classify.png": (classify, "classify", ENGLISH, 700),
-    "page-couplet.png": (couplet, "couplet", CHINESE, 780),
+    "page-couplet.png": (couplet, "couplet", CHINESE, 980),
 }
 """What is done on the page, its tab, the text, and the height of the window in pixels."""
 
