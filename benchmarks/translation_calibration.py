@@ -20,7 +20,8 @@ import click
 import torch
 
 from core.errors import UserError
-from data.readers import read_lines, read_parallel
+from data.pairs import read_parallel
+from data.readers import read_lines
 from tasks.familiarity import UNFAMILIAR, is_unfamiliar
 from tasks.reliability import binned, calibration_error
 from tasks.translation.confidence import are_good

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import get_num_threads
 
 from data.codec import TextCodec
-from data.readers import TextPair
+from data.pairs import TextPair
 
 T = TypeVar("T")
 

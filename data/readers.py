@@ -1,26 +1,50 @@
-"""Strict readers of corpus files: an error names the file and the place; nothing is skipped."""
+"""Strict readers of text files: an error names the file and the place; nothing is skipped."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Literal, TextIO
 
 from core.errors import CorpusError
 from core.storage.files import reason_of, require_regular_file
 
+UTF8 = "utf-8-sig"  # with or without a byte order mark
 MAX_FIELD = 1 << 24  # characters of one field of a CSV file
 
-_UTF8 = "utf-8-sig"  # with or without a byte order mark
+# Bytes that have no meaning in cp1252, or next to none. Other encodings are full of them.
+_NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
 
 
-class TextPair(NamedTuple):
-    """A text and its translation, or the two lines of a couplet."""
+def encoding_of(path: Path) -> str:
+    """Returns the encoding that the bytes of a file speak for: UTF-8, UTF-16 or cp1252.
 
-    source: str
-    target: str
+    A file is taken for cp1252, which Windows programs write, if no line of it has a valid character
+    of UTF-8, and accents are few.
+
+    Raises:
+        CorpusError: the file cannot be read.
+    """
+    others = count = 0
+    found: set[int] = set()
+    with reading(path), path.open("rb") as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        file.seek(0)
+        for line in file:
+            count += len(line)
+            if not line.isascii():
+                try:
+                    line.decode()
+                    return UTF8
+                except UnicodeDecodeError:
+                    high = [byte for byte in line if byte > 127]
+                    others += len(high)
+                    found.update(high)
+    return "cp1252" if found and not found & _NOT_CP1252 and 3 * others < count else UTF8
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -34,77 +58,38 @@ def read_lines(path: str | Path) -> list[str]:
     return list(iter_lines(path))
 
 
-def iter_lines(path: str | Path) -> Iterator[str]:
+def iter_lines(path: str | Path, *, encoding: str = UTF8) -> Iterator[str]:
     """Yields what :func:`read_lines` returns, line by line; raises at the faulty line.
 
     Only a line feed ends a line. ``str.splitlines`` also splits at U+2028, U+0085 and others, which
     occur inside sentences: the two sides of a parallel corpus would no longer be aligned.
     """
-    with _opened(path, newline="\n") as file:
+    with _opened(path, encoding, newline="\n") as file:
         for number, line in enumerate(file, start=1):
-            if reason := _fault(line):
+            if reason := _fault(line, encoding):
                 raise CorpusError(path, reason, number)
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
-    """Returns the lines of two files that are aligned by line.
-
-    Raises:
-        CorpusError: a file is unreadable, not UTF-8 or empty, or has an empty line; or the files
-            have different numbers of lines.
-    """
-    first, second = read_lines(source), read_lines(target)
-    for path, lines in ((source, first), (target, second)):
-        if not lines:
-            raise CorpusError(path, "the file is empty")
-    if len(first) != len(second):
-        raise CorpusError(
-            target,
-            f"{len(second):,} lines, but {source} has {len(first):,}: "
-            "line n of one must translate line n of the other",
-        )
-    for path, lines in ((source, first), (target, second)):
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                reason = "empty line: remove it, and the same line of the other file"
-                raise CorpusError(path, reason, number)
-    return [*map(TextPair, first, second)]
-
-
-def read_tabbed(path: str | Path) -> list[TextPair]:
-    """Returns the pairs of a file that has one pair on each line, separated by a tab.
-
-    Raises:
-        CorpusError: the file is unreadable, not UTF-8 or empty, or a line has another number of
-            tabs, or an empty side; the message names the line.
-    """
-    pairs = []
-    for number, line in enumerate(iter_lines(path), start=1):
-        texts = line.split("\t")
-        if len(texts) != 2:
-            reason = f"{len(texts) - 1 or 'no'} tabs: write two texts with one tab between them"
-            raise CorpusError(path, reason, number)
-        if not all(text.strip() for text in texts):
-            raise CorpusError(path, "one side of the tab is empty", number)
-        pairs.append(TextPair(*texts))
-    if not pairs:
-        raise CorpusError(path, "the file is empty")
-    return pairs
-
-
-def csv_rows(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+def csv_rows(
+    path: Path,
+    *,
+    delimiter: str = ",",
+    encoding: str = UTF8,
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
+) -> Iterator[tuple[int, list[str]]]:
     """Yields the rows of a CSV file with their numbers, from 1; a blank line has no fields.
 
     Raises:
-        CorpusError: the file cannot be read, or a row is not CSV in UTF-8.
+        CorpusError: the file cannot be read, or a row is not CSV in this encoding.
     """
     row = 0
     csv.field_size_limit(MAX_FIELD)
-    with _opened(path, newline="") as file:
+    with _opened(path, encoding, newline="") as file:
         try:
-            for row, fields in enumerate(csv.reader(file, delimiter=delimiter, strict=True), 1):
-                if reason := _fault("".join(fields)):
+            rows = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+            for row, fields in enumerate(rows, start=1):
+                if reason := _fault("".join(fields), encoding):
                     raise row_error(path, row, reason)
                 yield row, fields
         except csv.Error as error:
@@ -118,21 +103,37 @@ def row_error(path: Path, row: int, reason: str) -> CorpusError:
 
 
 @contextmanager
-def _opened(path: str | Path, *, newline: str) -> Iterator[TextIO]:
-    """Opens a text. Bytes that are not UTF-8 become surrogates: see :func:`_fault`."""
+def reading(path: str | Path) -> Iterator[None]:
+    """Checks that ``path`` is a regular file, and names it in errors of the system.
+
+    Raises:
+        CorpusError: it cannot be read.
+    """
     try:
         require_regular_file(path)
-        with Path(path).open(encoding=_UTF8, errors="surrogateescape", newline=newline) as file:
-            yield file
+        yield
     except OSError as error:
         raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
 
 
-def _fault(text: str) -> str:
+@contextmanager
+def _opened(path: str | Path, encoding: str, *, newline: str) -> Iterator[TextIO]:
+    """Opens a text. Bytes that are not of its encoding become surrogates: see :func:`_fault`."""
+    with (
+        reading(path),
+        Path(path).open(encoding=encoding, errors="surrogateescape", newline=newline) as file,
+    ):
+        try:
+            yield file
+        except UnicodeError as error:
+            raise CorpusError(path, f"not valid {encoding}: save the file as UTF-8") from error
+
+
+def _fault(text: str, encoding: str) -> str:
     """Returns what is wrong with a line or a row, or "" for a text."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        byte = ord(text[error.start]) & 0xFF
-        return f"not valid UTF-8 (byte 0x{byte:02x}): save the file as UTF-8"
+        byte, name = ord(text[error.start]) & 0xFF, "UTF-8" if encoding == UTF8 else encoding
+        return f"not valid {name} (byte 0x{byte:02x}): save the file as UTF-8"
     return "NUL character: not a text file" if "\0" in text else ""

@@ -1,36 +1,73 @@
-"""Tables with any columns: CSV, TSV, JSON Lines, or a folder of texts for every label.
+"""Tables with any columns: CSV, TSV, Excel, JSON Lines, or a folder of texts for every label.
 
 Rows are read a few at a time, and an error names the file and the row. Blank lines are skipped.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from core.config import nearest
+from core.config import check, nearest
 from core.errors import CorpusError, shorten, shown
-from core.storage.files import is_folder
-from data.readers import csv_rows, iter_lines, row_error
+from core.progress import log
+from core.storage.files import is_file, is_folder
+from data.readers import csv_rows, encoding_of, iter_lines, reading, row_error
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx")
 DELIMITERS = (",", "\t", ";", "|")
 TAB = "tab"
 """The name of a tab as a delimiter, easier to type than the character."""
 
+_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_OTHER_SUFFIXES = (".xls", ".xlsb", ".ods", ".numbers")
 _SAMPLE_ROWS = 50
 _MAX_NAMES = 10  # in a message
 
 Record = Mapping[str, Any]
 Records = Iterator[tuple[int, Record]]
 """Rows as mappings from the names of columns to values, each with its number in the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLayout:
+    """How a table is written.
+
+    Attributes:
+        delimiter: a character, or ``tab``, between the columns of a CSV file. None: found in its
+            first rows.
+        header: whether the first row names the columns. Otherwise the names are the numbers of the
+            columns, from 1.
+        encoding: of a CSV file. None: UTF-8, UTF-16 or cp1252, as its bytes say.
+    """
+
+    delimiter: str | None = None
+    header: bool = True
+    encoding: str | None = None
+
+    def check_layout(self) -> None:
+        """Raises a ConfigError for a delimiter or an encoding that cannot be."""
+        is_right = self.delimiter in (None, TAB) or (
+            len(self.delimiter) == 1 and self.delimiter not in '"\r\n\0'
+        )
+        check(is_right, "data.delimiter", self.delimiter, "one character, tab, or none")
+        try:
+            is_right = self.encoding is None or isinstance("".encode(self.encoding), bytes)
+        except (LookupError, ValueError):
+            is_right = False
+        check(is_right, "data.encoding", self.encoding, "an encoding such as cp1252, or none")
+
+
+DEFAULT_LAYOUT = TableLayout()
 
 
 @dataclass(frozen=True)
@@ -41,7 +78,9 @@ class Table:
         columns: their names, no two of them equal.
         rows: yields every row; raises a CorpusError at a faulty one.
         delimiter: that of a CSV file; "" for another format.
-        header: the first row of a CSV file, if that has the names of the columns.
+        header: the first row, if that has the names of the columns.
+        mark: what a CSV file begins with: a byte order mark, by which Excel knows UTF-8, if the
+            file had one or came from Windows.
     """
 
     path: Path
@@ -49,14 +88,11 @@ class Table:
     rows: Callable[[], Records]
     delimiter: str = ""
     header: Sequence[str] = ()
-
-    def files(self) -> list[Path]:
-        """Returns the files that hold the rows."""
-        return _text_files(self.path) if is_folder(self.path) else [self.path]
+    mark: str = ""
 
     def first_line(self, added: Sequence[str]) -> str:
-        """Returns the header with columns added, "" for a table without a header."""
-        return self._as_csv([*self.header, *added]) if self.header else ""
+        """Returns what comes before the rows: the mark, and the header with columns added."""
+        return self.mark + (self._as_csv([*self.header, *added]) if self.header else "")
 
     def line(self, record: Record, added: Record) -> str:
         """Returns a row with columns added, as CSV or JSON, with its line end."""
@@ -115,40 +151,76 @@ class Table:
         return line.getvalue()
 
 
-def open_table(path: Path, *, delimiter: str | None = None, has_header: bool = True) -> Table:
+def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
     """Opens a table; its suffix tells the format, and an unknown one means CSV.
-
-    Args:
-        delimiter: between the columns of a CSV file, or :data:`TAB`; None: the one of
-            :data:`DELIMITERS` that divides its first rows into equal numbers of columns.
-        has_header: whether the first row of a CSV file has the names of the columns. Otherwise
-            their names are their numbers, from 1.
 
     Raises:
         CorpusError: the file cannot be read or has no rows.
     """
+    suffix = path.suffix.lower()
     if is_folder(path):
-        if not _text_files(path):
+        if not table_files(path):
             raise CorpusError(path, "there is neither a table nor LABEL/*.txt in the folder")
-        return Table(path, ["text", "label"], partial(_texts, path))
-    if path.suffix.lower() in (".jsonl", ".ndjson", ".json"):
+        return Table(path, ["text", "label"], partial(_texts, path, layout.encoding))
+    if suffix in _JSON_SUFFIXES:
         first_rows = islice(_objects(path), _SAMPLE_ROWS)
         if names := dict.fromkeys(name for _, record in first_rows for name in record):
             return Table(path, list(names), partial(_objects, path))
         raise CorpusError(path, "the file has no rows")
-    delimiter = "\t" if delimiter == TAB else delimiter or _sniffed_delimiter(path)
-    _, first = next(csv_rows(path, delimiter=delimiter), (0, []))
+    if suffix in _OTHER_SUFFIXES:
+        raise CorpusError(path, "save it as CSV or .xlsx")
+    delimiter = "\t" if layout.delimiter == TAB else layout.delimiter
+    read: Callable[[], Iterator[tuple[int, list[str]]]]
+    if suffix == ".xlsx":
+        delimiter, mark, read = delimiter or ",", "\ufeff", partial(_excel_rows, path)
+    else:
+        encoding = layout.encoding or encoding_of(path)
+        if encoding == "cp1252" and layout.encoding is None:
+            log(f"{path}: not UTF-8, and read as cp1252, the encoding of Windows")
+        with reading(path), path.open("rb") as file:
+            is_plain = encoding.lower().startswith("utf-8") and file.read(3) != codecs.BOM_UTF8
+        mark = "" if is_plain else "\ufeff"
+        delimiter = delimiter or _sniffed_delimiter(path, encoding)
+        quoting = _quoting(path, encoding) if delimiter == "\t" else csv.QUOTE_MINIMAL
+        read = partial(csv_rows, path, delimiter=delimiter, encoding=encoding, quoting=quoting)
+    _, first = next(read(), (0, []))
     if not first:
         raise CorpusError(path, "the file is empty")
-    header = [name.strip() for name in first] if has_header else []
+    header = [name.strip() for name in first] if layout.header else []
     columns = _distinct(header) or [str(number) for number in range(1, len(first) + 1)]
-    rows = partial(_cells, path, delimiter, columns, has_header=has_header)
-    return Table(path, columns, rows, delimiter, header)
+    rows = partial(_cells, path, read, delimiter, columns, has_header=layout.header)
+    return Table(path, columns, rows, delimiter, header, mark)
 
 
-def _cells(path: Path, delimiter: str, columns: Sequence[str], *, has_header: bool) -> Records:
-    """Yields the rows of a CSV file."""
-    for row, fields in csv_rows(path, delimiter=delimiter):
+def table_paths(path: Path, suffixes: Sequence[str] = SUFFIXES) -> dict[str, Path]:
+    """Returns the tables of a folder by the splits they hold: train, val and test.
+
+    They are files with one of ``suffixes``, or folders of texts for every label. A file, or a
+    folder without ``train``, is the table of train alone.
+
+    Raises:
+        CorpusError: a split has two tables.
+    """
+    found: dict[str, Path] = {}
+    for split in ("train", "val", "test") if is_folder(path) else ():
+        paths = [path / f"{split}{suffix}" for suffix in suffixes]
+        paths = [p for p in paths if is_file(p)] or [p for p in [path / split] if is_folder(p)]
+        if len(paths) > 1:
+            raise CorpusError(path, f"{paths[0].name} and {paths[1].name}: keep one of them")
+        found |= dict.fromkeys([split], *paths) if paths else {}
+    return found if "train" in found else {"train": path}
+
+
+def _cells(
+    path: Path,
+    read: Callable[[], Iterator[tuple[int, list[str]]]],
+    delimiter: str,
+    columns: Sequence[str],
+    *,
+    has_header: bool,
+) -> Records:
+    """Yields the rows of a CSV or Excel file."""
+    for row, fields in read():
         if not fields or (has_header and row == 1):
             continue
         if len(fields) != len(columns):
@@ -160,6 +232,45 @@ def _cells(path: Path, delimiter: str, columns: Sequence[str], *, has_header: bo
         yield row, dict(zip(columns, fields, strict=True))
 
 
+def _quoting(path: Path, encoding: str) -> Literal[0, 3]:
+    """Returns whether quotes in a file with tabs are those of CSV, or characters of its texts."""
+    rows = csv_rows(path, delimiter="\t", encoding=encoding)
+    try:
+        is_csv = len({len(fields) for _, fields in rows if fields}) <= 1
+    except CorpusError:
+        is_csv = False
+    return csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE
+
+
+def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows of the first sheet of an .xlsx file, all of the width of the first one."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        reason = "save it as CSV, or install the extra excel (openpyxl), which reads .xlsx"
+        raise CorpusError(path, reason) from error
+    width = 0
+    with reading(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles, which are not read
+        try:
+            sheet = load_workbook(path, read_only=True, data_only=True).worksheets[0]
+            for row, values in enumerate(sheet.iter_rows(values_only=True), start=1):
+                fields = [_cell(value) for value in values]
+                while fields and not fields[-1] and len(fields) != width:
+                    fields.pop()
+                width = width or len(fields)
+                yield row, fields + [""] * (width - len(fields)) if any(fields) else []
+        except OSError:
+            raise
+        except Exception as error:  # of any kind: zip, XML and openpyxl have their own
+            raise CorpusError(path, f"not a valid .xlsx file: {shorten(str(error))}") from error
+
+
+def _cell(value: object) -> str:
+    """Returns a value of Excel as text; a date without its midnight."""
+    return "" if value is None else str(value).removesuffix(" 00:00:00")
+
+
 def _objects(path: Path) -> Records:
     """Yields the rows of a file with a JSON object in every line."""
     for row, line in enumerate(iter_lines(path), start=1):
@@ -167,34 +278,42 @@ def _objects(path: Path) -> Records:
             continue
         try:
             record = json.loads(line)
+            json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
         except RecursionError as error:
             raise row_error(path, row, "nested too deeply") from error
-        except ValueError as error:
+        except UnicodeEncodeError as error:
+            raise row_error(path, row, "half of a surrogate pair is not a character") from error
+        except json.JSONDecodeError as error:
             reason = f"not valid JSON: {shorten(str(error))}; every line must be one object"
             raise row_error(path, row, reason) from error
+        except ValueError as error:
+            raise row_error(path, row, "a number that is too large, or NaN") from error
         if not isinstance(record, dict):
             raise row_error(path, row, f"{shown(record)} is not a JSON object")
         yield row, record
 
 
-def _texts(folder: Path) -> Records:
+def _texts(folder: Path, encoding: str | None) -> Records:
     """Yields the texts in a folder that has a folder for every label."""
-    for number, path in enumerate(_text_files(folder), start=1):
-        yield number, {"text": "\n".join(iter_lines(path)), "label": path.parent.name}
+    for number, path in enumerate(table_files(folder), start=1):
+        lines = iter_lines(path, encoding=encoding or encoding_of(path))
+        yield number, {"text": "\n".join(lines), "label": path.parent.name}
 
 
-def _text_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*/*.txt"))
+def table_files(path: Path) -> list[Path]:
+    """Returns the files that hold the rows of a table."""
+    return sorted(path.glob("*/*.txt")) if is_folder(path) else [path]
 
 
-def _sniffed_delimiter(path: Path) -> str:
+def _sniffed_delimiter(path: Path, encoding: str) -> str:
     """Returns the delimiter that divides the first rows into equal numbers of columns."""
 
     def rank(delimiter: str) -> tuple[bool, int]:
         counts: list[int] = []
         is_even = True
+        rows = csv_rows(path, delimiter=delimiter, encoding=encoding)
         try:
-            for _, fields in islice(csv_rows(path, delimiter=delimiter), _SAMPLE_ROWS):
+            for _, fields in islice(rows, _SAMPLE_ROWS):
                 counts += [len(fields)] if fields else []
         except CorpusError:
             is_even = False
@@ -207,12 +326,9 @@ def _sniffed_delimiter(path: Path) -> str:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Returns ``names`` with ``.1``, ``.2``... after those that occur before, as in pandas."""
-    seen: dict[str, int] = {}
     distinct: list[str] = []
     for name in names:
-        while name in seen:
-            seen[name] += 1
-            name = f"{name}.{seen[name]}"
-        seen[name] = 0
-        distinct.append(name)
+        numbered = (f"{name}.{number}" for number in count(1))
+        is_new = name not in distinct
+        distinct.append(name if is_new else next(n for n in numbered if n not in distinct))
     return distinct

@@ -62,16 +62,15 @@ class Task:
         corpus: the name of its corpus in the catalog, where no other is given.
         presets: functions that return its configurations, by name.
         predictor: the name of its class in the module ``predict``.
-        has_languages, has_tables, has_search: whether it has a source and a target language, can
-            read tables, and searches for its results.
+        table_options: the settings of its data that commands have as options (``--text``).
+        has_search: whether it searches for its results.
     """
 
     name: ClassVar[str]
     corpus: ClassVar[str]
     presets: ClassVar[Mapping[str, Callable[[], Any]]]
     predictor: ClassVar[str]
-    has_languages: ClassVar[bool] = False
-    has_tables: ClassVar[bool] = False
+    table_options: ClassVar[tuple[str, ...]] = ()
     has_search: ClassVar[bool] = True
 
     @property

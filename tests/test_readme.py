@@ -200,6 +200,8 @@ def _write_tables(folder: Path) -> None:
         f"{['Ein Hund rennt', 'A dog runs'][n % 2]} {n},{'de' if n % 2 else 'en'}"
         for n in range(90)
     ]
+    pairs = [f"ein Hund {n},a dog {n}" for n in range(90)]
+    (folder / "pairs.csv").write_text("\n".join(["de,en", *pairs]))
     (folder / "languages.csv").write_text("\n".join(["sentence,language", *sentences]))
 
 

@@ -12,7 +12,7 @@ from core.errors import ConfigError, shown
 from core.model.config import EncoderConfig
 from core.training.config import TrainConfig
 from data.codec import CodecConfig
-from data.tables import TAB
+from data.tables import TableLayout
 from tasks.runs.presets import PAPER_TRAINING
 
 CONCAT_TYPES = ("sum", "avg", "last")
@@ -60,17 +60,14 @@ class ClassifierConfig(EncoderConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationData(CodecConfig):
+class ClassificationData(CodecConfig, TableLayout):
     """The corpus: which text is read, and how it becomes ids.
 
     Attributes:
         text: the columns of a table with the text, joined by a space. None: the corpus is in
             AG_News' layout, or a folder of texts for every label.
         label: the column of a table with the label.
-        delimiter: a character, or ``tab``, between the columns of a CSV table. None: found in its
-            first rows.
-        header: whether the first row of a CSV table names the columns. Otherwise the names are the
-            numbers of the columns, from 1.
+        delimiter, header, encoding: see :class:`data.tables.TableLayout`.
         columns: the columns of AG_News that are read, joined by a space.
         clean: HTML tags, entities and backslashes are removed from texts (:mod:`.cleaning`). None:
             from those of a folder in AG_News' layout; the run stores which. A model of version 1.0,
@@ -98,8 +95,6 @@ class ClassificationData(CodecConfig):
 
     text: tuple[str, ...] = ()
     label: str = "label"
-    delimiter: str | None = None
-    header: bool = True
     columns: tuple[str, ...] = TEXT_COLUMNS
     clean: bool | None = None
     lowercase: bool = False
@@ -129,10 +124,7 @@ class ClassificationData(CodecConfig):
         check(is_right, "data.text", list(self.text), "names of columns, each once")
         is_right = bool(self.label) and self.label not in self.text
         check(is_right, "data.label", self.label, "the name of a column that is not in data.text")
-        is_right = self.delimiter in (None, TAB) or (
-            len(self.delimiter) == 1 and self.delimiter not in '"\r\n\0'
-        )
-        check(is_right, "data.delimiter", self.delimiter, "one character, tab, or none")
+        self.check_layout()
         if self.class_weight != (BALANCED,):
             named_numbers("data.class_weight", self.class_weight, MAX_CLASS_WEIGHT)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from tasks.classification.classes import class_count
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
 from tasks.classification.report import bootstrap_intervals, write_report
-from tasks.classification.sources import ALL, TableSource
 from tasks.reliability import BINS, calibration_error, most_probable
 from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
 from tasks.task import Report
@@ -117,7 +116,7 @@ def evaluate(
         calibration_error=calibration_error(*most_probable(probabilities, torch.tensor(truth))),
         **vars(scores),
         **bootstrap_intervals(predicted.numpy(), np.array(truth)),
-        sha256=source.digest() if isinstance(source, TableSource) else None,
+        sha256=source.digest(),
     )
     if report_in is not None:
         write_report(
@@ -193,14 +192,6 @@ def evaluate_folder(
     )
     if split is None:
         (folder,) = model_folders(classifier.task, model)
-        split = default_split(dataset, read_metrics(folder))
+        split = dataset.source.split_to_measure(read_metrics(folder))
     dataset.source.check_split(split)
     return evaluate(classifier, dataset, split, **options)
-
-
-def default_split(dataset: LoadSentenceClassificationDataset, metrics: Mapping[str, Any]) -> str:
-    """Returns the split to measure a model on, given its ``metrics.json``."""
-    source = dataset.source
-    if not isinstance(source, TableSource) or source.has_table("test"):
-        return "test"
-    return "test" if (metrics.get("test") or {}).get("sha256") == source.digest() else ALL

@@ -11,7 +11,7 @@ class ClassificationTask(Task):
     corpus = "ag_news"
     presets = PRESETS
     predictor = "Classifier"
-    has_tables = True
+    table_options = ("text", "label", "delimiter", "header", "encoding")
     has_search = False
 
 

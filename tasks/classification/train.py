@@ -65,7 +65,7 @@ class ClassificationTraining(Training):
         self.classifier = Classifier(
             self.model, dataset.codec, dataset.classes, config, place.device
         )
-        self.has_test = dataset.source.has("test")
+        self.has_test = "test" in dataset.source.splits()
         if self.has_test:
             dataset.read("test")  # an error in it is raised now, not after the training
         self.val_examples = dataset.encoded("val")

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import click
 
 from core.errors import UserError
-from tasks.commands.options import LineOptions, given, option_names, take, use_threads
+from core.progress import log
+from data.tables import (
+    DEFAULT_LAYOUT,
+    SUFFIXES,
+    Record,
+    Table,
+    TableLayout,
+    open_table,
+)
+from tasks.commands.options import (
+    LineOptions,
+    given,
+    layout_of,
+    option_names,
+    take,
+    use_threads,
+)
 from tasks.commands.output import print_results, progress_bar, results_to
-from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_texts
+from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_rows, open_texts
 from tasks.task import task_named
 
 
@@ -42,12 +59,74 @@ def opened(lines: AbstractContextManager[Lines], options: LineOptions) -> Iterat
         yield LineWork(chunks, write, on_lines=on_lines)
 
 
+def opened_input(
+    texts: Sequence[str],
+    options: LineOptions,
+    columns: str | None,
+    layout: TableLayout,
+    added: Mapping[str, type],
+) -> AbstractContextManager[LineWork]:
+    """Returns the work on texts or lines, or on a table, whose rows get columns added.
+
+    Args:
+        columns: the columns of the table that are texts; None: the input is no table.
+        added: the names and the types of the new columns; a result has them with tabs between.
+
+    Raises:
+        UsageError: options contradict each other.
+    """
+    path, out = options.input_path, options.output_path
+    if columns is not None:
+        if texts or path is None:
+            raise click.UsageError("with --text, --input must be a table.")
+        if out is not None and out.suffix.lower() == ".xlsx":
+            raise click.UsageError("--output of a table is CSV: give it another suffix than .xlsx.")
+        return _opened_table(open_table(path, layout), columns.split(","), options, added)
+    if layout != DEFAULT_LAYOUT:
+        raise click.UsageError("--delimiter, --header and --encoding are for tables: add --text.")
+    if path is not None and path.suffix.lower() in SUFFIXES:
+        log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
+    return opened(text_input(texts, options), options)
+
+
+@contextmanager
+def _opened_table(
+    table: Table, columns: Sequence[str], options: LineOptions, added: Mapping[str, type]
+) -> Iterator[LineWork]:
+    """Opens the rows of a table and the output. With ``--json`` they are lines like others."""
+    use_threads(options.threads)
+    columns = [name.strip() for name in columns]
+    table.require(columns)
+    names, records = table.added_names([*added]), deque[Record]()
+
+    def texts() -> Iterator[str]:
+        for row, record in table.rows():
+            if not options.is_json:
+                records.append(record)
+            yield table.text(row, record, columns)
+
+    with results_to(options.output_path) as write, open_rows(texts()) as (chunks, _):
+        head = [] if options.is_json else [table.first_line(names)]
+
+        def write_rows(lines: str) -> None:
+            while head:  # not before the first result: what cannot be computed has no output
+                write(head.pop())
+            for line in lines.split("\n")[:-1]:
+                values = zip_longest(names, added.values(), line.split("\t", len(names) - 1))
+                new = {name: kind(value) if value else kind() for name, kind, value in values}
+                write(table.line(records.popleft(), new))
+
+        yield LineWork(chunks, write if options.is_json else write_rows)
+        write_rows("")
+
+
 def search_and_answer(
     task: str,
     lines_for: Callable[[str, Any], list[str]],
     options: dict[str, Any],
     *,
     is_backward: bool = False,
+    column: str = "",
     whole: Callable[[str, Any], list[str]] | None = None,
     categories: Callable[[int, str, Any], Iterable[str]] = lambda number, line, result: (),
 ) -> Counter[str]:
@@ -58,6 +137,7 @@ def search_and_answer(
             several results are asked for.
         options: all options of the command.
         is_backward: use the model of the opposite direction in the checkpoint folder.
+        column: the name of the column that results are in, for a command that reads tables.
         whole: returns all output lines for an input line and its result, in place of ``lines_for``
             and of numbers and scores, but not of JSON.
         categories: returns what an input line, whose number counts from 0, and its result count as.
@@ -67,9 +147,12 @@ def search_and_answer(
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
+    text, layout = options.pop("text", None), layout_of(options)
     how_to_load = given({name: options.pop(name, None) for name in ("engine", "int8")})
     search_options = given(options)
     numbered = not search_options.keys().isdisjoint(("n_best", "candidates"))
+    if numbered and text is not None and not line_options.is_json:
+        raise click.UsageError("--n-best is for texts, or for tables with --json.")
 
     def lines_of(number: int, line: str, result: Any) -> list[str]:
         if line_options.is_json:
@@ -88,7 +171,7 @@ def search_and_answer(
             for text in lines_for(line, other)
         ]
 
-    with option_names(), opened(text_input(texts, line_options), line_options) as work:
+    with option_names(), opened_input(texts, line_options, text, layout, {column: str}) as work:
         predictor: Any = task_named(task).load(
             line_options.model, device=line_options.device, **how_to_load
         )

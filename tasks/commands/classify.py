@@ -7,24 +7,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from pathlib import Path
 from typing import Any
 
 import click
 
 from core.errors import ConfigError, shorten
-from tasks.commands.answering import opened, text_input
+from tasks.commands.answering import opened_input
 from tasks.commands.options import (
     LineOptions,
-    column_options,
     given,
+    layout_of,
+    layout_options,
     model_option,
     take,
+    text_option,
     text_options,
-    use_threads,
 )
-from tasks.commands.output import results_to
-from tasks.streaming.lines import CHUNK_LINES, as_json
+from tasks.streaming.lines import as_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +35,12 @@ class ClassifyOptions:
     thresholds: tuple[str, ...]
     is_explained: bool
     is_html: bool
-    text: str | None
-    delimiter: str | None
-    header: bool | None
 
 
 @click.command()
 @text_options
-@column_options
+@text_option
+@layout_options
 @model_option
 @click.option(
     "--early-exit",
@@ -73,8 +70,8 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
     the K most probable classes and their probabilities, separated by tabs. The results are printed
     in the order of the input; an empty line stays empty.
 
-    With --text, --input is a table (CSV, TSV or JSON Lines). The output is the same table with the
-    columns "label" and "probability".
+    With --text, --input is a table (CSV, TSV, JSON Lines or .xlsx). The output is the same table
+    with the columns "label" and "probability".
 
     \b
         classify "Stocks fell on Monday after the bank raised its rates."
@@ -84,12 +81,10 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
     """
     own = take(ClassifyOptions, options)
     line_options = take(LineOptions, options)
-    _check(own, line_options, texts)
-    if own.text is not None and line_options.input_path is not None:
-        _classify_table(line_options.input_path, own.text, own, line_options)
-        return
-    _warn_about_tables(line_options.input_path)
-    with opened(text_input(texts, line_options), line_options) as work:
+    text, layout = options.pop("text"), layout_of(options)
+    _check(own, line_options, is_table=text is not None)
+    added = {"label": str, "probability": float}
+    with opened_input(texts, line_options, text, layout, added) as work:
         classifier = _classifier(own, line_options)
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():
@@ -109,29 +104,14 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
                 work.write(_as_row(result, own.top) for result in results)
 
 
-def _check(own: ClassifyOptions, line_options: LineOptions, texts: tuple[str, ...]) -> None:
+def _check(own: ClassifyOptions, line_options: LineOptions, *, is_table: bool) -> None:
     """Refuses options that contradict each other."""
     if own.is_html and (not own.is_explained or line_options.is_json):
         raise click.UsageError("--html is for --explain, without --json.")
     if own.is_explained and own.early_exit is not None:
         raise click.UsageError("--explain is for the whole model: leave out --early-exit.")
-    if own.text is None:
-        if own.delimiter is not None or own.header is not None:
-            raise click.UsageError("--delimiter and --header are for tables: add --text.")
-        return
-    if texts or line_options.input_path is None:
-        raise click.UsageError("with --text, --input must be a table.")
-    if own.is_explained or own.top is not None:
+    if is_table and (own.is_explained or own.top is not None):
         raise click.UsageError("--explain and --top are for texts, not for tables.")
-
-
-def _warn_about_tables(path: Path | None) -> None:
-    """Says what to do if the lines of ``path`` seem to be the rows of a table."""
-    from core.progress import log
-    from data.tables import SUFFIXES
-
-    if path is not None and path.suffix.lower() in SUFFIXES:
-        log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
 
 
 def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
@@ -151,36 +131,6 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
         raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {own.top}")
     classifier.check_thresholds()
     return classifier
-
-
-def _classify_table(
-    path: Path, names_of_text: str, own: ClassifyOptions, line_options: LineOptions
-) -> None:
-    """Writes the table at ``path`` with the columns ``label`` and ``probability``."""
-    from data.tables import open_table
-
-    use_threads(line_options.threads)
-    columns = [name.strip() for name in names_of_text.split(",") if name.strip()]
-    if not columns:
-        raise ConfigError("--text must have the name of a column")
-    table = open_table(path, delimiter=own.delimiter, has_header=own.header is not False)
-    table.require(columns)
-    names = table.added_names(("label", "probability"))
-    classifier = _classifier(own, line_options)
-    settings = given({"batch_tokens": line_options.batch_tokens})
-    rows = table.rows()
-    with results_to(line_options.output_path) as write:
-        if not line_options.is_json:
-            write(table.first_line(names))
-        while chunk := list(islice(rows, CHUNK_LINES)):
-            texts = [table.text(line, record, columns) for line, record in chunk]
-            results = classifier.classify_scored(texts, **settings)
-            for text, (_, record), result in zip(texts, chunk, results, strict=True):
-                added = (result.label, round(result.probability, 4))
-                if line_options.is_json:
-                    write(as_json(text, result.record()) + "\n")
-                else:
-                    write(table.line(record, dict(zip(names, added, strict=True))))
 
 
 def _as_row(result: Any, top: int | None) -> str:

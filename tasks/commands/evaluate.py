@@ -57,15 +57,16 @@ def evaluate(
 
     \b
         evaluate translation --model runs/mine --data corpus/
+        evaluate translation --data memory.tmx
         evaluate classification --model runs/topics --data new.csv --text body --label topic
     """
     model = take(ModelOptions, options)
-    table = given({"report_in": options.pop("report_in")})
-    if assignments := table_assignments(options):
+    table: dict[str, Any] = given({"report_in": options.pop("report_in")})
+    if table and task.has_search:
+        raise click.UsageError(f"{task.name} has no --report.")
+    if assignments := table_assignments(task, options):
         table["assignments"] = assignments
     search = given(options)
-    if table and not task.has_tables:
-        raise click.UsageError(f"{task.name} has no tables and no --report.")
     if not task.has_search and (search or isinstance(model.model, tuple)):
         raise click.UsageError(f"{task.name} has one --model, and nothing to search for.")
     corpus = corpus_for(task, data)

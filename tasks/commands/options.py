@@ -15,10 +15,11 @@ import click
 from core.config import Option, options_of
 from core.errors import ConfigError
 from core.storage.files import exists, is_folder
+from data.tables import TableLayout
 from tasks.couplet.request import CoupletRequest
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.request import plain_type
-from tasks.task import TASKS, task_named
+from tasks.task import TASKS, Task, task_named
 
 PATH = click.Path(path_type=Path)
 
@@ -95,7 +96,7 @@ def option_names() -> Iterator[None]:
     except ConfigError as error:
         parameters = click.get_current_context().command.params
         names = {parameter.name: parameter.opts[0] for parameter in parameters}
-        name = names.get((error.option or "").removeprefix("generation."))
+        name = names.get((error.option or "").removeprefix("generation.").removeprefix("data."))
         if name is None:
             raise
         raise ConfigError(error.reason, option=name) from error
@@ -134,14 +135,33 @@ def _option(name: str, kind: Any, own: Option, default: Any) -> Callable[[Any], 
     return click.option(*flags, name, **settings)
 
 
-def table_assignments(options: dict[str, Any]) -> tuple[str, ...]:
-    """Takes ``table_options`` out of the options of a command; returns them as assignments."""
-    names = ("text", "label", "delimiter", "header")
-    short = given({f"data.{name}": options.pop(name) for name in names})
+def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
+    """Takes ``table_options`` out of the options of a command; returns them as assignments.
+
+    Raises:
+        UsageError: one of them is not for ``task``.
+    """
+    names = ("src", "tgt", "text", "label", "delimiter", "header", "encoding")
+    short = given({name: options.pop(name) for name in names})
+    if others := short.keys() - set(task.table_options):
+        raise click.UsageError(f"{task.name} has no --{min(others)}.")
     return tuple(
-        f"{name}={str(value).lower() if value in (True, False) else value}"
+        f"data.{name}={str(value).lower() if value in (True, False) else value}"
         for name, value in short.items()
     )
+
+
+def layout_of(options: dict[str, Any]) -> TableLayout:
+    """Takes ``layout_options`` out of the options of a command; returns them as a layout.
+
+    Raises:
+        ConfigError: there is no such encoding.
+    """
+    names = ("delimiter", "header", "encoding")
+    layout = TableLayout(**given({name: options.pop(name, None) for name in names}))
+    with option_names():
+        layout.check_layout()
+    return layout
 
 
 def task_argument(command: Any) -> Any:
@@ -162,17 +182,6 @@ def use_threads(count: int | None) -> None:
 def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns one decorator that applies several, the first on top."""
     return lambda command: reduce(lambda made, wrap: wrap(made), reversed(decorators), command)
-
-
-def check_delimiter(
-    ctx: click.Context, parameter: click.Parameter, delimiter: str | None
-) -> str | None:
-    """Refuses a delimiter that is not one character; a tab may be named."""
-    if delimiter in (None, "tab", "\t", "\\t"):
-        return delimiter and "tab"
-    if len(delimiter) != 1 or delimiter in '"\r\n\0 ':
-        raise click.BadParameter("it must be one character, or tab.")
-    return delimiter
 
 
 def one_or_several(
@@ -205,30 +214,36 @@ data_option = click.option(
     "--data",
     type=PATH,
     metavar="FOLDER",
-    help="A corpus: a folder, a table (classification), or a name from `data list`.",
+    help="A corpus: a folder, a table (CSV, TSV, JSON Lines, .xlsx; .tmx for translation), or a "
+    "name from `data list`.",
 )
-# Short forms of data.text, data.label, data.delimiter and data.header.
-column_options = combined(
-    click.option(
-        "--text",
-        metavar="NAMES",
-        help="Classification: the columns with the text, separated by commas.",
-    ),
+# Short forms of data.text, data.label and the like.
+layout_options = combined(
     click.option(
         "--delimiter",
         metavar="CHARACTER",
-        callback=check_delimiter,
         help="Between the columns of a CSV file, or tab; else found.",
     ),
     click.option(
         "--header/--no-header",
         default=None,
-        help="Whether a CSV file begins with the names of its columns; else these are 1, 2...",
+        help="Whether a table begins with the names of its columns; else these are 1, 2...",
+    ),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Of a CSV file, such as cp1252; else UTF-8, UTF-16 or cp1252, as its bytes say.",
     ),
 )
+text_option = click.option(
+    "--text", metavar="NAMES", help="The columns of a table with the text, separated by commas."
+)
 table_options = combined(
-    column_options,
+    click.option("--src", metavar="LANG", help="Translation: the source language; else de."),
+    click.option("--tgt", metavar="LANG", help="Translation: the target language; else en."),
+    text_option,
     click.option("--label", metavar="NAME", help="Classification: the column with the label."),
+    layout_options,
 )
 json_option = click.option(
     "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."

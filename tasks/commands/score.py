@@ -7,32 +7,39 @@ from typing import Any
 
 import click
 
+from data.pairs import iter_pairs
 from tasks.commands.answering import opened
 from tasks.commands.options import (
     PATH,
     STREAM,
     LineOptions,
     given,
+    layout_of,
+    layout_options,
     models_option,
     result_options,
     take,
 )
-from tasks.streaming.lines import json_line, open_parallel, open_table
+from tasks.streaming.lines import json_line, open_parallel, open_rows, open_table
 from tasks.task import PAIR_TASKS, task_named
 
 
 @click.command()
 @click.argument("task", type=click.Choice(PAIR_TASKS))
-@click.option("--src", "source_file", type=PATH, metavar="FILE", help="The sources, one per line.")
-@click.option("--tgt", "target_file", type=PATH, metavar="FILE", help="Their targets.")
+@click.option("--src", metavar="FILE", help="The sources, one per line; with --data, a column.")
+@click.option("--tgt", metavar="FILE", help="Their targets.")
 @click.option("--input", "input_path", type=STREAM, help="Pairs in one file, separated by tabs.")
+@click.option("--data", type=PATH, metavar="FILE", help="Pairs in a table or a TMX file.")
+@layout_options
 @result_options
 @models_option
-def score(task: str, source_file: Path | None, target_file: Path | None, **options: Any) -> None:
+def score(task: str, src: str | None, tgt: str | None, data: Path | None, **options: Any) -> None:
     """Print how probable a model finds each target, given its source.
 
     Pairs come from two files, --src and --tgt, or from lines of a source, a tab and its target:
-    from --input, or else from standard input. For each pair there is a line: the natural
+    from --input, or else from standard input. With --data, they come from a table (CSV, TSV, JSON
+    Lines or .xlsx) or a translation memory (.tmx), whose columns or languages --src and --tgt name.
+    For each pair there is a line: the natural
     log-probability of the target, the number of its tokens including the end, and the
     log-probability per token, separated by tabs. --json adds the log-probability of every token,
     and the number of tokens that the vocabulary does not know, which are scored as <unk>.
@@ -43,14 +50,18 @@ def score(task: str, source_file: Path | None, target_file: Path | None, **optio
     \b
         score translation --src german.txt --tgt english.txt
         score translation --input pairs.tsv | awk '$3 > -2'
+        score translation --data memory.tmx --src de --tgt en
     """
-    if (source_file is None) != (target_file is None):
-        raise click.UsageError("--src and --tgt go together.")
-    line_options = take(LineOptions, options)
-    if source_file and line_options.input_path:
+    if (src is None) != (tgt is None) or (data and not src):
+        raise click.UsageError("--src and --tgt go together, and --data needs them.")
+    line_options, layout = take(LineOptions, options), layout_of(options)
+    if (src or data) and line_options.input_path:
         raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
-    if source_file and target_file:
-        pairs_input = open_parallel(source_file, target_file)
+    if data and src and tgt:
+        found = (map(str.split, pair) for pair in iter_pairs(data, src, tgt, layout))
+        pairs_input = open_rows("\t".join(map(" ".join, words)) for words in found)
+    elif src and tgt:
+        pairs_input = open_parallel(Path(src), Path(tgt))
     else:
         pairs_input = open_table(line_options.input_path)
     with opened(pairs_input, line_options) as work:

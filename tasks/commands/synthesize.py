@@ -13,6 +13,8 @@ from tasks.commands.options import (
     batch_option,
     engine_options,
     given,
+    layout_of,
+    layout_options,
     length_options,
     machine_options,
     models_option,
@@ -26,8 +28,20 @@ from tasks.commands.output import print_results
 
 @click.command()
 @click.option(
-    "--input", "text", type=PATH, required=True, metavar="FILE", help="The text: a line a sentence."
+    "--input",
+    "input_path",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="The text: a line a sentence, or the rows of a table or a TMX file.",
 )
+@click.option(
+    "--text",
+    "column",
+    metavar="NAME",
+    help="The column or the language of the text in a table or a TMX file; else the model's.",
+)
+@layout_options
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The corpus to make.")
 @click.option(
     "--length-ratio",
@@ -48,7 +62,9 @@ from tasks.commands.output import print_results
 @engine_options
 @machine_options
 @batch_option
-def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> None:
+def synthesize(
+    input_path: Path, out: Path, column: str | None, length_ratio: float, **options: Any
+) -> None:
     """Translate a text and make a training corpus of it.
 
     The folder gets train.SRC with the given text and train.TGT with its translations, where SRC and
@@ -59,10 +75,11 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
     \b
         synthesize --model runs/en-de --input captions.en --out corpora/bt --beam 1
         synthesize --model runs/en-de --input captions.en --out corpora/bt2 --sample --top-k 10
+        synthesize --input memory.tmx --out corpora/more
         synthesize --model runs/a --model runs/b --input captions.de --out corpora/distilled
         train translation --set 'data.extra=[{path="corpora/bt", weight=0.5, tag="bt"}]'
     """
-    model_options = take(ModelOptions, options)
+    model_options, layout = take(ModelOptions, options), layout_of(options)
     how_to_load = given({name: options.pop(name) for name in ("engine", "int8")})
     use_threads(model_options.threads)
     from tasks.runs.checkpoint_folder import model_folders
@@ -72,12 +89,14 @@ def synthesize(text: Path, out: Path, length_ratio: float, **options: Any) -> No
 
     with option_names():
         made = make_corpus(
-            text,
+            input_path,
             out,
             model_folders("translation", model_options.model),
             Translator.load(model_options.model, device=model_options.device, **how_to_load),
             GenerationRequest.of(**options, batch_tokens=model_options.batch_tokens),
             length_ratio=length_ratio,
+            column=column,
+            layout=layout,
         )
     counts = made["counts"]
     others = (f"{counts[name]:,} {name.replace('_', ' ')}" for name in _LEFT_OUT if name in counts)

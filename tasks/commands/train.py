@@ -54,8 +54,6 @@ from tasks.task import Task
     help="With --resume: even if the corpus, the threads, the device or torch have changed.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Short for --set train.seed=N.")
-@click.option("--src", metavar="LANG", help="Translation: the source language; else de.")
-@click.option("--tgt", metavar="LANG", help="Translation: the target language; else en.")
 @table_options
 @machine_options
 @click.option(
@@ -82,22 +80,16 @@ def train(
 
     \b
         train translation --data corpus/ --src fr --tgt en
+        train translation --data pairs.csv --src de --tgt en
         train classification --data my.csv --text title,body --label topic
         train couplet --preset tiny --data corpus/ --set train.epochs=4
         train translation --data corpus/ --init runs/translation --out runs/tuned
         train translation --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
-    table = table_assignments(options)
-    short = {f"data.{name}": options.pop(name) for name in ("src", "tgt")}
-    if any(short.values()) and not task.has_languages:
-        raise click.UsageError(f"{task.name} has no --src and no --tgt.")
-    if table and not task.has_tables:
-        raise click.UsageError(
-            f"{task.name} has no tables: --text, --label and the like are not for it."
-        )
-    short["train.seed"] = options.pop("seed")
-    assignments += (*table, *(f"{name}={value}" for name, value in given(short).items()))
+    short = given({"train.seed": options.pop("seed")})
+    assignments += table_assignments(task, options)
+    assignments += tuple(f"{name}={value}" for name, value in short.items())
     out = out or Path("runs") / task.name
     _check(out, preset or config_file, **options)
     if options["init"] is not None:

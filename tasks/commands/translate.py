@@ -11,11 +11,13 @@ from tasks.commands.answering import search_and_answer
 from tasks.commands.options import (
     PATH,
     engine_options,
+    layout_options,
     length_options,
     models_option,
     options_from,
     output_options,
     search_options,
+    text_option,
     text_options,
 )
 from tasks.seq2seq.request import GenerationRequest
@@ -28,6 +30,8 @@ _MOST_NUMBERS = 20
 
 @click.command()
 @text_options
+@text_option
+@layout_options
 @models_option
 @output_options
 @search_options
@@ -50,6 +54,9 @@ def translate(**options: Any) -> None:
     and the translation, separated by tabs. Texts are translated sentence by sentence; limits on the
     length hold for each sentence.
 
+    With --text, --input is a table (CSV, TSV, JSON Lines or .xlsx). The output is the same table
+    with the column "translation".
+
     With --json, "confidence" is the probability that the translation is good, and "familiarity"
     says how like the training data the text is (0 to 1; below 0.05 it is unlike them), if the model
     has been calibrated (models calibrate). "doubtful" translations, of a confidence below 0.4, are
@@ -59,6 +66,7 @@ def translate(**options: Any) -> None:
     \b
         translate "Ein Hund rennt." "Zwei Kinder lachen."
         translate --input german.txt --output english.txt
+        translate --input my.csv --text body --output out.csv
         translate --n-best 3 --diverse 0.5 "Ein Hund rennt."
         translate --sample --top-p 0.9 --seed 7 "Ein Hund rennt."
     """
@@ -82,7 +90,11 @@ def translate(**options: Any) -> None:
     glossary = options.pop("glossary_file")
     options["glossary"] = None if glossary is None else read_glossary(glossary)
     counts = search_and_answer(
-        "translation", lambda line, result: [result.text], options, categories=categories
+        "translation",
+        lambda line, result: [result.text],
+        options,
+        column="translation",
+        categories=categories,
     )
     for note in notes(counts, doubtful):
         log(note)

@@ -14,12 +14,64 @@ from core.progress import log
 from core.storage.files import exists, is_file, is_folder
 from data.codec import CodecConfig, TextCodec
 from data.examples import Examples, Pair, encode_pairs
-from data.readers import TextPair, read_parallel, read_tabbed
+from data.pairs import TextPair, read_parallel, read_tabbed
 from tasks.couplet.config import CoupletData
-from tasks.runs.hold_out import HoldOut
+from tasks.runs.hold_out import Splits
 from tasks.seq2seq.batches import DrawnPairs, PairData, short_pairs
 
 TOKENIZER = "characters"
+
+
+class CoupletFolder(Splits[TextPair]):
+    """The couplets in the folders or tables of one folder; those of uneven lines are left out."""
+
+    def __init__(self, folder: Path, config: CoupletData, *, seed: int) -> None:
+        if is_file(folder):
+            reason = "a file: a corpus is a folder; put the file into one, under the name train.tsv"
+            raise CorpusError(folder, reason)
+        if not is_folder(folder):
+            raise CorpusError(folder, "there is no such folder")
+        self._folder, self._is_swapped = folder, config.swapped
+        self._reported: set[str] = set()
+        names = {path.parent.name for path in folder.glob("*/in.txt")} | {"train"}
+        names |= {path.stem for path in folder.glob("*.tsv")}
+        names |= {name for name in ("val", "test") if is_folder(folder / name)}
+        files = {name: self._paths(name) for name in names}
+        super().__init__(folder, files, {"val": config.val_share}, seed=seed)
+
+    def load(self, split: str) -> list[TextPair]:
+        """Returns the couplets of a folder whose two lines have the same length.
+
+        The number of the others is reported on stderr, once for each folder.
+        """
+        files, path = self._paths(split), self._folder / split
+        if not any(map(exists, files)):
+            reason = (
+                f"cannot read: no such file; couplets are in {split}/in.txt and {split}/out.txt, "
+                f"or in {split}.tsv with a tab between the lines"
+            )
+            raise CorpusError(files[0], reason)
+        pairs = read_tabbed(*files) if len(files) == 1 else read_parallel(*files)
+        pairs = [TextPair(*("".join(line.split()) for line in pair)) for pair in pairs]
+        couplets = [TextPair(*pair[::-1]) for pair in pairs] if self._is_swapped else pairs
+        even = [couplet for couplet in couplets if len(couplet.source) == len(couplet.target)]
+        if not even:
+            raise CorpusError(path, "no couplet here has two lines of the same length")
+        if len(even) < len(couplets) and split not in self._reported:
+            self._reported.add(split)
+            uneven = next(i for i, (a, b) in enumerate(couplets, start=1) if len(a) != len(b))
+            log(
+                f"{path}: {len(couplets) - len(even)} of {len(couplets)} couplets have lines of "
+                f"different length (the first is line {uneven}) and are left out"
+            )
+        return even
+
+    def _paths(self, name: str) -> list[Path]:
+        """Returns the files of a folder: the table of its couplets, or those of the two lines."""
+        folder, table = self._folder / name, self._folder / f"{name}.tsv"
+        if is_file(table) and not is_folder(folder):
+            return [table]
+        return [folder / "in.txt", folder / "out.txt"]
 
 
 class LoadCoupletDataset:
@@ -42,17 +94,8 @@ class LoadCoupletDataset:
         save_to: str | Path | None = None,
         codec: TextCodec | None = None,
     ) -> None:
-        folder = Path(folder)
-        if is_file(folder):
-            reason = "a file: a corpus is a folder; put the file into one, under the name train.tsv"
-            raise CorpusError(folder, reason)
-        if not is_folder(folder):
-            raise CorpusError(folder, "there is no such folder")
-        self.folder = folder
-        self.config = config
-        self._reported: set[Path] = set()
-        is_needed, path = not self.has("val"), folder / "train"
-        self._hold_out = HoldOut(is_needed=is_needed, share=config.val_share, seed=seed, path=path)
+        self.folder, self.config = Path(folder), config
+        self.splits = CoupletFolder(self.folder, config, seed=seed)
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
@@ -60,16 +103,6 @@ class LoadCoupletDataset:
             made = CodecConfig(tokenizer=TOKENIZER, vocab_size=None, min_freq=config.min_freq)
             codec = TextCodec.build(lines, Path(save_to), made)
         self.codec = codec
-
-    def check_split(self, split: str) -> None:
-        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-        present = [path.parent.name for path in self.folder.glob("*/in.txt")]
-        present += [path.stem for path in self.folder.glob("*.tsv")]
-        self._hold_out.check_split(split, present)
-
-    def has(self, split: str) -> bool:
-        """Returns whether the corpus has a folder or a file for ``split``."""
-        return is_folder(self.folder / split) or is_file(self._table(split))
 
     def read(self, split: str) -> list[TextPair]:
         """Returns the couplets of a split: train (with its extra folders), val or test.
@@ -93,35 +126,17 @@ class LoadCoupletDataset:
 
     def files(self, *splits: str) -> list[Path]:
         """Returns the files that contain these splits."""
-        folders = [name for split in splits for name in self._folders(split)]
-        return [path for name in folders for path in self._files(name)]
+        names = [name for split in splits for name in (split, *self._extra(split))]
+        return [path for name in names for path in self.splits.files(name)]
 
-    def _folders(self, split: str) -> list[str]:
-        """Returns the names of the folders that contain a split, its own first."""
-        return [self._hold_out.source(split), *(self.config.extra if split == "train" else ())]
-
-    def _table(self, name: str) -> Path:
-        return self.folder / f"{name}.tsv"
-
-    def _files(self, name: str) -> tuple[Path, ...]:
-        """Returns the files of a folder: the table of its couplets, or those of the two lines."""
-        if is_file(self._table(name)) and not is_folder(self.folder / name):
-            return (self._table(name),)
-        paths = self.folder / name / "in.txt", self.folder / name / "out.txt"
-        if not any(map(exists, paths)):
-            reason = (
-                f"cannot read: no such file; couplets are in {name}/in.txt and {name}/out.txt, or "
-                f"in {name}.tsv with a tab between the lines"
-            )
-            raise CorpusError(paths[0], reason)
-        return paths
+    def _extra(self, split: str) -> Sequence[str]:
+        """Returns the names of the folders that a split has besides its own."""
+        return self.config.extra if split == "train" else ()
 
     def _parts(self, split: str) -> list[tuple[str, list[TextPair]]]:
         """Returns the name and the couplets of each folder of a split, its own first."""
-        own, *extra = self._folders(split)
-        couplets = self._couplets(own)
-        kept = [couplets[i] for i in self._hold_out.rows(split, len(couplets))]
-        return [(split, kept), *((name, self._couplets(name)) for name in extra)]
+        extra = [(name, self.splits.load(name)) for name in self._extra(split)]
+        return [(split, self.splits.read(split)), *extra]
 
     def _drawn(
         self, split: str, weights: Sequence[float], *, max_len: int, seed: int
@@ -132,25 +147,3 @@ class LoadCoupletDataset:
             pairs = encode_pairs(couplets, (self.codec, self.codec))
             parts.append(pairs.select(short_pairs(pairs, max_len - 1, self.folder / name)))
         return DrawnPairs(parts, [1.0, *(weights or [1.0] * (len(parts) - 1))], seed)
-
-    def _couplets(self, name: str) -> list[TextPair]:
-        """Returns the couplets of a folder whose two lines have the same length.
-
-        The number of the others is reported on stderr, once for each folder.
-        """
-        files = self._files(name)
-        pairs = read_tabbed(*files) if len(files) == 1 else read_parallel(*files)
-        pairs = [TextPair(*("".join(line.split()) for line in pair)) for pair in pairs]
-        couplets = [TextPair(*pair[::-1]) for pair in pairs] if self.config.swapped else pairs
-        even = [couplet for couplet in couplets if len(couplet.source) == len(couplet.target)]
-        path = self.folder / name
-        if not even:
-            raise CorpusError(path, "no couplet here has two lines of the same length")
-        if len(even) < len(couplets) and path not in self._reported:
-            self._reported.add(path)
-            uneven = next(i for i, (a, b) in enumerate(couplets, start=1) if len(a) != len(b))
-            log(
-                f"{path}: {len(couplets) - len(even)} of {len(couplets)} couplets have lines of "
-                f"different length (the first is line {uneven}) and are left out"
-            )
-        return even

@@ -113,5 +113,5 @@ def evaluate_folder(
         Path(data), writer.config.data, seed=writer.config.train.seed, codec=writer.codec
     )
     if split is not None:
-        dataset.check_split(split)
+        dataset.splits.check_split(split)
     return evaluate(writer, dataset, split or "test", request)

@@ -47,7 +47,7 @@ class CoupletTraining(Training):
         )
         size = len(self.dataset.codec.vocabulary)
         self.model = self.model_class(size, config.model).to(place.device)
-        self.has_test = self.dataset.has("test")
+        self.has_test = "test" in self.dataset.splits.splits()
         if self.has_test:
             self.dataset.read("test")  # an error in it is raised now, not after the training
         self.val_pairs = self.dataset.encoded("val", max_len=config.model.max_len)

@@ -236,6 +236,12 @@ def open_parallel(source: Path, target: Path) -> Iterator[Lines]:
 
 
 @contextmanager
+def open_rows(texts: Iterator[str]) -> Iterator[Lines]:
+    """Opens texts from another source than a file of lines."""
+    yield iter(lambda: list(islice(texts, CHUNK_LINES)), []), None
+
+
+@contextmanager
 def open_output(path: Path) -> Iterator[Callable[[str], object]]:
     """Yields a function that writes text. The file appears at ``path`` only after a clean exit.
 

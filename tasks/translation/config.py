@@ -11,6 +11,7 @@ from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
 from core.training.config import TrainConfig
 from data.codec import MAX_TOKENS, CodecConfig
+from data.tables import TableLayout
 from data.tokenizers import SentencePieceBPE
 from tasks.runs.presets import (
     PAPER_GENERATION,
@@ -29,8 +30,8 @@ class ExtraCorpus:
     """More training pairs, in a folder of their own.
 
     Attributes:
-        path: the folder, which has ``train.de`` and ``train.en``; a relative path begins at the
-            current folder.
+        path: a folder with ``train.de`` and ``train.en``, a table or a TMX file; a relative path
+            begins at the current folder.
         weight: how often a pair is drawn in an epoch. With 2 every pair is drawn twice, with 0.3 a
             new random 30% of the pairs once.
         tag: a token that is put before the source of these pairs alone, such as ``bt`` for
@@ -42,7 +43,7 @@ class ExtraCorpus:
     tag: str = ""
 
     def __post_init__(self) -> None:
-        check(bool(self.path), "data.extra.path", self.path, "the path of a folder")
+        check(bool(self.path), "data.extra.path", self.path, "the path of a corpus")
         check_weight("data.extra.weight", self.weight)
         is_tag = re.fullmatch(r"(?!(unk|pad|bos|eos)\Z)[a-z][a-z0-9_-]{0,19}", self.tag)
         allowed = "up to 20 of a-z, 0-9, _ and -, the first a letter, and not a special token"
@@ -50,11 +51,13 @@ class ExtraCorpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationData(CodecConfig):
+class TranslationData(CodecConfig, TableLayout):
     """The corpus: its languages, and how their text becomes ids.
 
     Attributes:
-        src, tgt: the languages, as in the file names ``train.de`` and ``train.en``.
+        src, tgt: the languages, as in the file names ``train.de`` and ``train.en``, the columns of
+            a table, or a TMX file.
+        delimiter, header, encoding: see :class:`data.tables.TableLayout`.
         share_vocabulary: use one vocabulary and one embedding table for both languages.
         max_tokens: training pairs with a longer side, or one that is too long for the model, are
             left out and counted; longer texts are translated in segments.
@@ -63,6 +66,7 @@ class TranslationData(CodecConfig):
         extra: further training pairs. The vocabulary is built from theirs, too.
         val_share: the share of the training pairs that is held out for validation if there are no
             ``val`` files; ``train.seed`` selects the pairs.
+        test_share: the same for the test, in tables and TMX files alone. 0: there is no test then.
     """
 
     RETIRED = MappingProxyType(CodecConfig.RETIRED | {"bpe_dropout_side": None})
@@ -75,12 +79,15 @@ class TranslationData(CodecConfig):
     augment: float = 0.0
     extra: tuple[ExtraCorpus, ...] = ()
     val_share: float = 0.03
+    test_share: float = 0.03
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("data.max_tokens", self.max_tokens, 1, MAX_TOKENS)
-        share = self.val_share
-        check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
+        self.check_layout()
+        for name in ("val_share", "test_share"):
+            share = getattr(self, name)
+            check(0.0 <= share < 1.0, f"data.{name}", share, "at least 0 and below 1")
         check(self.src != self.tgt, "data.tgt", self.tgt, "another language than data.src")
         check_range("data.augment", self.augment, 0.0, 1.0)
         is_possible = self.tokenizer == SentencePieceBPE.name or not self.tags

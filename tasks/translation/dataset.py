@@ -1,34 +1,75 @@
-"""Parallel corpora: ``train.de``, ``train.en``, ``val.*`` and ``test*.*`` in one folder."""
+"""Parallel corpora as ids and batches; :mod:`.sources` describes their files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from core.errors import CorpusError
-from core.storage.files import exists, is_file, is_folder
+from data.batching import epoch_seed
 from data.codec import TextCodec
 from data.examples import Examples, Pair, encode_pairs
-from data.readers import TextPair, read_parallel
-from tasks.runs.hold_out import HoldOut
-from tasks.seq2seq.batches import PairData, short_pairs
+from data.pairs import TextPair
+from tasks.runs.hold_out import ALL
+from tasks.seq2seq.batches import DrawnPairs, PairData, is_short, short_pairs
+from tasks.translation.augmentation import augmented
 from tasks.translation.codecs import build_codecs
 from tasks.translation.config import ExtraCorpus, TranslationData
-from tasks.translation.mixture import Mixture, TaggedText
+from tasks.translation.sources import PairSource, open_pairs
 
 T = TypeVar("T")
+
+
+class TaggedText(NamedTuple):
+    """The texts of a pair, and the ids of the tag that its source begins with."""
+
+    tag: Sequence[int]
+    pair: TextPair
+
+
+@dataclass(frozen=True)
+class Mixture(DrawnPairs):
+    """The pairs of all epochs; ``seed`` and the number of the epoch decide how they are changed.
+
+    Attributes:
+        texts: those of all pairs, one part after the other; not needed without ``augment``.
+        codecs: those of source and target.
+        max_tokens: pairs that become longer than this are used as they were.
+        augment: the share of pairs that :mod:`tasks.translation.augmentation` changes.
+    """
+
+    texts: Sequence[TaggedText]
+    codecs: tuple[TextCodec, TextCodec]
+    max_tokens: int
+    augment: float
+
+    def __call__(self, epoch: int) -> Examples[Pair]:
+        return Examples.of_pairs(self._changed(epoch)) if self.augment else super().__call__(epoch)
+
+    def _changed(self, epoch: int) -> Iterator[Pair]:
+        source, target = self.codecs
+        rng = random.Random(f"{epoch_seed(self.seed, epoch)}/augment")
+        for row in self.rows(epoch):
+            pair = self.pairs[row]
+            if rng.random() < self.augment:
+                tag, texts = self.texts[row]
+                text, translated = augmented(*texts, rng)
+                changed = [*tag, *source.encode(text)], target.encode(translated)
+                # A sentence may have more tokens now, perhaps too many.
+                pair = changed if is_short(changed, self.max_tokens) else pair
+            yield pair
 
 
 class ParallelCorpus:
     """German to English (Multi30k), or any two languages that ``config`` names.
 
     Args:
-        folder: contains ``train.de`` and ``train.en`` (for the languages de and en), ``test*.*``
-            and optionally ``val.*``.
+        folder: the corpus, which may also be a file (:mod:`.sources`).
         config: the languages, the tokenizer and the vocabulary.
-        seed: selects the validation pairs if there are no ``val`` files.
+        seed: selects the pairs of splits without a file.
         source, target: the codecs of an existing model. Without them, they are built from all
             training pairs, those of the extra folders included, and saved in ``save_to``.
 
@@ -46,15 +87,8 @@ class ParallelCorpus:
         source: TextCodec | None = None,
         target: TextCodec | None = None,
     ) -> None:
-        folder = Path(folder)
-        if not is_folder(folder):
-            raise CorpusError(folder, "there is no such folder")
-        self.folder = folder
-        self.config = config
-        is_needed = not any(exists(path) for path in self._paths("val"))
-        self._hold_out = HoldOut(
-            is_needed=is_needed, share=config.val_share, seed=seed, path=folder / "train"
-        )
+        self.folder, self.config = Path(folder), config
+        self.pairs = open_pairs(self.folder, config, seed=seed)
         if source is None or target is None:
             if save_to is None:
                 raise ValueError("without codecs, save_to must name the folder of the new ones")
@@ -64,38 +98,13 @@ class ParallelCorpus:
             source, target = build_codecs(sources, targets, config, Path(save_to))
         self.source, self.target = source, target
 
-    def splits(self) -> list[str]:
-        """Returns the names of the complete splits, e.g. train, val, test_2016_flickr."""
-        names = {path.stem for path in self.folder.glob(f"*.{self.config.src}")}
-        return self._hold_out.splits(name for name in names if is_file(self._paths(name)[1]))
-
-    def check_split(self, split: str) -> None:
-        """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-        self._hold_out.check_split(split, self.splits())
-
-    def test_split(self) -> str | None:
-        """Returns the alphabetically first of the splits ``test*``, or None without any.
-
-        Raises:
-            CorpusError: the only test files are in one of the two languages.
-        """
-        for name in self.splits():
-            if name.startswith("test"):
-                return name
-        for language in (self.config.src, self.config.tgt):
-            for path in sorted(self.folder.glob(f"test*.{language}")):
-                missing = next(p for p in self._paths(path.stem) if not is_file(p))
-                raise CorpusError(missing, f"the file is missing, the other side of {path.name}")
-        return None
-
     def read(self, split: str) -> list[TextPair]:
         """Returns the sentence pairs of a split.
 
         Raises:
             CorpusError: a file is missing, unreadable, or not parallel to the other.
         """
-        pairs = read_parallel(*self._files(split))
-        return [pairs[i] for i in self._hold_out.rows(split, len(pairs))]
+        return self.pairs.read(split)
 
     def natural_pairs(self, most: int) -> list[TextPair]:
         """Returns at most ``most`` training pairs, from each folder in the share of an epoch.
@@ -141,24 +150,16 @@ class ParallelCorpus:
 
     def files(self, *splits: str) -> list[Path]:
         """Returns the files that contain these splits; those of ``extra`` belong to train."""
-        paths = [path for split in splits for path in self._files(split)]
+        paths = [path for split in splits for path in self.pairs.files(split)]
         extra = self.config.extra if "train" in splits else ()
-        return [*paths, *(path for corpus in extra for path in self._extra_files(corpus))]
+        paths += [path for more in extra for path in self._open_extra(more).files(ALL)]
+        return list(dict.fromkeys(paths))
 
-    def _paths(self, name: str) -> tuple[Path, Path]:
-        source, target = self.config.src, self.config.tgt
-        return self.folder / f"{name}.{source}", self.folder / f"{name}.{target}"
-
-    def _files(self, split: str) -> tuple[Path, Path]:
-        """Returns the files that contain a split."""
-        return self._paths(self._hold_out.source(split))
-
-    def _extra_files(self, extra: ExtraCorpus) -> tuple[Path, Path]:
-        folder = Path(extra.path)
-        return folder / f"train.{self.config.src}", folder / f"train.{self.config.tgt}"
+    def _open_extra(self, extra: ExtraCorpus) -> PairSource:
+        return open_pairs(Path(extra.path), self.config, seed=0)
 
     def _read_extra(self, extra: ExtraCorpus) -> list[TextPair]:
-        return read_parallel(*self._extra_files(extra))
+        return self._open_extra(extra).read(ALL)
 
 
 def spaced(items: Sequence[T], most: int) -> list[T]:

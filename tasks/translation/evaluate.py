@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import sacrebleu
 
-from core.errors import CorpusError
-from tasks.runs.checkpoint_folder import Folders
+from core.config import override
+from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
 from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationReport(Report):
-    """Corpus BLEU with its signatures; accuracy and loss (nats a token) are teacher-forced."""
+    """Corpus BLEU with its signatures; accuracy and loss (nats a token) are teacher-forced.
+
+    ``sha256`` is the digest of the table of the training pairs, if there is one.
+    """
 
     sentences: int
     bleu: float
@@ -31,6 +34,7 @@ class TranslationReport(Report):
     bleu_lowercase_signature: str
     token_accuracy: float
     loss: float
+    sha256: str | None = None
 
     @property
     def headline(self) -> str:
@@ -84,6 +88,7 @@ def evaluate(
         bleu_lowercase_signature=lowercase_signature,
         token_accuracy=measured["accuracy"],
         loss=measured["loss"],
+        sha256=dataset.pairs.digest(),
     )
 
 
@@ -95,6 +100,7 @@ def evaluate_folder(
     device: str,
     engine: Engine = "torch",
     int8: bool = False,
+    assignments: Sequence[str] = (),
     **options: Any,
 ) -> TranslationReport:
     """Measures the model in a folder; ``options`` are those of :class:`GenerationRequest`.
@@ -102,18 +108,24 @@ def evaluate_folder(
     The other arguments and the errors are those of :func:`open_split`.
     """
     request = GenerationRequest.of(**options)
-    opened = open_split(model, data, split, device=device, engine=engine, int8=int8)
+    opened = open_split(model, data, split, assignments, device=device, engine=engine, int8=int8)
     return evaluate(*opened, request)
 
 
 def open_split(
-    model: Folders, data: str | Path, split: str | None, **options: Any
+    model: Folders,
+    data: str | Path,
+    split: str | None,
+    assignments: Sequence[str] = (),
+    **options: Any,
 ) -> tuple[Translator, ParallelCorpus, str]:
     """Returns a translator, a corpus with its codecs, and the name of a split.
 
     Args:
         model, options: what :meth:`Translator.load` takes.
-        split: None for the first whose name begins with ``test``.
+        split: None for the first whose name begins with ``test``; for a table that the model was
+            not trained on, all pairs.
+        assignments: changes of the model's configuration for the corpus, such as ``data.src=de``.
 
     Raises:
         ConfigError: there is no such split.
@@ -124,14 +136,14 @@ def open_split(
     translator = Translator.load(model, **options)
     dataset = ParallelCorpus(
         Path(data),
-        translator.config.data,
+        override(translator.config, assignments).data,
         seed=translator.config.train.seed,
         source=translator.source,
         target=translator.target,
     )
-    if split is not None:
-        dataset.check_split(split)
-    split = split or dataset.test_split()
     if split is None:
-        raise CorpusError(data, f"no test split; name one of: {', '.join(dataset.splits())}")
+        split = dataset.pairs.split_to_measure(
+            read_metrics(model_folders(translator.task, model)[0])
+        )
+    dataset.pairs.check_split(split)
     return translator, dataset, split

@@ -20,10 +20,12 @@ from core.errors import CorpusError, UserError
 from core.progress import Progress
 from core.storage.checkpoint import WEIGHTS_FILE
 from core.storage.files import exists, new_folder, reason_of, require_regular_file, write_json
+from data.pairs import PAIR_SUFFIXES, iter_texts
+from data.tables import DEFAULT_LAYOUT, TableLayout
 from tasks.runs.checkpoint_folder import CONFIG_FILE, text_files
 from tasks.runs.provenance import corpus_digests, provenance
 from tasks.seq2seq.request import GenerationRequest
-from tasks.streaming.lines import Chunk, count_lines, read_chunks
+from tasks.streaming.lines import Chunk, open_rows, open_texts
 from tasks.translation.predict import Translator
 
 SYNTHESIS_FILE = "synthesis.json"
@@ -43,6 +45,8 @@ def synthesize(
     request: GenerationRequest,
     *,
     length_ratio: float = 2.0,
+    column: str | None = None,
+    layout: TableLayout = DEFAULT_LAYOUT,
 ) -> dict[str, Any]:
     """Makes the corpus ``out`` of the lines of ``text``; returns the content of ``synthesis.json``.
 
@@ -52,7 +56,9 @@ def synthesize(
     that differ become pairs.
 
     Args:
-        text: a UTF-8 file, one sentence a line.
+        text: a UTF-8 file, one sentence a line; or a table or TMX file.
+        column: the column or the language of the text there; None: the model's source language.
+        layout: how a table is written.
         out: a new folder, with ``train.de`` and ``train.en`` for a model of German and English;
             ``synthesis.json`` says how they were made.
         models: the folders of the models of ``translator``, which are digested.
@@ -69,9 +75,14 @@ def synthesize(
     except OSError as error:
         raise CorpusError(text, f"cannot read: {reason_of(error)}") from error
     config = translator.config.data
+    opened = open_texts((), text)
+    if column or text.suffix.lower() in PAIR_SUFFIXES:
+        column = column or config.src
+        opened = open_rows(iter_texts(text, column, layout))
     about = {
         **provenance("synthesis"),
         "text": corpus_digests(text.parent, [text]),
+        **({"column": column} if column else {}),
         "language": config.src,
         "translated_into": config.tgt,
         "models": [_digests(folder) for folder in models],
@@ -82,15 +93,13 @@ def synthesize(
         "device": translator.device.type,
     }
     counts: Counter[str] = Counter()
-    with new_folder(out) as folder, text.open("rb") as stream, ExitStack() as stack:
-        if not (total := count_lines(stream)):
-            raise CorpusError(text, "the file is empty")
+    with new_folder(out) as folder, opened as (chunks, total), ExitStack() as stack:
         files = [
             stack.enter_context((folder / f"train.{language}").open("w", encoding="utf-8"))
             for language in (config.src, config.tgt)
         ]
         progress = stack.enter_context(Progress(total, "translating", unit="lines"))
-        for lines in read_chunks(stream, str(text)):
+        for lines in chunks:
             chunk = Chunk(first=counts["lines"], lines=lines)
             for pair in _pairs(chunk, translator, request, length_ratio, counts):
                 for file, line in zip(files, pair, strict=True):
@@ -98,6 +107,8 @@ def synthesize(
                 counts["pairs"] += 1
             counts["lines"] += len(lines)
             progress.advance(len(lines))
+        if not counts:
+            raise CorpusError(text, "the file is empty")
         about["counts"] = counts
         write_json(folder / SYNTHESIS_FILE, about)
     return about

@@ -11,7 +11,7 @@ class TranslationTask(Task):
     corpus = "multi30k"
     presets = PRESETS
     predictor = "Translator"
-    has_languages = True
+    table_options = ("src", "tgt", "delimiter", "header", "encoding")
 
 
 TASK = TranslationTask()

@@ -57,7 +57,7 @@ class TranslationTraining(Training):
             config.model,
             share_embeddings=config.data.share_vocabulary,
         ).to(place.device)
-        self.test_split = self.dataset.test_split()
+        self.test_split = self.dataset.pairs.test_split()
         if self.test_split is not None:
             self.dataset.read(self.test_split)  # an error in it is raised now, not at the end
         self.val_texts = self.dataset.read("val")

@@ -133,7 +133,7 @@ def test_explanations_as_text_json_and_html(model: Path) -> None:
         (1, ("--text", "bdy"), "no column 'bdy'; did you mean 'body'?"),
         (2, ("--text", "body", "--threshold", "Sprots=0.5"), "did you mean 'Sports'?"),
         (2, ("--text", "body", "--explain"), "--explain and --top are for texts"),
-        (2, ("--no-header",), "--delimiter and --header are for tables: add --text"),
+        (2, ("--no-header",), "--delimiter, --header and --encoding are for tables: add --text"),
         (2, ("--html",), "--html is for --explain"),
         (2, ("--text", "body", "--delimiter", "::"), "must be one character"),
         (2, ("--early-exit", "0.9"), "early_exit needs a model with n-grams"),
@@ -154,10 +154,11 @@ def test_lines_of_a_table_are_texts_and_that_is_said(model: Path, table: Path) -
     assert "every line is a text; for the rows of a table, add --text COLUMN" in result.stderr
 
 
-def test_tables_are_for_classification(table: Path) -> None:
+def test_tables_are_not_for_couplets(table: Path) -> None:
     train = ("train", "couplet", "--data", table, "--text", "body")
-    assert "couplet has no tables" in error_of(2, *train)
-    assert "couplet has no tables" in error_of(2, "evaluate", "couplet", "--report", "x")
+    assert "couplet has no --text" in error_of(2, *train)
+    assert "couplet has no --src" in error_of(2, "train", "couplet", "--src", "de")
+    assert "couplet has no --report" in error_of(2, "evaluate", "couplet", "--report", "x")
 
 
 def test_cleaning_is_of_the_news_and_of_models_of_version_1(

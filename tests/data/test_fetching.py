@@ -13,7 +13,7 @@ import pytest
 from core.errors import CorpusError, NetworkError, UserError
 from data.corpora import CORPORA, DATA_FOLDER_VARIABLE, Corpus
 from data.fetching import fetch, verify
-from data.readers import read_parallel
+from data.pairs import read_parallel
 from tests.data.small_corpora import ENGLISH, GERMAN, NEWS, TAR, contents, notes, tar_of
 from tests.data.web_server import Behavior
 from tests.unprivileged import as_nobody

@@ -8,12 +8,8 @@ import pytest
 
 from core.errors import CorpusError, UserError
 from core.storage.files import read_json
-from data.readers import (
-    TextPair,
-    csv_rows,
-    read_lines,
-    read_parallel,
-)
+from data.pairs import TextPair, read_parallel
+from data.readers import csv_rows, read_lines
 from data.tokenizers import SentencePieceBPE
 from data.vocabulary import Vocabulary
 

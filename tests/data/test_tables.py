@@ -1,8 +1,10 @@
 """Tables of users: every format, every delimiter, and what is wrong with bad ones."""
 
 import csv
+import datetime
 import io
 import json
+import sys
 from pathlib import Path
 
 import pandas
@@ -10,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorpusError
-from data.tables import DELIMITERS, open_table
+from core.errors import ConfigError, CorpusError
+from data.tables import DELIMITERS, TableLayout, open_table
 
 
 def written(folder: Path, content: str | bytes, name: str = "t.csv") -> Path:
@@ -47,7 +49,7 @@ def test_the_delimiter_is_found_in_rows_full_of_the_others(delimiter: str, tmp_p
     text = "one, two; three | four\tand, so on"
     lines = io.StringIO()
     csv.writer(lines, delimiter=delimiter).writerows([("spam", text), ("ham", "five;"), ("x", "y")])
-    table = open_table(written(tmp_path, lines.getvalue()), has_header=False)
+    table = open_table(written(tmp_path, lines.getvalue()), TableLayout(header=False))
     assert list(next(table.rows())[1].values()) == ["spam", text]
     assert table.columns == ["1", "2"]
 
@@ -72,7 +74,9 @@ def test_rows_get_new_columns_and_keep_their_own_cells(tmp_path: Path) -> None:
     table = open_table(path)
     ((_, record),) = table.rows()
     lines = table.first_line(["label"]) + table.line(record, {"label": "x;y"})
-    ((_, read),) = open_table(written(tmp_path, lines, "out.csv"), delimiter=";").rows()
+    ((_, read),) = open_table(
+        written(tmp_path, lines, "out.csv"), TableLayout(delimiter=";")
+    ).rows()
     assert read == {"id": "1", "text": 'a "quoted";\ntext', "label": "x;y"}
     table = open_table(written(tmp_path, '{"text": "é", "n": [1]}\n', "t.jsonl"))
     ((_, record),) = table.rows()
@@ -107,11 +111,18 @@ def test_a_megabyte_in_one_row_is_read(tmp_path: Path) -> None:
         ("t.csv", "", r"t\.csv: the file is empty"),
         ("t.csv", "a,b\n1,2\n3\n", r"t\.csv: row 3: the row has 1 columns, the first one has 2"),
         ("t.csv", 'a,b\n1,2\n3,"x\n4,5\n', r"t\.csv: row 3: not valid CSV: .*quote"),
-        ("t.csv", b"a,b\n1,caf\xe9\n", r"t\.csv: row 2: not valid UTF-8 \(byte 0xe9\)"),
+        ("t.csv", b"a,b\n1,caf\xff\n", r"t\.csv: row 2: not valid UTF-8 \(byte 0xff\)"),
+        ("t.csv", b"a,b\n1,caf\xe9\n2,\xc3\xa9", r"row 2: not valid UTF-8 \(byte 0xe9\)"),
+        ("t.csv", "一二\n".encode("gb18030"), r"row 1: not valid UTF-8 \(byte 0x"),
+        ("t.csv", b"\xff\xfea\x00b", r"t\.csv: not valid utf-16: save the file as UTF-8"),
+        ("t.xls", b"", r"t\.xls: save it as CSV or \.xlsx"),
         ("t.csv", "a,b\n1,\0\n", r"t\.csv: row 2: NUL"),
         ("t.jsonl", "\n", r"t\.jsonl: the file has no rows"),
         ("t.jsonl", '{"a": 1}\n{"a"\n', r"t\.jsonl: row 2: not valid JSON: .*one object"),
         ("t.jsonl", '{"a": 1}\n[1]\n', r"t\.jsonl: row 2: \[1\] is not a JSON object"),
+        ("t.jsonl", '{"a": 1}\n{"a": "\\ud800"}\n', r"row 2: half of a surrogate pair"),
+        ("t.jsonl", '{"a": NaN}\n', r"t\.jsonl: row 1: a number that is too large, or NaN"),
+        ("t.jsonl", '{"a": 1}\n{"a": [1e999]}\n', r"row 2: a number that is too large, or NaN"),
         ("t.jsonl", "[" * 100_000, r"t\.jsonl: row 1: nested too deeply"),
         ("t.jsonl", '{"a": [1]}\n', r"t\.jsonl: row 1: 'a' is a list, not a text"),
     ],
@@ -131,9 +142,85 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
         table.require(["zzz"])
     with pytest.raises(CorpusError, match="without a header they are numbered from 1"):
         table.require(["2"])
-    table = open_table(table.path, delimiter=";")
+    table = open_table(table.path, TableLayout(delimiter=";"))
     message = "with the delimiter ';', the first row has one column, 'body,topic'; name another"
     with pytest.raises(CorpusError, match=message):
         table.require(["topic"])
     with pytest.raises(CorpusError, match="neither a table nor LABEL"):
         open_table(tmp_path)
+
+
+ROWS = [("text", "label"), ("Grüße – „schön“", "ä"), ("zwei\nZeilen", "b")]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "mark"),
+    [
+        ("utf-8", ";", ""),
+        ("utf-8-sig", ";", "\ufeff"),
+        ("utf-16", "\t", "\ufeff"),
+        ("cp1252", ";", "\ufeff"),
+    ],
+)
+def test_encodings_of_excel_are_recognized(
+    encoding: str, delimiter: str, mark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table in cp1252 was refused, and Excel shows UTF-8 without the mark as "GrÃ¼ÃŸe"."""
+    lines = io.StringIO()
+    csv.writer(lines, delimiter=delimiter).writerows(ROWS)
+    table = open_table(written(tmp_path, lines.getvalue().encode(encoding)))
+    assert [tuple(record.values()) for _, record in table.rows()] == ROWS[1:]
+    assert table.first_line([]) == f"{mark}text{delimiter}label\n"
+    assert ("read as cp1252" in capsys.readouterr().err) == (encoding == "cp1252")
+
+
+def test_an_encoding_can_be_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "天,地\n春,秋\n".encode("gb18030"))
+    ((_, record),) = open_table(path, TableLayout(encoding="gb18030")).rows()
+    assert record == {"天": "春", "地": "秋"}
+    with pytest.raises(CorpusError, match=r"row 1: not valid ascii \(byte 0x"):
+        open_table(path, TableLayout(encoding="ascii"))
+    for name in ("nonsense", "base64", "\0"):
+        with pytest.raises(ConfigError, match=r"data\.encoding must be an encoding"):
+            TableLayout(encoding=name).check_layout()
+
+
+def test_quotes_between_tabs_are_those_of_csv_or_of_texts(tmp_path: Path) -> None:
+    """Sentences of Tatoeba that begin with a quotation mark were "not valid CSV"."""
+    excel = open_table(written(tmp_path, 'a\tb\n"say ""no"""\t"two\nlines"\n', "t.tsv"))
+    assert [*excel.rows()] == [(2, {"a": 'say "no"', "b": "two\nlines"})]
+    plain = open_table(written(tmp_path, 'a\tb\n"Ja", sagt er.\t"Yes," he says.\n', "t.tsv"))
+    assert [*plain.rows()] == [(2, {"a": '"Ja", sagt er.', "b": '"Yes," he says.'})]
+
+
+def test_an_excel_file_is_read_and_becomes_csv(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="the extra `excel` is not installed")
+    book = openpyxl.Workbook()
+    for row in (
+        ("text", "n", "day", None),
+        ("Grüße", 5, datetime.datetime(2024, 2, 1)),
+        (),
+        (None, 0.5),
+    ):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    table = open_table(tmp_path / "t.xlsx")
+    rows = [*table.rows()]
+    assert rows == [
+        (2, {"text": "Grüße", "n": "5", "day": "2024-02-01"}),
+        (4, {"text": "", "n": "0.5", "day": ""}),
+    ]
+    assert table.first_line(["x"]) == "\ufefftext,n,day,x\n"
+    assert table.line(rows[0][1], {"x": "a,b"}) == 'Grüße,5,2024-02-01,"a,b"\n'
+    content = (tmp_path / "t.xlsx").read_bytes()
+    for damaged in (b"", b"PK", content[:2000], content.replace(b"sheet1", b"sheet7")):
+        with pytest.raises(CorpusError, match=r"t\.xlsx: not a valid \.xlsx file"):
+            open_table(written(tmp_path, damaged, "t.xlsx"))
+
+
+def test_without_openpyxl_an_excel_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(CorpusError, match=r"t\.xlsx: save it as CSV, or install the extra excel"):
+        open_table(written(tmp_path, b"", "t.xlsx"))

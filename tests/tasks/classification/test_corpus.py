@@ -69,7 +69,7 @@ def test_a_validation_file_is_used_where_there_is_one(folder: Path) -> None:
 
 
 def test_a_file_too_small_to_split_is_named(folder: Path) -> None:
-    with pytest.raises(CorpusError, match=r"train\.csv: its 40 examples .*val_share = 0\.01"):
+    with pytest.raises(CorpusError, match=r"train\.csv: its 40 rows .*val_share = 0\.01"):
         load(folder, val_share=0.01)
 
 

@@ -10,7 +10,8 @@ import pytest
 from core.errors import ConfigError, CorpusError
 from tasks.classification.config import ClassificationData
 from tasks.classification.dataset import LoadSentenceClassificationDataset
-from tasks.classification.sources import TableSource, stratified_sample
+from tasks.classification.sources import TableSource
+from tasks.runs.hold_out import stratified_sample
 
 LABELS = ["spam"] * 60 + ["ham"] * 30 + ["eggs"] * 10
 ROWS = [{"title": f"t{i}", "body": f"text {i}", "topic": name} for i, name in enumerate(LABELS)]
@@ -61,10 +62,20 @@ def test_a_table_is_divided_by_seed_with_every_label_in_proportion(
 def test_texts_of_users_are_cleaned_if_they_say_so(
     clean: bool | None, read: str, tmp_path: Path
 ) -> None:
-    write(tmp_path / "t.csv", [row | {"body": r"<b>C:\t</b>"} for row in ROWS])
-    dataset = load(tmp_path / "t.csv", text=("body",), clean=clean)
+    rows = [row | {"body": rf"<b>C:\t</b> {i}"} for i, row in enumerate(ROWS)]
+    dataset = load(write(tmp_path / "t.csv", rows), text=("body",), clean=clean)
     assert dataset.config.clean is bool(clean)
-    assert dataset.text_of(dataset.read("train")[0]) == read
+    assert dataset.text_of(dataset.read("all")[7]) == f"{read} 7"
+
+
+def test_equal_texts_are_on_one_side(tmp_path: Path) -> None:
+    """A text that was trained on was in the test, too, with its label."""
+    rows = [row | {"body": f"text  {i % 20}", "title": "t"} for i, row in enumerate(ROWS * 2)]
+    dataset = load(write(tmp_path / "t.csv", rows), val_share=0.2, test_share=0.2)
+    texts = {split: {row.text for row in dataset.read(split)} for split in ("train", "val", "test")}
+    assert sum(map(len, texts.values())) == 20
+    assert sum(len(dataset.read(split)) for split in texts) == 200
+    assert 2 <= len(texts["val"]) <= 4 and 2 <= len(texts["test"]) <= 4
 
 
 def test_every_label_keeps_a_row_for_training() -> None:
@@ -110,7 +121,7 @@ def test_a_folder_of_texts_needs_no_names(tmp_path: Path) -> None:
     dataset = load(tmp_path / "texts", text=(), label="label", test_share=0.0, val_share=0.1)
     assert dataset.classes == ["eggs", "ham", "spam"]
     assert len(dataset.read("train")) == 90
-    assert not dataset.source.has("test")
+    assert "test" not in dataset.source.splits()
 
 
 def test_numbers_as_labels_are_sorted_by_value(tmp_path: Path) -> None:
@@ -186,7 +197,7 @@ def test_a_model_refuses_other_labels_but_measures_a_few_rows(tmp_path: Path) ->
 
 
 def test_ten_thousand_classes_are_no_problem(tmp_path: Path) -> None:
-    rows = [row | {"topic": i} for i in range(10_000) for row in ROWS[:2]]
+    rows = [{"title": f"{n} {i}", "body": "", "topic": i} for i in range(10_000) for n in "ab"]
     dataset = load(write(tmp_path / "t.csv", rows), val_share=0.1)
     assert len(dataset.classes) == 10_000
     assert isinstance(dataset.source, TableSource)

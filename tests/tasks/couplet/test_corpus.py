@@ -123,7 +123,7 @@ def test_without_validation_couplets_some_are_held_out(folder: Path) -> None:
     assert train[-1] == ("鹤", "龙")  # held out of the training folder alone
     assert load(folder, val_share=0.25).read("val") == val
     assert load(folder, val_share=0.25, seed=2).read("val") != val
-    with pytest.raises(CorpusError, match=r"train: its 16 examples .*val_share = 0\.01"):
+    with pytest.raises(CorpusError, match=r"train/out\.txt: its 16 rows .*val_share = 0\.01"):
         load(folder)
 
 
@@ -192,7 +192,7 @@ def test_a_table_of_pairs_is_read_as_two_files_are(folder: Path) -> None:
         (second, first) for first, second in table.encoded("train", max_len=20)
     ]
     with pytest.raises(ConfigError, match="test"):
-        table.check_split("test")
+        table.splits.check_split("test")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_tags_need_subwords_and_a_vocabulary_that_has_them(corpus: Path) -> None
 
 
 def test_what_is_wrong_with_an_extra_folder_is_named(corpus: Path) -> None:
-    with pytest.raises(CorpusError, match=r"nowhere/train\.de: cannot read"):
+    with pytest.raises(CorpusError, match=r"nowhere: there is no such folder or file"):
         load(corpus, ExtraCorpus(path="nowhere"))
     (corpus.parent / "extra" / "train.en").write_text("one\n")
     with pytest.raises(CorpusError, match=r"extra/train\.en: 1 lines, but .*train\.de has 25"):
@@ -206,7 +206,7 @@ def test_every_way_to_write_extra_folders_is_the_same(tmp_path: Path) -> None:
         ('"corpus"', r"data\.extra must be a list, not 'corpus'"),
         ('["corpus"]', r"data\.extra\[0\] is a section, not 'corpus'"),
         ('[{paht = "x"}]', r"did you mean 'data\.extra\[0\]\.path'"),
-        ("[{weight = 2.0}]", r"data\.extra\.path must be the path of a folder"),
+        ("[{weight = 2.0}]", r"data\.extra\.path must be the path of a corpus"),
     ],
 )
 def test_what_is_not_a_list_of_folders_is_refused(text: str, message: str) -> None:

@@ -1,0 +1,186 @@
+"""Pairs of texts: two files that are aligned by line, tables with two columns, and TMX files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from core.errors import CorpusError
+from core.progress import log
+from data.readers import iter_lines, read_lines, reading
+from data.tables import TableLayout, open_table
+
+PAIR_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx", ".tmx")
+
+_TAG = re.compile(r"<[^<>]*>|&#?\w+;")
+# Elements of TMX whose content is markup of the translated document.
+_CODES = {"bpt", "ept", "it", "ph", "ut"}
+
+
+class TextPair(NamedTuple):
+    """A text and its translation, or the two lines of a couplet."""
+
+    source: str
+    target: str
+
+
+def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
+    """Returns the lines of two files that are aligned by line.
+
+    Raises:
+        CorpusError: a file is unreadable, not UTF-8 or empty, or has an empty line; or the files
+            have different numbers of lines.
+    """
+    first, second = read_lines(source), read_lines(target)
+    for path, lines in ((source, first), (target, second)):
+        if not lines:
+            raise CorpusError(path, "the file is empty")
+    if len(first) != len(second):
+        raise CorpusError(
+            target,
+            f"{len(second):,} lines, but {source} has {len(first):,}: "
+            "line n of one must translate line n of the other",
+        )
+    for path, lines in ((source, first), (target, second)):
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                reason = "empty line: remove it, and the same line of the other file"
+                raise CorpusError(path, reason, number)
+    return [*map(TextPair, first, second)]
+
+
+def read_tabbed(path: str | Path) -> list[TextPair]:
+    """Returns the pairs of a file that has one pair on each line, separated by a tab.
+
+    Raises:
+        CorpusError: the file is unreadable, not UTF-8 or empty, or a line has another number of
+            tabs, or an empty side; the message names the line.
+    """
+    pairs = []
+    for number, line in enumerate(iter_lines(path), start=1):
+        texts = line.split("\t")
+        if len(texts) != 2:
+            reason = f"{len(texts) - 1 or 'no'} tabs: write two texts with one tab between them"
+            raise CorpusError(path, reason, number)
+        if not all(text.strip() for text in texts):
+            raise CorpusError(path, "one side of the tab is empty", number)
+        pairs.append(TextPair(*texts))
+    if not pairs:
+        raise CorpusError(path, "the file is empty")
+    return pairs
+
+
+def read_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> list[TextPair]:
+    """Returns the pairs of a table or a TMX file that a model can learn from.
+
+    Pairs with an empty side, equal sides or a side of markup alone are left out, and counted on
+    stderr. Every run of white space becomes one space.
+
+    Args:
+        src, tgt: the languages, which are the names of the columns. A table of two columns with
+            other names has the sources in the first one, and no header.
+
+    Raises:
+        CorpusError: the file cannot be read or has no pairs; names the row.
+    """
+    pairs, left_out = [], Counter[str]()
+    for texts in iter_pairs(path, src, tgt, layout):
+        source, target = (" ".join(text.split()) for text in texts)
+        if not (source and target):
+            left_out["with an empty side"] += 1
+        elif source == target:
+            left_out["with equal sides"] += 1
+        elif not all(any(map(str.isalnum, _TAG.sub("", text))) for text in (source, target)):
+            left_out["of marks or markup alone"] += 1
+        else:
+            pairs.append(TextPair(source, target))
+    if left_out:
+        count, total = left_out.total(), left_out.total() + len(pairs)
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in left_out.items())
+        log(f"{path}: {count:,} of {total:,} pairs are left out: {kinds}")
+    if not pairs:
+        raise CorpusError(path, f"there is no pair of {src} and {tgt}")
+    return pairs
+
+
+def iter_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> Iterator[tuple[str, str]]:
+    """Yields all pairs of a table or a TMX file; see :func:`read_pairs`."""
+    if path.suffix.lower() == ".tmx":
+        yield from _tmx_pairs(path, src, tgt)
+        return
+    table = open_table(path, layout)
+    columns = [src, tgt]
+    if len(table.columns) == 2 and table.header and not {src, tgt} & {*table.columns}:
+        log(f"{path}: no columns {src} and {tgt}: the first column is {src}, the second {tgt}")
+        table = open_table(path, TableLayout(**vars(layout) | {"header": False}))
+    if not table.header and table.delimiter:
+        columns = ["1", "2"]
+    table.require(columns)
+    for row, record in table.rows():
+        yield table.text(row, record, columns[:1]), table.text(row, record, columns[1:])
+
+
+def iter_texts(path: Path, name: str, layout: TableLayout) -> Iterator[str]:
+    """Yields the texts in a column of a table, or in a language of a TMX file, as single lines."""
+    if path.suffix.lower() == ".tmx":
+        texts = (text for text, _ in _tmx_pairs(path, name, name))
+    else:
+        table = open_table(path, layout)
+        table.require([name])
+        texts = (table.text(row, record, [name]) for row, record in table.rows())
+    return (" ".join(text.split()) for text in texts)
+
+
+def _tmx_pairs(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
+    """Yields the texts of each translation unit in two languages; "" where there is none.
+
+    Raises:
+        CorpusError: the file is not XML, or declares entities, which could grow without end.
+    """
+    builder, units = TreeBuilder(), list[tuple[str, str]]()
+
+    def end(name: str) -> None:
+        element = builder.end(name)
+        if name == "tu":
+            units.append((_text_in(element, src), _text_in(element, tgt)))
+            element.clear()
+
+    def refuse(*declaration: Any) -> None:
+        raise ValueError("it declares entities")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = builder.start, end
+    parser.CharacterDataHandler, parser.EntityDeclHandler = builder.data, refuse
+    with reading(path), path.open("rb") as file:
+        block = b" "
+        while block:
+            try:
+                block = file.read(1 << 16)
+                parser.Parse(block, not block)
+            except (expat.ExpatError, ValueError, RecursionError) as error:
+                reason = f"not a TMX file: {error}"
+                raise CorpusError(path, reason, parser.CurrentLineNumber) from error
+            yield from units
+            units.clear()
+
+
+def _text_in(unit: Element, language: str) -> str:
+    """Returns the text of a translation unit in a language, or a variety of it: de-AT for de."""
+    for variant in unit.iter("tuv"):
+        name = variant.get("xml:lang") or variant.get("lang") or ""
+        if f"{name}-".lower().replace("_", "-").startswith(f"{language}-".lower()):
+            return _text(variant.find("seg"))
+    return ""
+
+
+def _text(segment: Element | None) -> str:
+    """Returns the text of a segment, without markup of the document that was translated."""
+    if segment is None:
+        return ""
+    inner = (("" if e.tag in _CODES else _text(e)) + (e.tail or "") for e in segment)
+    return (segment.text or "") + "".join(inner)
