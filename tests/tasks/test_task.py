@@ -10,7 +10,7 @@ from core.config import to_mapping
 from core.errors import ConfigError
 from tasks.classification.model import ClassificationModel
 from tasks.couplet.model import CoupletModel
-from tasks.runs.checkpoint_folder import model_folder, read_config
+from tasks.runs.checkpoint_folder import model_folder, read_config, read_metrics
 from tasks.task import task_named
 from tasks.translation.model import TranslationModel
 from tests.tasks.tiny_models import tiny_config
@@ -45,7 +45,10 @@ def test_the_papers_preset_is_the_papers_base_model(task: str) -> None:
 
 
 def test_the_best_preset_is_that_of_the_shipped_model(task: str) -> None:
-    """All but what depends on the machine, and on the files of the run."""
+    """All but what depends on the machine, and on the files of the run.
+
+    The share of the warm-up gives the number of its steps, in the run of the shipped model.
+    """
     shipped = to_mapping(read_config(model_folder(task, None), task, task_named(task).config_class))
     preset = to_mapping(make(task, preset="best"))
     assert preset["model"] == shipped["model"]
@@ -56,6 +59,12 @@ def test_the_best_preset_is_that_of_the_shipped_model(task: str) -> None:
         for values in (preset[section], shipped[section]):
             for name in other:
                 values.pop(name, None)
+        if section == "train":
+            steps = read_metrics(model_folder(task, None))["steps"]
+            warmup_steps = shipped[section].pop("warmup_steps")
+            assert warmup_steps == pytest.approx(preset[section]["warmup"] * steps, rel=0.01)
+            assert preset[section].pop("warmup_steps") is None
+            shipped[section]["warmup"] = preset[section]["warmup"]
         assert preset[section] == shipped[section]
 
 
