@@ -22,7 +22,8 @@ class TrainConfig:
     """The options of :func:`core.training.fit.fit`.
 
     Attributes:
-        epochs: the number of passes over the training data.
+        epochs: the number of passes over the training data. 0: a classifier's training takes as
+            many as its data need.
         batch_tokens: the largest number of tokens, with padding, in one side of a batch.
         accumulate: the number of batches in one step.
         learning_rate: the schedule's peak; "noam" has its own.
@@ -91,7 +92,8 @@ class TrainConfig:
     weights_on_disk: str = "fp32"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_tokens", "accumulate", "warmup_steps", "save_every"):
+        check_range("train.epochs", self.epochs, 0, MAX_COUNT)
+        for name in ("batch_tokens", "accumulate", "warmup_steps", "save_every"):
             if (count := getattr(self, name)) is not None:
                 check_range(f"train.{name}", count, 1, MAX_COUNT)
         check_range("train.warmup", self.warmup, 0.0, 1.0)

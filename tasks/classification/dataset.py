@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from core.progress import log
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
 from data.codec import TextCodec
 from data.examples import Examples, IdLists, encode_texts
+from data.tokenizers import SentencePieceBPE
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import class_count, write_classes
 from tasks.classification.cleaning import clean
@@ -22,6 +24,8 @@ from tasks.classification.sources import NewsFolder, Row, TableSource, open_sour
 # A small table is trained on in about this many batches per epoch, unless they were tiny.
 _MIN_BATCHES = 100
 _MIN_BATCH_TOKENS = 256
+_CHARACTERS_PER_SUBWORD = 20  # of the training texts, for each subword of several characters
+_OTHER_TOKENS = 320  # special tokens, bytes, and what normalization adds
 
 Example = tuple[list[int], int]
 """The ids and the class number of a text."""
@@ -60,8 +64,9 @@ class LoadSentenceClassificationDataset:
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
-            texts = map(self.text_of, self.read("train"))
-            codec = TextCodec.build(texts, Path(save_to), config)
+            texts = [self.text_of(row) for row in self.read("train")]
+            codec_config = replace(config, vocab_size=_vocab_size(config, texts))
+            codec = TextCodec.build(texts, Path(save_to), codec_config)
             write_classes(Path(save_to), self.classes)
         self.codec = codec
         self._encoded: dict[str, tuple[IdLists, list[int]]] = {}
@@ -124,6 +129,18 @@ class LoadSentenceClassificationDataset:
             texts = encode_texts(self.codec, map(self.text_of, rows), empty=[UNK_ID])
             self._encoded[split] = texts, [row.label for row in rows]
         return self._encoded[split]
+
+
+def _vocab_size(config: ClassificationData, texts: Sequence[str]) -> int | None:
+    """Returns a vocabulary size that few texts can fill.
+
+    In a larger one, whole sentences become subwords, which no other text has.
+    """
+    if config.vocab_size is None or config.tokenizer != SentencePieceBPE.name:
+        return config.vocab_size
+    characters = set().union(*(unicodedata.normalize("NFKC", text) for text in texts))
+    merges = sum(map(len, texts)) // _CHARACTERS_PER_SUBWORD
+    return min(config.vocab_size, _OTHER_TOKENS + len(characters) + merges)
 
 
 def _batch_tokens_for(texts: IdLists, batch_tokens: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from core.config import override
 from core.progress import log
@@ -50,6 +51,8 @@ class ClassificationReport(Scores, Report):
 
     Attributes:
         sha256: the digest of the table that was measured, if it was one.
+        baseline_accuracy: that of a linear model of the same training rows (:mod:`.linear`).
+        baseline_gap_error: the standard error of the difference to it.
     """
 
     texts: int
@@ -57,10 +60,15 @@ class ClassificationReport(Scores, Report):
     accuracy_interval: list[float]
     macro_f1_interval: list[float]
     sha256: str | None = None
+    baseline_accuracy: float | None = None
+    baseline_gap_error: float | None = None
 
     @property
     def headline(self) -> str:
-        return f"accuracy {100 * self.accuracy:.2f}% on {self.split}"
+        baseline = ""
+        if self.baseline_accuracy is not None:
+            baseline = f" (a linear model: {100 * self.baseline_accuracy:.2f}%)"
+        return f"accuracy {100 * self.accuracy:.2f}% on {self.split}{baseline}"
 
     def table(self) -> str:
         from pandas import DataFrame
@@ -91,6 +99,7 @@ def evaluate(
     split: str,
     *,
     report_in: Path | None = None,
+    baseline_is_right: NDArray[np.bool_] | None = None,
     **options: Any,
 ) -> ClassificationReport:
     """Returns the report on one split.
@@ -99,6 +108,7 @@ def evaluate(
 
     Args:
         report_in: a folder for ``report.html`` and ``report.json`` (:mod:`.report`).
+        baseline_is_right: for each row, whether a linear model is right.
         options: those of :meth:`Classifier.outputs`.
     """
     examples = dataset.encoded(split)
@@ -110,6 +120,11 @@ def evaluate(
     if missing:
         log(f"{split}: no row has {class_count(missing, names)}")
     source = dataset.source
+    baseline: dict[str, Any] = {}
+    if baseline_is_right is not None:
+        gap = (predicted.numpy() == truth).astype(float) - baseline_is_right
+        baseline["baseline_accuracy"] = float(baseline_is_right.mean())
+        baseline["baseline_gap_error"] = float(gap.std() / len(gap) ** 0.5)
     report = ClassificationReport(
         split=split,
         texts=len(examples),
@@ -117,6 +132,7 @@ def evaluate(
         **vars(scores),
         **bootstrap_intervals(predicted.numpy(), np.array(truth)),
         sha256=source.digest(),
+        **baseline,
     )
     if report_in is not None:
         write_report(

@@ -86,6 +86,8 @@ class ClassificationModel(nn.Module):
         self.positional_encoding = PositionalEncoding(
             config.d_model, config.dropout, config.max_len, positions=config.positions
         )
+        self.ngram_weight = 0.5
+        """The weight of the n-grams in the scores, from 0 to 1; that of the encoder is the rest."""
         self.ngrams: HashedNgrams | None = None
         if config.ngrams or config.char_ngrams:
             if config.char_ngrams and len(tokens) != vocab_size:
@@ -103,22 +105,29 @@ class ClassificationModel(nn.Module):
     def forward(self, src: Tensor) -> Tensor:
         """Ids ``[S, B]``, padded at the end -> class scores (logits) ``[B, C]``.
 
-        With n-grams, the scores are the mean of the scores of both parts of the model.
+        With n-grams, the scores are the weighted mean of the scores of both parts of the model.
         """
-        return mean_scores(self.scores_of_parts(src))
+        return self.scores_and_states(src)[0]
 
     def scores_and_states(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """As :meth:`forward`, with the pooled states ``[B, D]``."""
         pooled = self.pooled(src)
-        return mean_scores(self._parts(pooled, src)), pooled
+        scores = self.classifier(pooled)
+        if self.ngrams is not None:
+            scores = mean_scores(scores, self.ngrams(src), self.ngram_weight)
+        return scores, pooled
 
     def scores_of_parts(self, src: Tensor) -> list[Tensor]:
         """As :meth:`forward`: the scores of the encoder and, if there are any, of the n-grams.
 
         In training, each part has a loss of its own. N-grams fit the training texts so well that
-        with one loss for the sum, the encoder would hardly learn.
+        with one loss for the sum, the encoder would hardly learn. N-grams that are not trained
+        (:mod:`.linear`) are left out.
         """
-        return self._parts(self.pooled(src), src)
+        parts = [self.classifier(self.pooled(src))]
+        if self.ngrams is not None and self.ngrams.weight.requires_grad:
+            parts.append(self.ngrams(src))
+        return parts
 
     def pooled(self, src: Tensor) -> Tensor:
         """Ids ``[S, B]`` -> one vector per text ``[B, D]``."""
@@ -134,19 +143,15 @@ class ClassificationModel(nn.Module):
         """Returns one vector per text ``[B, D]``, given the result of :meth:`states`."""
         return pool(states, is_pad, self.config.concat_type)
 
-    def _parts(self, pooled: Tensor, src: Tensor) -> list[Tensor]:
-        scores = self.classifier(pooled)
-        return [scores] if self.ngrams is None else [scores, self.ngrams(src)]
-
     def last_layer_weights(self) -> list[str]:
         """Returns the names of the weights that depend on the classes."""
         last = (f"classifier.{len(self.classifier) - 1}.", "ngrams.")
         return [name for name, _ in self.named_parameters() if name.startswith(last)]
 
 
-def mean_scores(parts: Sequence[Tensor]) -> Tensor:
+def mean_scores(encoder: Tensor, ngrams: Tensor, ngram_weight: float) -> Tensor:
     """Returns the scores ``[B, C]`` of a model, given those of its parts."""
-    return parts[0] if len(parts) == 1 else torch.stack(tuple(parts)).mean(dim=0)
+    return (1.0 - ngram_weight) * encoder + ngram_weight * ngrams
 
 
 def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
@@ -198,6 +203,7 @@ class PackedClassificationModel:
             raise ConfigError("early_exit needs a model with n-grams (model.ngrams)")
         self._pad_id, self._concat_type = model.pad_id, model.config.concat_type
         self._early_exit, self._temperature = early_exit, temperature
+        self._ngram_weight = model.ngram_weight
         with torch.no_grad():
             self._table = model.embedding.weight * math.sqrt(model.embedding.emb_size)
             self._positions = copy.deepcopy(model.positional_encoding).eval()
@@ -222,13 +228,13 @@ class PackedClassificationModel:
         scores = self._ngrams(src)
         if self._early_exit is None:
             encoded, states = self._read(src)
-            return mean_scores([encoded, scores]), states
+            return mean_scores(encoded, scores, self._ngram_weight), states
         highest = (scores.float() / self._temperature).softmax(dim=1).amax(dim=1)
         is_open = highest < self._early_exit
         states = self._table.new_full((len(scores), self._table.shape[1]), math.nan)
         if is_open.any():
             encoded, states[is_open] = self._read(src[:, is_open])
-            scores[is_open] = mean_scores([encoded, scores[is_open]])
+            scores[is_open] = mean_scores(encoded, scores[is_open], self._ngram_weight)
         return scores, states
 
     def _read(self, src: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,7 @@ _SPACE = ord(" ")
 
 # Adam moves every weight by about the learning rate, however small its gradient is. This factor
 # makes the steps of the table larger than those of the encoder.
-_SCALE = 10.0
+SCALE = 10.0
 
 
 class HashedNgrams(nn.Module):
@@ -79,7 +79,7 @@ class HashedNgrams(nn.Module):
         weights = F.embedding(rows, self.weight)
         total = weights.new_zeros(src.shape[1], weights.shape[1]).index_add(0, texts, weights)
         count = torch.bincount(texts, minlength=src.shape[1]).clamp(min=1).to(total.dtype)
-        return total * (_SCALE / count.sqrt()).unsqueeze(1)
+        return total * (SCALE / count.sqrt()).unsqueeze(1)
 
     def rows(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the row of the table of every n-gram, and the number of its text, both ``[N]``.

@@ -35,7 +35,9 @@ def build_model(
 ) -> ClassificationModel:
     """Returns a new model for the vocabulary of ``codec``."""
     tokens = codec.vocabulary.itos
-    return ClassificationModel(len(tokens), len(classes), config.model, tokens=tokens)
+    model = ClassificationModel(len(tokens), len(classes), config.model, tokens=tokens)
+    model.ngram_weight = config.prediction.ngram_weight
+    return model
 
 
 @dataclass(frozen=True)

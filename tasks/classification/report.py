@@ -181,6 +181,9 @@ def report_page(report: Mapping[str, Any]) -> str:
         (title, _percent(report[name]), " to ".join(map(_percent, report[f"{name}_interval"])))
         for name, title in (("accuracy", "accuracy"), ("macro_f1", "macro F1"))
     ]
+    if "baseline_accuracy" in report:
+        note = "logistic regression over TF-IDF of words and word pairs"
+        figures.append(("a linear model", _percent(report["baseline_accuracy"]), note))
     figures += [
         (error, _percent(report["calibration_error"]), ""),
         (f"{error}, without temperature", _percent(report["calibration_error_before"]), ""),

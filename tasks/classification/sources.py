@@ -17,6 +17,10 @@ from tasks.classification.classes import CLASSES_FILE, listed, read_classes
 from tasks.classification.config import ClassificationData
 from tasks.runs.hold_out import Splits, TableSplits
 
+_VAL_SHARE = 0.03
+_MIN_VAL_ROWS = 100
+_MIN_VAL_ROWS_OF_CLASS = 10  # on average
+_MAX_VAL_SHARE = 0.2
 _LABEL = re.compile(r"\s*-?[0-9]{1,9}\s*", re.ASCII)
 _MAX_LABEL = 200
 _MAX_CLASSES = 50_000
@@ -50,7 +54,8 @@ class NewsFolder(Splits[Row]):
             )
         paths = [folder / "train.csv", *folder.glob("*.csv")]
         files = {path.stem: [folder / CLASSES_FILE, path] for path in paths}
-        super().__init__(folder, files, {"val": config.val_share}, seed=seed)
+        share = _VAL_SHARE if config.val_share is None else config.val_share
+        super().__init__(folder, files, {"val": share}, seed=seed)
 
     def load(self, split: str) -> list[Row]:
         path = self._folder / f"{split}.csv"
@@ -73,13 +78,17 @@ class TableSource(TableSplits[Row]):
         seed: int,
         classes: Sequence[str] | None,
     ) -> None:
-        shares = {"test": config.test_share, "val": config.val_share}
+        shares = {"test": config.test_share, "val": config.val_share or 0.0}
         super().__init__(path, shares, seed=seed)
         self._has_model = classes is not None
         self._config, self._columns = config, config.text or ("text",)
         self.classes = list(classes or ())
         for split in ("train", *self._tables.keys() - {"train"}):
             self.load(split)
+        if config.val_share is None and "val" in self._shares:
+            enough = max(_MIN_VAL_ROWS, _MIN_VAL_ROWS_OF_CLASS * len(self.classes))
+            share = min(_MAX_VAL_SHARE, enough / len(self.load("train")))
+            self._shares["val"] = max(_VAL_SHARE, share)
 
     def load_table(self, path: Path) -> list[Row]:
         labeled = self._labeled(open_table(path, self._config))

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from core.model.dropout import dropout
 from core.progress import log
+from core.storage.checkpoint import WEIGHTS_FILE, save_weights
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
+from data.examples import IdLists
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import Example, LoadSentenceClassificationDataset
-from tasks.classification.decision import class_weights, fit_temperature
+from tasks.classification.dataset import Example, LoadSentenceClassificationDataset, TextData
+from tasks.classification.decision import class_weights, fit_temperature, scaled
 from tasks.classification.evaluate import ClassificationReport, evaluate
+from tasks.classification.linear import baseline_is_right, fitted_weights
 from tasks.classification.model import ClassificationModel
+from tasks.classification.ngrams import HashedNgrams
 from tasks.classification.predict import Classifier, build_model
-from tasks.classification.sources import has_news_layout
+from tasks.classification.sources import Row, has_news_layout
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs import run
+from tasks.runs.checkpoint_folder import file_digests
 from tasks.runs.training import Place, Training
+
+_TOKENS = 400_000  # in all epochs of a training on few texts
+_LEAST_EPOCHS, _MOST_EPOCHS = 3, 40
+_PATIENCE = 5
+_NGRAM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def train(config: ClassificationConfig, options: run.RunOptions) -> dict[str, Any]:
     """Trains a classifier; see :func:`tasks.runs.run.train`."""
-    if config.data.clean is None:
-        is_clean = has_news_layout(options.data, config.data)
-        config = replace(config, data=replace(config.data, clean=is_clean))
+    data = config.data
+    if data.clean is None:
+        data = replace(data, clean=has_news_layout(options.data, data))
+    if options.init is not None:
+        data = replace(data, fit_ngrams=0)
+    config = replace(config, data=data)
     return run.train(config, options, ClassificationTraining, task=ClassificationTraining.task)
 
 
@@ -68,36 +81,95 @@ class ClassificationTraining(Training):
         self.has_test = "test" in dataset.source.splits()
         if self.has_test:
             dataset.read("test")  # an error in it is raised now, not after the training
-        self.val_examples = dataset.encoded("val")
+        self.examples = {name: dataset.encoded(name) for name in ("train", "val")}
         self.classifier.check_thresholds()
         self.data = dataset.training_data(
             batch_tokens=config.train.batch_tokens,
             seed=config.train.seed,
             max_len=config.model.max_len,
         )
-        weights = None
+        if config.train.epochs == 0:
+            self.config = with_epochs(self.config, self.data)
+        labels = [label for _, label in self.examples["train"]]
+        self.weights = None
         if items := config.data.class_weight:
-            labels = [label for _, label in dataset.encoded("train")]
-            weights = class_weights(items, dataset.classes, labels).to(place.device)
+            self.weights = class_weights(items, dataset.classes, labels).to(place.device)
         smoothing, token_dropout = config.train.label_smoothing, config.data.token_dropout
-        self.loss = text_loss(self.model, smoothing, token_dropout, weights)
+        self.loss = text_loss(self.model, smoothing, token_dropout, self.weights)
+        self.fitted: Tensor | None = None
+        if self.model.ngrams and len(labels) <= config.data.fit_ngrams and len(set(labels)) > 1:
+            self.metric, self.model.ngram_weight = "val_loss", 0.5
+            self.fitted = self._set_ngrams(self._fitted_ngrams("train"))
+        self.validation: dict[str, float] | None = None
         self.files = dataset.files("train", "val", *(["test"] if self.has_test else ()))
 
+    def _fitted_ngrams(self, *splits: str) -> Tensor:
+        """Returns the weights of n-grams that suit some splits (:mod:`.linear`)."""
+        examples = [example for split in splits for example in self.examples[split]]
+        texts = IdLists.of(ids for ids, _ in examples).cut(self.config.model.max_len)
+        labels = [label for _, label in examples]
+        return fitted_weights(cast(HashedNgrams, self.model.ngrams), texts, labels, self.weights)
+
+    def _set_ngrams(self, weights: Tensor) -> Tensor:
+        """Gives the n-grams weights that are not trained, and returns these."""
+        ngrams = cast(HashedNgrams, self.model.ngrams)
+        ngrams.weight = nn.Parameter(weights.clone(), requires_grad=False)
+        return weights
+
     def validate(self) -> dict[str, float]:
+        if self.validation is not None:
+            return self.validation
         batch_tokens = self.config.train.batch_tokens
-        return measure_texts(self.classifier, self.val_examples, batch_tokens=batch_tokens)
+        return measure_texts(self.classifier, self.examples["val"], batch_tokens=batch_tokens)
 
     def calibrate(self, config: ClassificationConfig) -> ClassificationConfig:
-        probabilities, held_out = self.classifier.outputs([ids for ids, _ in self.val_examples])
-        labels = torch.tensor([label for _, label in self.val_examples])
+        """Fits temperature and familiarity, and with fitted n-grams their weight.
+
+        These are then fitted again, on the validation rows, too, unless the report is on them.
+        """
+        prediction, out = config.prediction, self.place.out
+        texts = [ids for ids, _ in self.examples["val"]]
+        labels = torch.tensor([label for _, label in self.examples["val"]])
+        if self.fitted is not None:
+            self._set_ngrams(self.fitted)  # a run that is resumed may have those of its end
+            self.model.ngram_weight = self._best_ngram_weight(texts, labels)
+            prediction = replace(prediction, ngram_weight=self.model.ngram_weight)
+            log(f"weight {prediction.ngram_weight} of the n-grams, chosen on the validation data")
+        probabilities, held_out = self.classifier.outputs(texts)
         temperature = round(fit_temperature(probabilities, labels), 3)
         log(f"temperature {temperature}, fitted on the validation data")
-        texts = self.dataset.training_texts()
-        _, states = self.classifier.outputs(texts[:: max(1, len(texts) // MAX_TEXTS)])
-        Familiarity.fit(states, held_out).save(self.place.out)
-        prediction = replace(config.prediction, temperature=temperature)
+        some = self.dataset.training_texts()
+        _, states = self.classifier.outputs(some[:: max(1, len(some) // MAX_TEXTS)])
+        Familiarity.fit(states, held_out).save(out)
+        prediction = replace(prediction, temperature=temperature)
         self.classifier.config = replace(config, prediction=prediction)
+        if self.fitted is not None and self.has_test:
+            self.validation = self.validate()
+            self._set_ngrams(self._fitted_ngrams("train", "val"))
+            dtype = torch.float16 if config.train.weights_on_disk == "fp16" else None
+            save_weights(out / WEIGHTS_FILE, self.model, dtype=dtype, digests=file_digests(out))
         return self.classifier.config
+
+    def _best_ngram_weight(self, texts: Sequence[Sequence[int]], labels: Tensor) -> float:
+        """Returns the weight with the least loss on validation texts, at its best temperature.
+
+        It is 1 unless another one has fewer errors, and a loss that is lower by more than two
+        standard errors.
+        """
+        losses, right = {}, {}
+        for weight in _NGRAM_WEIGHTS:
+            self.model.ngram_weight = weight
+            probabilities, _ = self.classifier.outputs(texts)
+            right[weight] = int((probabilities.argmax(dim=1) == labels).sum())
+            probabilities = scaled(probabilities, fit_temperature(probabilities, labels))
+            losses[weight] = -probabilities[torch.arange(len(labels)), labels].log()
+
+        def is_better(weight: float) -> bool:
+            gain = losses[1.0] - losses[weight]
+            error = float(gain.std(correction=0)) / len(gain) ** 0.5
+            return right[weight] > right[1.0] and float(gain.mean()) > 2.0 * error
+
+        return min(filter(is_better, losses), key=lambda w: float(losses[w].mean()), default=1.0)
 
     def evaluate(self, config: ClassificationConfig) -> ClassificationReport | None:
         """Returns the report on the test split.
@@ -105,11 +177,38 @@ class ClassificationTraining(Training):
         It is also written as a page; that on the validation split if there is no other.
         """
         split = "test" if self.has_test else "val"
-        report = evaluate(self.classifier, self.dataset, split, report_in=self.place.out)
+        known = [row for each in ("train", "val") if each != split for row in self._rows(each)]
+        baseline = baseline_is_right(known, self._rows(split))
+        report = evaluate(
+            self.classifier,
+            self.dataset,
+            split,
+            report_in=self.place.out,
+            baseline_is_right=baseline,
+        )
+        gap = report.accuracy - (report.baseline_accuracy or 0.0)
+        if gap < -(report.baseline_gap_error or 0.0):
+            log(
+                f"a linear model is {-100 * gap:.1f} points better than this one: train for more "
+                "epochs (train.epochs), or let n-grams be fitted for more rows (data.fit_ngrams)"
+            )
         return report if self.has_test else None
+
+    def _rows(self, split: str) -> list[Row]:
+        """Returns the rows of a split, with texts as a model reads them."""
+        return [row._replace(text=self.dataset.text_of(row)) for row in self.dataset.read(split)]
 
     def new_weights(self) -> Sequence[str]:
         return self.model.last_layer_weights() if self.has_other_classes else ()
+
+
+def with_epochs(config: ClassificationConfig, data: TextData) -> ClassificationConfig:
+    """Returns ``config`` with as many epochs as ``data`` need, and patience."""
+    epochs = _TOKENS // max(1, int(data.examples.lengths.sum()))
+    epochs = min(_MOST_EPOCHS, max(_LEAST_EPOCHS, epochs))
+    patience = config.train.patience or _PATIENCE
+    log(f"{epochs} epochs at most; {patience} without a gain end the run")
+    return replace(config, train=replace(config.train, epochs=epochs, patience=patience))
 
 
 def text_loss(

@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
+from core.config import check_range
 from core.distributed.process_group import Disconnected, ProcessGroup
 from core.errors import ChangedConditions, ConfigError, Interrupted
 from core.progress import log
 from core.storage.checkpoint import load_weights
 from core.storage.files import atomic_write, is_file, write_json
 from core.training.compilation import check_compiler
+from core.training.config import MAX_COUNT
 from core.training.fit import FitOptions, Objective, fit
 from core.training.precision import precision_for
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
@@ -121,6 +123,8 @@ class _Run:
         options, out, device = self.options, self.options.out, self.options.device
         origin = self._provenance()
         training = self._prepare()
+        config = training.config
+        check_range("train.epochs", config.train.epochs, 1, MAX_COUNT)
         parameters = sum(p.numel() for p in training.model.parameters())
         place = str(device) if options.group.size == 1 else f"{options.group.size} x {device.type}"
         seed = self.config.train.seed
@@ -130,7 +134,7 @@ class _Run:
         )
 
         def on_begin() -> None:
-            write_config(out, self.task, self.config)
+            write_config(out, self.task, config)
             write_json(out / METRICS_FILE, origin)
 
         choices: list[SearchChoice] = []
@@ -158,7 +162,7 @@ class _Run:
                 group=options.group,
                 digests=file_digests(out),
             )
-            state = fit(training.model, self.config.train, objective, fit_options)
+            state = fit(training.model, config.train, objective, fit_options)
         except (Interrupted, Disconnected) as stop:
             message = f"{stop}; --resume, with the same folders, continues the run"
             raise type(stop)(message) from stop
@@ -169,7 +173,6 @@ class _Run:
         if not options.group.is_main:
             return {}
         self._initial.unlink(missing_ok=True)
-        config = self.config
         if training.chooses_search:
             if not choices:
                 measure_final()
@@ -182,7 +185,7 @@ class _Run:
             )
             config = replace(config, generation=search)
         config = training.calibrate(config)
-        if config is not self.config:
+        if config is not training.config:
             self.check_place()
             write_config(out, self.task, config)
         metrics = origin | {"parameters": parameters} | _metrics(training, config, state)

@@ -50,6 +50,7 @@ class Training(ABC):
     """The base class of every task's training. Its constructor reads the corpus.
 
     Attributes:
+        config: that of the run, in which the constructor may fill in what follows from the corpus.
         task: the name of the task.
         metric: the name of the figure by which epochs are compared.
         chooses_search: whether :meth:`choose_search` can be called.
@@ -58,7 +59,7 @@ class Training(ABC):
     """
 
     task: ClassVar[str]
-    metric: ClassVar[str]
+    metric: str
     model: nn.Module
     data: TrainingData
     loss: LossFunction

@@ -30,6 +30,7 @@ OWN_SETTINGS = {
         "model.ngrams=2",
         "model.char_ngrams=4",
         "model.ngram_dropout=0",
+        "data.fit_ngrams=0",
     ),
     "couplet": (),
 }
