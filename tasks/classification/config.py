@@ -236,7 +236,7 @@ def best() -> ClassificationConfig:
     return replace(
         start,
         data=replace(start.data, val_share=0.05),
-        train=replace(start.train, weights_on_disk="fp16"),
+        train=replace(start.train, epochs=3, warmup_steps=200, weights_on_disk="fp16"),
     )
 
 
