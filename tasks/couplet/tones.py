@@ -1,8 +1,9 @@
 """Tones and rhymes of characters, by modern readings or by the classical table of Pingshui.
 
 Modern Mandarin: the first and second tone are level (平), the third and fourth oblique (仄). A
-character with several readings may have any of them. In a line that is given, it has those of its
-phrase, if the dictionary of pypinyin knows one. A level character that had the entering tone (入声)
+character with several readings may have any of them, but a rare one (春 as chǔn) counts only if the
+classical table has its tone. In a line that is given, a character has the reading of its phrase, if
+the dictionary of pypinyin knows one. A level character that had the entering tone (入声)
 counts as either: classical lines use it as oblique.
 
 Pingshui (平水韵, Liu Yuan 1252): the 106 rhymes of classical verse. Entering tones (入声) are
@@ -74,7 +75,9 @@ def tones(character: str, rhyme: str = "modern") -> Tones:
     check_choice("form.rhyme", rhyme, SYSTEMS)
     if rhyme == "pingshui" and character in _pingshui():
         return frozenset(tone for tone, _ in _pingshui()[character])
-    found = _tones_of(_readings(character)[0]) if is_chinese(character) else _UNKNOWN
+    readings = _readings(character)[0] if is_chinese(character) else []
+    classical = {tone for tone, _ in _pingshui().get(character, ((LEVEL, ""), (OBLIQUE, "")))}
+    found = _tones_of(readings[:1]) | (_tones_of(readings) & classical)
     return found | {OBLIQUE} if LEVEL in found and has_entering_tone(character) else found
 
 
