@@ -149,14 +149,14 @@ class PairPredictor(Predictor[R], Generic[R, E]):
     def search(self, texts: Sequence[str], request: GenerationRequest) -> SearchResult[E]:
         """Returns what is found for ``texts``; errors as in :meth:`generate`."""
         config = self.check(request)
-        encoded = self._encode(texts, request)
-        return SearchResult.of(encoded, self._found(encoded, config, request), config)
+        encoded, found = self._found(self._encode(texts, request), config, request)
+        return SearchResult.of(encoded, found, config)
 
     def _found(
         self, texts: E, config: GenerationConfig, request: GenerationRequest
-    ) -> list[SegmentResult]:
-        """Returns what is found for each segment of all ``texts``."""
-        return search_segments(self.step_model(), texts, config, request, self.device)
+    ) -> tuple[E, list[SegmentResult]]:
+        """Returns the texts as they were read at last, and what is found for their segments."""
+        return texts, search_segments(self.step_model(), texts, config, request, self.device)
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         model = self.models[0]

@@ -6,7 +6,7 @@ stay as they are. Between them are segments: sentences, or parts of long ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.decoding.search import Hypothesis
@@ -14,6 +14,7 @@ from data.codec import TextCodec
 from tasks.seq2seq.generation import EncodedTexts
 from tasks.translation.glossary import Glossary
 from tasks.translation.placeholders import (
+    FALLBACK,
     LinePart,
     Literal,
     known_letters,
@@ -55,6 +56,12 @@ class Document:
     def segments(self) -> list[Segment]:
         """The segments of all parts."""
         return [segment for part in self.parts for segment in part.segments]
+
+    def replaced(self, segments: Iterator[Segment]) -> Document:
+        """Returns the document with the next ``segments`` in the place of its own."""
+        return Document(
+            [Part(part.kept, [next(segments) for _ in part.segments]) for part in self.parts]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +139,17 @@ class DocumentCodec:
         return [each for each in segment.literals if text.count(each) != 1]
 
     def without(self, segment: Segment, placeholders: Sequence[str]) -> Segment:
-        """Returns ``segment`` with literals in the place of some of its placeholders."""
-        others = {name: own for name, own in segment.literals.items() if name not in placeholders}
-        text = restored(
-            segment.text, {name: segment.literals[name].source for name in placeholders}
-        )
+        """Returns ``segment`` without some of its placeholders.
+
+        The first of them becomes the fallback, the others what they stand for.
+        """
+        text, others = segment.text, dict(segment.literals)
+        for name in placeholders:
+            own = others.pop(name)
+            is_free = FALLBACK not in text and name != FALLBACK
+            if is_free:
+                others[FALLBACK] = own
+            text = text.replace(name, FALLBACK if is_free else own.source)
         return Segment(self._source.encode(text), text, others)
 
     def segments_of(self, text: str) -> list[list[int]]:

@@ -33,7 +33,7 @@ class Glossary:
             is_right = isinstance(text, str) and 0 < len(text.strip()) <= MAX_TERM_LENGTH
             check(is_right, "glossary", text, f"texts of 1 to {MAX_TERM_LENGTH} characters")
         self._translations = {
-            " ".join(term.casefold().split()): " ".join(text.split())
+            " ".join(term.lower().split()): " ".join(text.split())
             for term, text in translations.items()
         }
         longest_first = sorted(self._translations, key=len, reverse=True)
@@ -47,7 +47,7 @@ class Glossary:
 
     def translation(self, term: str) -> str:
         """Returns what stands for a term that was found."""
-        return self._translations[" ".join(term.casefold().split())]
+        return self._translations.get(" ".join(term.lower().split()), term)
 
 
 def read_glossary(path: Path) -> dict[str, str]:

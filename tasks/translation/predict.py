@@ -312,7 +312,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
 
     def _found(
         self, texts: EncodedDocuments, config: GenerationConfig, request: GenerationRequest
-    ) -> list[SegmentResult]:
+    ) -> tuple[EncodedDocuments, list[SegmentResult]]:
         """Returns what is found for each segment, with all of its placeholders.
 
         Where the best hypothesis has lost one, the segment is searched for again without that one.
@@ -340,10 +340,13 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
                 segments=[self._documents.segments_of(each.text) for each in again.values()]
             )
             outputs = SearchResult.of(whole, self._searched(whole, config, own), config).outputs
-            for index, joined in zip(again, outputs, strict=True):
+            for (index, segment), joined in zip(again.items(), outputs, strict=True):
+                segments[index] = segment
                 found[index] = found[index]._replace(hypotheses=[each.joined for each in joined])
             pending = again
-        return found
+        rest = iter(segments)
+        documents = [document.replaced(rest) for document in texts.documents]
+        return replace(texts, documents=documents), found
 
     def _searched(
         self, texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest

@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import ConfigError, CorpusError
 from tasks.translation.glossary import Glossary, read_glossary
-from tasks.translation.placeholders import PLACEHOLDERS, with_placeholders
+from tasks.translation.placeholders import FALLBACK, PLACEHOLDERS, restored, with_placeholders
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, run
 from tests.tasks.tiny_models import untrained_translator
@@ -18,7 +18,7 @@ from tests.tasks.translation.test_placeholders import LETTERS, Reading, reads, t
 __all__ = ["reads", "translator"]  # fixtures
 
 FIRST, SECOND, *_ = PLACEHOLDERS
-TERMS = {"Roter Hund": "Red Dog", "Hund": "Dog One", "C++": "C plus plus"}
+TERMS = {"Roter Hund": "Red Dog", "Hund": "Dog One", "C++": "C plus plus", "Straße": "Baker Street"}
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,7 @@ TERMS = {"Roter Hund": "Red Dog", "Hund": "Dog One", "C++": "C plus plus"}
         ("Hunde und https://hund.de/Hund", f"Hunde und {FIRST}", ["https://hund.de/Hund"]),
         ("(Hund) a@b.de", f"({FIRST}) {SECOND}", ["Dog One", "a@b.de"]),
         ("Hund-Haus, Haus.Hund, Hund.", f"Hund-Haus, Haus.Hund, {FIRST}.", ["Dog One"]),
+        ("Die Straße, die STRASSE", f"Die {FIRST}, die STRASSE", ["Baker Street"]),
         ("Er kann C++.", f"Er kann {FIRST}.", ["C plus plus"]),
     ],
 )
@@ -41,10 +42,11 @@ def test_terms_are_whole_words(sentence: str, read: str, terms: list[str]) -> No
 def test_a_term_arrives_once_or_is_read_by_the_model(
     translator: Translator, reads: Callable[[Reading], list[str]]
 ) -> None:
-    read = reads(lambda text: [text.replace(FIRST, "es") if "Siehe" in text else text])
+    lost = {FIRST: "es", FALLBACK: "es"}
+    read = reads(lambda text: [restored(text, lost) if "Siehe" in text else text])
     found = translator.translate(["Der Hund rennt.", "Siehe Hund"], glossary=TERMS)
     assert found == ["Der Dog One rennt.", "Siehe Hund"]
-    assert read == [f"Der {FIRST} rennt.", f"Siehe {FIRST}", "Siehe Hund"]
+    assert read == [f"Der {FIRST} rennt.", f"Siehe {FIRST}", f"Siehe {FALLBACK}", "Siehe Hund"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from core.decoding.search import Hypothesis
 from tasks.seq2seq import generation
 from tasks.translation.placeholders import (
+    FALLBACK,
     PLACEHOLDERS,
     line_parts,
     restored,
@@ -171,7 +172,15 @@ def test_only_the_placeholder_that_is_lost_is_read_by_the_model(
     source = "Hund an e@f.de. Siehe a@b.de oder c@d.de! Hund rennt."
     assert translator.translate(["Hund", source]) == ["Hund", source]
     sentences = ["Hund", f"Hund an {FIRST}.", f"Siehe {FIRST} oder {SECOND}!", "Hund rennt."]
-    assert read == [*sentences, f"Siehe a@b.de oder {SECOND}!"]
+    assert read == [*sentences, f"Siehe {FALLBACK} oder {SECOND}!"]
+
+
+def test_a_literal_that_is_never_copied_is_read_by_the_model(
+    translator: Translator, reads: Callable[[Reading], list[str]]
+) -> None:
+    read = reads(lambda text: [text.replace(FIRST, "es").replace(FALLBACK, "es")])
+    assert translator.translate("Siehe a@b.de!") == "Siehe a@b.de!"
+    assert read == [f"Siehe {FIRST}!", f"Siehe {FALLBACK}!", "Siehe a@b.de!"]
 
 
 def test_the_best_translation_does_not_depend_on_the_number_of_others(
