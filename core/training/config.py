@@ -22,8 +22,8 @@ class TrainConfig:
     """The options of :func:`core.training.fit.fit`.
 
     Attributes:
-        epochs: the number of passes over the training data. 0: a classifier's training takes as
-            many as its data need.
+        epochs: the number of passes over the training data; 0, where a task allows it: as many as
+            the data need.
         batch_tokens: the largest number of tokens, with padding, in one side of a batch.
         accumulate: the number of batches in one step.
         learning_rate: the schedule's peak; "noam" has its own.

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from core.config import check, check_choice, check_range, complete, to_mapping
 from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
-from core.training.config import TrainConfig
+from core.training.config import MAX_COUNT, TrainConfig
 from tasks.couplet.tones import SYSTEMS
 from tasks.runs.presets import (
     PAPER_GENERATION,
@@ -129,6 +129,7 @@ class CoupletConfig:
     form: FormConfig = field(default_factory=FormConfig)
 
     def __post_init__(self) -> None:
+        check_range("train.epochs", self.train.epochs, 1, MAX_COUNT)
         size = self.generation.no_repeat_ngram
         allowed = "0: an answer repeats characters where its first line does"
         check(size == 0, "generation.no_repeat_ngram", size, allowed)

@@ -10,14 +10,12 @@ from typing import Any
 
 import torch
 
-from core.config import check_range
 from core.distributed.process_group import Disconnected, ProcessGroup
 from core.errors import ChangedConditions, ConfigError, Interrupted
 from core.progress import log
 from core.storage.checkpoint import load_weights
 from core.storage.files import atomic_write, is_file, write_json
 from core.training.compilation import check_compiler
-from core.training.config import MAX_COUNT
 from core.training.fit import FitOptions, Objective, fit
 from core.training.precision import precision_for
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
@@ -124,7 +122,6 @@ class _Run:
         origin = self._provenance()
         training = self._prepare()
         config = training.config
-        check_range("train.epochs", config.train.epochs, 1, MAX_COUNT)
         parameters = sum(p.numel() for p in training.model.parameters())
         place = str(device) if options.group.size == 1 else f"{options.group.size} x {device.type}"
         seed = self.config.train.seed

@@ -23,7 +23,7 @@ from data.codec import TextCodec
 from data.vocabulary import Vocabulary
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folders
-from tasks.seq2seq.generation import E, SearchResult, SegmentResult, search_segments
+from tasks.seq2seq.generation import E, SearchResult, search_segments
 from tasks.seq2seq.labeled_attention import Attention, attention
 from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
@@ -149,14 +149,9 @@ class PairPredictor(Predictor[R], Generic[R, E]):
     def search(self, texts: Sequence[str], request: GenerationRequest) -> SearchResult[E]:
         """Returns what is found for ``texts``; errors as in :meth:`generate`."""
         config = self.check(request)
-        encoded, found = self._found(self._encode(texts, request), config, request)
+        encoded = self._encode(texts, request)
+        found = search_segments(self.step_model(), encoded, config, request, self.device)
         return SearchResult.of(encoded, found, config)
-
-    def _found(
-        self, texts: E, config: GenerationConfig, request: GenerationRequest
-    ) -> tuple[E, list[SegmentResult]]:
-        """Returns the texts as they were read at last, and what is found for their segments."""
-        return texts, search_segments(self.step_model(), texts, config, request, self.device)
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         model = self.models[0]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from core.config import check, check_range
 from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
-from core.training.config import TrainConfig
+from core.training.config import MAX_COUNT, TrainConfig
 from data.codec import MAX_TOKENS, CodecConfig
 from data.tables import TableLayout
 from data.tokenizers import SentencePieceBPE
@@ -107,6 +107,9 @@ class TranslationConfig:
     data: TranslationData = field(default_factory=TranslationData)
     train: TrainConfig = field(default_factory=TrainConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
+
+    def __post_init__(self) -> None:
+        check_range("train.epochs", self.train.epochs, 1, MAX_COUNT)
 
 
 def tiny() -> TranslationConfig:

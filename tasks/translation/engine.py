@@ -22,7 +22,12 @@ from core.storage.checkpoint import WEIGHTS_FILE
 from core.storage.files import exists
 from data.corpora import data_folder
 from data.vocabulary import BOS, PAD
-from tasks.seq2seq.generation import EncodedTexts, SourceSegment, source_segments
+from tasks.seq2seq.generation import (
+    EncodedTexts,
+    SegmentResult,
+    SourceSegment,
+    source_segments,
+)
 from tasks.seq2seq.request import GenerationRequest
 from tasks.translation.export import import_ctranslate2, to_ctranslate2
 
@@ -79,7 +84,7 @@ class CTranslate2Engine:
 
     def search(
         self, texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest
-    ) -> list[list[Hypothesis]]:
+    ) -> list[SegmentResult]:
         """Returns the hypotheses for each segment of all texts, the best first.
 
         The arguments are those of :func:`tasks.seq2seq.generation.search_segments`.
@@ -92,7 +97,7 @@ class CTranslate2Engine:
                 found[segment.index] = self._search([segment], segment.max_length, config, request)[
                     0
                 ]
-        return found
+        return list(map(SegmentResult, found))
 
     def _search(
         self,

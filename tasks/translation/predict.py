@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
@@ -80,6 +81,9 @@ class Translation(Ranked):
         if self.confidence is not None:
             record["doubtful"] = self.is_doubtful
         return record | familiarity_record(self.familiarity)
+
+
+SearchSegments = Callable[[EncodedTexts, GenerationConfig, GenerationRequest], list[SegmentResult]]
 
 
 class Translator(PairPredictor[Translation, EncodedDocuments]):
@@ -310,19 +314,24 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
             is_judged=is_judged,
         )
 
-    def _found(
-        self, texts: EncodedDocuments, config: GenerationConfig, request: GenerationRequest
-    ) -> tuple[EncodedDocuments, list[SegmentResult]]:
-        """Returns what is found for each segment, with all of its placeholders.
+    def search(
+        self, texts: Sequence[str], request: GenerationRequest
+    ) -> SearchResult[EncodedDocuments]:
+        """Returns what is found for ``texts``, with all of their placeholders.
 
         Where the best hypothesis has lost one, the segment is searched for again without that one.
         Others that have lost one are left out.
         """
-        found = self._searched(texts, config, request)
-        counts = [len(text) for text in texts.segments]
+        config = self.check(request)
+        encoded = self._encode(texts, request)
+        search: SearchSegments = partial(search_segments, self.step_model(), device=self.device)
+        if self._engine is not None:
+            search = self._engine.search
+        found = search(encoded, config, request)
+        counts = [len(text) for text in encoded.segments]
         texts_of = zip(request.numbers or range(len(counts)), counts, strict=True)
         number_of = [number for number, count in texts_of for _ in range(count)]
-        segments = [segment for document in texts.documents for segment in document.segments]
+        segments = [segment for document in encoded.documents for segment in document.segments]
         pending = {index: s for index, s in enumerate(segments) if s.literals}
         while pending:
             again: dict[int, Segment] = {}
@@ -339,22 +348,14 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
             whole = EncodedTexts(
                 segments=[self._documents.segments_of(each.text) for each in again.values()]
             )
-            outputs = SearchResult.of(whole, self._searched(whole, config, own), config).outputs
+            outputs = SearchResult.of(whole, search(whole, config, own), config).outputs
             for (index, segment), joined in zip(again.items(), outputs, strict=True):
                 segments[index] = segment
                 found[index] = found[index]._replace(hypotheses=[each.joined for each in joined])
             pending = again
         rest = iter(segments)
-        documents = [document.replaced(rest) for document in texts.documents]
-        return replace(texts, documents=documents), found
-
-    def _searched(
-        self, texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest
-    ) -> list[SegmentResult]:
-        """Returns what the engine finds for each segment."""
-        if self._engine is None:
-            return search_segments(self.step_model(), texts, config, request, self.device)
-        return [SegmentResult(found) for found in self._engine.search(texts, config, request)]
+        documents = [document.replaced(rest) for document in encoded.documents]
+        return SearchResult.of(replace(encoded, documents=documents), found, config)
 
     def memory_means(self, segments: Sequence[Sequence[int]]) -> Tensor:
         """Returns the mean ``[N, D]`` of the encoder's output over the tokens of each segment."""

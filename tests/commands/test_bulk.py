@@ -153,7 +153,7 @@ def test_rows_whose_columns_change_are_no_parquet_file(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "out/a.jsonl")[2]["more"] == 1
 
 
-def test_what_cannot_begin_is_refused_at_once(tmp_path: Path) -> None:
+def test_what_cannot_begin_is_refused_at_once(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     out = ["--output", tmp_path / "out"]
     assert "no files there" in error_of(1, "bulk", "translate", tmp_path, *out)
     write_lines(tmp_path / "a.txt", ["x"])
@@ -167,8 +167,14 @@ def test_what_cannot_begin_is_refused_at_once(tmp_path: Path) -> None:
     assert "two columns" in error_of(2, "bulk", "score", one, *out)
     assert "--beam" in error_of(2, "bulk", "translate", one, *out, "--beam", "0")
     assert "s4://" in error_of(1, "bulk", "translate", "s4://bucket/a.txt", *out)
-    message = error_of(1, "bulk", "translate", one, *out, "--address", "ray://127.0.0.1:1")
-    assert "no Ray cluster" in message
+    with monkeypatch.context() as patch:  # a real connection would leave threads behind
+        patch.setattr("ray.init", no_cluster)
+        message = error_of(1, "bulk", "translate", one, *out, "--address", "ray://nowhere:1")
+    assert message == "error: ray://nowhere:1: no Ray cluster: timed out"
+
+
+def no_cluster(**settings: Any) -> None:
+    raise ConnectionError("timed out")
 
 
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_wrong_usage_is_one_line_with_a_hint() -> None:
     for arguments, message in (
         (("translat",), "error: no such command: 'translat'; did you mean 'translate'?; see "),
         (("translate", "--bean", 3), "error: No such option '--bean'; did you mean '--beam'?"),
-        (("translate", "--encoding", "x"), "error: No such option '--encoding'; before a text"),
+        (("translate", "--colour", "x"), "error: No such option '--colour'; before a text"),
         (("classify", "--top"), "error: Option '--top' requires an argument; see "),
         (("train",), "error: Missing argument"),
     ):

@@ -213,7 +213,7 @@ def test_assignments_are_read_as_their_options_type(
         ("section.count.x=1", "unknown option 'section.count.x'; did you mean 'section.count'?"),
         ("=3", "unknown option ''"),
         ("section.inner=3", "section.inner is a section; set one of depth in it"),
-        ("train.epochs=0", "train.epochs must be at least 1, not 0"),
+        ("train.epochs=-1", "train.epochs must be at least 0, not -1"),
     ],
 )
 def test_assignments_that_cannot_be(assignment: str, message: str) -> None:
@@ -267,7 +267,8 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
 @pytest.mark.parametrize(
     ("name", "wrong", "allowed"),
     [
-        *((name, 0, "at least 1") for name in ("epochs", "batch_tokens", "accumulate")),
+        ("epochs", -1, "at least 0"),
+        *((name, 0, "at least 1") for name in ("batch_tokens", "accumulate")),
         *((name, 0, "at least 1") for name in ("warmup_steps", "save_every")),
         *((name, -1, "0 or more") for name in ("patience", "average", "log_every")),
         *((name, -0.5, "0 or more") for name in ("weight_decay", "clip_norm")),

@@ -21,6 +21,8 @@ Models = Callable[[str], Path]
 Corpora = dict[str, Path]
 
 STILL = ("train.learning_rate=1e-9", "train.epochs=1")
+# A run that starts from a model fits no n-grams; its configuration says so.
+NOT_FITTED = {"classification": ("data.fit_ngrams=0",)}
 """Nearly no training: the weights are still those of the initial model."""
 
 
@@ -75,7 +77,7 @@ def test_a_fine_tuned_run_is_resumed_without_its_initial_model(
 ) -> None:
     init = shutil.copytree(tiny_models(task), tmp_path / "init")
     parts = tmp_path / "parts"
-    constant = ("train.schedule=constant",)
+    constant = ("train.schedule=constant", *NOT_FITTED.get(task, ()))
     straight = train(task, tiny_corpora[task], tmp_path / "straight", *constant, init=init)
     train(task, tiny_corpora[task], parts, *constant, "train.epochs=1", init=init)
     moved = init.rename(tmp_path / "moved")
@@ -149,7 +151,7 @@ def test_a_classifier_for_other_classes_gets_a_new_last_layer(
     assert (out / "vocabulary.txt").read_bytes() == (init / "vocabulary.txt").read_bytes()
     assert_close(out, init, but_not="classifier.3.")
     assert len(weights(out)["classifier.3.bias"]) == len(names)
-    epochs = ("train.learning_rate=1e-9", "train.epochs=2")
+    epochs = ("train.learning_rate=1e-9", "train.epochs=2", *NOT_FITTED["classification"])
     assert train("classification", corpus, out, *epochs, init=init, resume=True)["epochs"] == 2
 
 

@@ -23,7 +23,7 @@ from core.training import compilation
 from tasks.runs import checkpoint_folder as folders
 from tasks.runs import provenance, run_folder
 from tasks.runs import run as runs
-from tasks.runs.training import Training
+from tasks.runs.training import Place, Training
 from tasks.task import Report
 from tasks.translation.config import TranslationConfig, tiny
 from tests.tasks.tiny_models import CPU
@@ -92,8 +92,13 @@ def train(
     task: str = "translation",
     prepare: Callable[[], Training] = LineTraining,
 ) -> dict[str, Any]:
+    def make_training(config: Any, place: Place) -> Training:
+        training = prepare()
+        training.config = config
+        return training
+
     options = runs.RunOptions(data=DATA, out=out, device=CPU, resume=resume)
-    return runs.train(config, options, lambda config, place: prepare(), task=task)
+    return runs.train(config, options, make_training, task=task)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
