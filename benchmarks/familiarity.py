@@ -4,7 +4,9 @@
         --other captions=multi30k/test_2016_flickr.en --other couplets=couplet/test/in.txt
 
 The area under the ROC curve is the probability that a text of the test split is more familiar than
-one of the other kind. The sentences in ``unlike_texts.tsv`` were written for this comparison.
+one of the other kind. The sentences in ``unlike_texts.tsv`` were written for this comparison, and
+so were headlines of 2022 to 2025. ``--fit FOLDER`` fits it again, on the training split, and writes
+it into that folder.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from core.errors import UserError
 from data.readers import read_lines
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
+from tasks.classification.train import familiarity_with
+from tasks.familiarity import MAX_TEXTS
 
 _OWN = Path(__file__).with_name("unlike_texts.tsv")
 
@@ -43,8 +47,11 @@ def kinds(items: tuple[str, ...], rows: int) -> dict[str, list[str]]:
 @click.option("--data", "folder", type=click.Path(path_type=Path), required=True)
 @click.option("--model", type=click.Path(path_type=Path), help="Default: the shipped model.")
 @click.option("--other", multiple=True, metavar="KIND=FILE", help="Texts of another kind.")
+@click.option("--fit", "target", type=click.Path(path_type=Path), help="Where to write a new one.")
 @click.option("--rows", default=1000, show_default=True, help="The most texts of each kind.")
-def main(folder: Path, model: Path | None, other: tuple[str, ...], rows: int) -> None:
+def main(
+    folder: Path, model: Path | None, other: tuple[str, ...], target: Path | None, rows: int
+) -> None:
     """Print the table."""
     from sklearn.metrics import roc_auc_score
 
@@ -56,6 +63,12 @@ def main(folder: Path, model: Path | None, other: tuple[str, ...], rows: int) ->
         codec=classifier.codec,
         classes=classifier.classes,
     )
+    if target is not None:
+        texts = dataset.training_texts()
+        held_out = [ids for ids, _ in dataset.encoded("val")]
+        texts = texts[:: max(1, len(texts) // MAX_TEXTS)]
+        classifier.familiarity = familiarity_with(classifier, texts, held_out)
+        classifier.familiarity.save(target)
     if classifier.familiarity is None:
         raise UserError("the model has no familiarity file: an older program made it")
     own = familiarities(classifier, [dataset.text_of(r) for r in dataset.read("test")[:rows]])

@@ -8,6 +8,10 @@ do not say this.
 The mean of n token states varies about 1 / sqrt(n) as much as a single state. With the lengths of
 the texts, centered states are multiplied by sqrt(n): texts of all lengths then have one
 distribution, and a long text that is unlike the others does not hide behind its small variance.
+
+A short text is near the mean of any model. If there are texts of other kinds to compare with, a
+logistic regression learns what tells the training texts from them ("outlier exposure": Hendrycks et
+al. 2019), and adds to the distance of the texts that it takes for others.
 """
 
 from __future__ import annotations
@@ -27,12 +31,21 @@ UNFAMILIAR = 0.05
 """A text of lower familiarity is unlike the training data; so is this share of held-out texts."""
 
 _QUANTILES = 201
+_CONTRAST_SCALE = 10.0
+_CONTRAST_INVERSE_REGULARIZATION = 0.01
 _SHRINKAGE = 0.01  # share of the mean variance that is added to every variance
 
 
 def is_unfamiliar(familiarity: float | None) -> bool:
     """Returns whether a text is unlike the training data; False if its familiarity is unknown."""
     return familiarity is not None and familiarity < UNFAMILIAR
+
+
+def unfamiliar_note(unlike: int, total: int) -> str:
+    """Returns what a user should know if ``unlike`` of ``total`` lines are unfamiliar, or ""."""
+    if unlike <= UNFAMILIAR * total:  # this share of texts like the training data is, too
+        return ""
+    return f"{unlike:,} of {total:,} lines look unlike anything that the model was trained on"
 
 
 def familiarity_record(familiarity: float | None) -> dict[str, Any]:
@@ -49,18 +62,29 @@ class Familiarity:
         mean: ``[D]``, of the pooled states of training texts.
         whitening: ``[D, D]``: a centered state times it has independent entries of variance 1.
         quantiles: the distances of held-out texts from the mean, at equal steps.
+        contrast: ``[D + 1]``, the weights and the bias that give the log-odds of another kind of
+            text. None: there was nothing to compare with.
     """
 
-    def __init__(self, mean: Tensor, whitening: Tensor, quantiles: Tensor) -> None:
+    def __init__(
+        self, mean: Tensor, whitening: Tensor, quantiles: Tensor, contrast: Tensor | None = None
+    ) -> None:
         self.mean, self.whitening, self.quantiles = mean, whitening, quantiles
+        self.contrast = contrast
 
     @classmethod
     def fit(
-        cls, states: Tensor, held_out: Tensor, lengths: tuple[Tensor, Tensor] | None = None
+        cls,
+        states: Tensor,
+        held_out: Tensor,
+        lengths: tuple[Tensor, Tensor] | None = None,
+        *,
+        others: Tensor | None = None,
     ) -> Familiarity:
         """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``.
 
         Args:
+            others: the states of texts of other kinds ``[K, D]``.
             lengths: the numbers of tokens of both, ``[N]`` and ``[M]``. Then :meth:`distance` and
                 :meth:`of` need lengths, too.
         """
@@ -71,12 +95,14 @@ class Familiarity:
         ridge = _SHRINKAGE * covariance.diagonal().mean() + 1e-12
         values, vectors = torch.linalg.eigh(covariance.double())
         scale = (values.clamp(min=0.0) + ridge).rsqrt()
-        found = cls(mean, (vectors * scale).to(states), torch.zeros(1))
+        contrast = None if others is None else _contrast(states, others)
+        found = cls(mean, (vectors * scale).to(states), torch.zeros(1), contrast)
         steps = torch.linspace(0, 1, _QUANTILES)
         distances = found.distance(held_out, None if lengths is None else lengths[1])
         # M held-out texts cannot tell shares below 1 / M: no text is farther than infinity.
         distances = torch.cat([distances, torch.tensor([torch.inf])])
-        return cls(mean, found.whitening, distances.quantile(steps, interpolation="higher"))
+        found.quantiles = distances.quantile(steps, interpolation="higher")
+        return found
 
     @classmethod
     def load(cls, folder: Path, *, width: int) -> Familiarity | None:
@@ -87,20 +113,33 @@ class Familiarity:
         """
         shapes = {"mean": [width], "whitening": [width, width], "quantiles": [_QUANTILES]}
         path = folder / FAMILIARITY_FILE
-        tensors = load_optional(path, shapes, may_be_infinite=["quantiles"])
+        tensors = load_optional(
+            path,
+            shapes | {"contrast": [width + 1]},
+            may_lack=["contrast"],
+            may_be_infinite=["quantiles"],
+        )
         if tensors is None:
             return None
         return cls(**{name: tensor.float() for name, tensor in tensors.items()})
 
     def save(self, folder: Path) -> None:
         """Writes it into a checkpoint folder; about 4 D * D bytes."""
-        names = ("mean", "whitening", "quantiles")
-        save_tensors(folder / FAMILIARITY_FILE, {name: getattr(self, name) for name in names})
+        tensors = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
+        save_tensors(folder / FAMILIARITY_FILE, tensors)
 
     def distance(self, states: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Returns the Mahalanobis distance ``[N]`` of pooled states ``[N, D]``."""
+        """Returns the Mahalanobis distance ``[N]`` of pooled states ``[N, D]``.
+
+        What the contrast takes for another kind of text is farther away.
+        """
         distances = ((states - self.mean) @ self.whitening).norm(dim=1)
-        return distances if lengths is None else distances * lengths.sqrt()
+        if lengths is not None:
+            distances = distances * lengths.sqrt()
+        if self.contrast is not None:
+            odds = states @ self.contrast[:-1] + self.contrast[-1]
+            distances = distances + _CONTRAST_SCALE * odds.clamp(min=0.0)
+        return distances
 
     def of(self, states: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Returns the share of held-out texts that are at least as far from the mean ``[N]``.
@@ -110,3 +149,18 @@ class Familiarity:
         """
         place = torch.searchsorted(self.quantiles, self.distance(states, lengths))
         return 1.0 - place.clamp(max=_QUANTILES - 1) / (_QUANTILES - 1)
+
+
+def _contrast(states: Tensor, others: Tensor) -> Tensor:
+    """Returns the weights and the bias of a logistic regression ``[D + 1]``: others, or not."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean, scale = states.mean(dim=0), states.std(dim=0, correction=0) + 1e-6
+    is_other = [0] * len(states) + [1] * len(others)
+    model = LogisticRegression(
+        C=_CONTRAST_INVERSE_REGULARIZATION, class_weight="balanced", max_iter=500
+    )
+    model.fit(((torch.cat([states, others]) - mean) / scale).numpy(), is_other)
+    weights = torch.from_numpy(model.coef_[0]).to(scale) / scale
+    bias = float(model.intercept_[0]) - weights @ mean
+    return torch.cat([weights, bias.unsqueeze(0)])

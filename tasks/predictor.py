@@ -58,6 +58,17 @@ class Predictor(ABC, Generic[R]):
     def properties(self) -> dict[str, Any]:
         """Returns what the clients of a service may know about the model."""
 
+    def __repr__(self) -> str:
+        count = sum(each.numel() for each in self.models[0].parameters())
+        ensemble = f"{len(self.models)} models of " if len(self.models) > 1 else ""
+        size = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+        kind = f"{self.kind()}, " if self.kind() else ""
+        return f"{type(self).__name__}({kind}{ensemble}{size} parameters, {self.device})"
+
+    def kind(self) -> str:
+        """Returns what tells this model from others of its class, for its representation."""
+        return ""
+
     def as_read(self, text: str) -> str:
         """Returns ``text`` as the model reads it."""
         return text

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypeVar
 
 from core.errors import TextError
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def as_texts(texts: object, *, name: str = "text") -> list[str]:
+
+def keeps_index(method: F) -> F:
+    """Makes a method that takes texts return a pandas Series for one, with the same index."""
+
+    @wraps(method)
+    def keeping(self: Any, texts: Any, *args: Any, **options: Any) -> Any:
+        results = method(self, texts, *args, **options)
+        if not _is_series(texts):
+            return results
+        return type(texts)(results, index=texts.index, name=texts.name, dtype=object)
+
+    return keeping  # type: ignore[return-value]
+
+
+def _is_series(texts: object) -> bool:
+    pandas = sys.modules.get("pandas")  # without it, there is no Series
+    return pandas is not None and isinstance(texts, pandas.Series)
+
+
+def as_texts(texts: Any, *, name: str = "text") -> list[str]:
     """Returns ``texts`` as a list; a string is one text, not a sequence of letters.
+
+    Missing values of a pandas Series (None, NaN) are empty texts; a warning counts them.
 
     Args:
         name: what error messages call one of the texts.
@@ -22,6 +48,11 @@ def as_texts(texts: object, *, name: str = "text") -> list[str]:
     elif isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
         kind = type(texts).__name__
         raise TypeError(f"expected a {name} (str) or several of them (list of str), not {kind}")
+    if _is_series(texts):
+        if missing := int(texts.isna().sum()):
+            message = f"{missing} of {len(texts)} {name}s are missing (None or NaN): read as empty"
+            warnings.warn(message, stacklevel=2)
+        texts = texts.astype(object).where(texts.notna(), "")
     checked = list(texts)
     for number, text in enumerate(checked, start=1):
         check_unicode(text, f"{name} {number}")

@@ -1,11 +1,13 @@
 """The names of the public package: complete, imported lazily, and used as people type them."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 import transformer_suite
@@ -117,6 +119,36 @@ def test_what_is_no_text_is_refused(
         with pytest.raises(error, match=message):
             predict(texts)
     assert issubclass(TextError, ValueError)
+
+
+def test_a_series_of_pandas_comes_back_with_its_index(
+    translator: Translator, writer: CoupletWriter, classifier: Classifier
+) -> None:
+    """The results had lost their rows, and a missing value ended in an error."""
+    for predict in (translator.translate, writer.answer, classifier.classify):
+        series = pandas.Series(["天地", None, float("nan")], index=[7, 3, 5], name="line")
+        with pytest.warns(UserWarning, match=r"2 of 3 texts are missing \(None or NaN\)"):
+            found = predict(series)
+        expected = [*predict(["天地", ""]), ""]  # type: ignore[list-item]
+        pandas.testing.assert_series_equal(
+            found, pandas.Series(expected, index=[7, 3, 5], name="line", dtype=object)
+        )
+    assert classifier.classify_scored(series[:1])[7].label
+
+
+def test_predictors_say_what_they_are(
+    translator: Translator, writer: CoupletWriter, classifier: Classifier
+) -> None:
+    count = r"[0-9.,]+( M)? parameters, cpu\)"
+    assert re.fullmatch(rf"Translator\(de -> en, {count}", repr(translator))
+    assert re.fullmatch(rf"Classifier\([0-9]+ classes, {count}", repr(classifier))
+    assert re.fullmatch(rf"CoupletWriter\({count}", repr(writer))
+
+
+def test_a_classifier_explains(classifier: Classifier) -> None:
+    (found,) = classifier.explain("oil prices")
+    assert found.label == classifier.classify("oil prices")
+    assert [word.word for word in found.words] == ["oil ", "prices"]
 
 
 def test_pairs_that_are_no_pairs_are_refused(translator: Translator) -> None:

@@ -101,11 +101,16 @@ def read_digests(path: Path) -> dict[str, str]:
 
 
 def load_optional(
-    path: Path, shapes: Shapes, *, may_be_infinite: Collection[str] = ()
+    path: Path,
+    shapes: Shapes,
+    *,
+    may_lack: Collection[str] = (),
+    may_be_infinite: Collection[str] = (),
 ) -> dict[str, Tensor] | None:
     """Returns the tensors that :func:`save_tensors` wrote; None without the file.
 
     Args:
+        may_lack: the names of the tensors that may be missing.
         may_be_infinite: the names of the tensors that may have infinite values.
 
     Raises:
@@ -115,7 +120,9 @@ def load_optional(
     if not os.path.lexists(path):
         return None
     tensors = load_tensors(path)
-    _check_shapes(shapes, _shapes(tensors), path)
+    lacking = set(may_lack) - tensors.keys()
+    expected = {name: shape for name, shape in shapes.items() if name not in lacking}
+    _check_shapes(expected, _shapes(tensors), path)
     for name, tensor in tensors.items():
         _check_finite(name, tensor, path, is_nan_alone=name in may_be_infinite)
     return tensors

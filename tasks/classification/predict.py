@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -25,7 +25,10 @@ from tasks.familiarity import Familiarity, familiarity_record
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folder, read_config
 from tasks.seq2seq.request import OnBatch, ignore_batch
-from tasks.texts import as_texts
+from tasks.texts import as_texts, keeps_index
+
+if TYPE_CHECKING:
+    from tasks.classification.explain import Explanation
 
 DEFAULT_BATCH_TOKENS = 8000
 
@@ -140,6 +143,7 @@ class Classifier(Predictor[Classification]):
     @overload
     def classify(self, texts: Iterable[str]) -> list[str]: ...
 
+    @keeps_index
     def classify(self, texts: str | Iterable[str]) -> str | list[str]:
         """Returns the most probable class of each text; "" for an empty text.
 
@@ -159,6 +163,7 @@ class Classifier(Predictor[Classification]):
     @overload
     def classify_scored(self, texts: Iterable[str], **options: Any) -> list[Classification]: ...
 
+    @keeps_index
     def classify_scored(
         self, texts: str | Iterable[str], **options: Any
     ) -> Classification | list[Classification]:
@@ -195,6 +200,18 @@ class Classifier(Predictor[Classification]):
             result = Classification(self.classes[number], row[number], by_class, familiarity)
             results.append(result if text else Classification("", 0.0, {}))
         return results
+
+    def explain(self, texts: str | Iterable[str], **options: Any) -> list[Explanation]:
+        """Returns what each word of the texts adds to the log-odds of their classes.
+
+        ``options`` are those of :meth:`outputs`; the errors are those of :meth:`classify`.
+        """
+        from tasks.classification.explain import explain
+
+        return explain(self, texts, **options)
+
+    def kind(self) -> str:
+        return f"{len(self.classes)} classes"
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         return self.codec, self.model.embedding.weight

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -16,10 +18,16 @@ from core.storage.checkpoint import WEIGHTS_FILE, save_weights
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
 from data.examples import IdLists
+from data.readers import read_lines
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import Example, LoadSentenceClassificationDataset, TextData
+from tasks.classification.dataset import (
+    Example,
+    LoadSentenceClassificationDataset,
+    TextData,
+    encode_all,
+)
 from tasks.classification.decision import class_weights, fit_temperature, scaled
 from tasks.classification.evaluate import ClassificationReport, evaluate
 from tasks.classification.linear import baseline_is_right, fitted_weights
@@ -35,6 +43,8 @@ from tasks.runs.training import Place, Training
 _TOKENS = 400_000  # in all epochs of a training on few texts
 _LEAST_EPOCHS, _MOST_EPOCHS = 3, 40
 _PATIENCE = 5
+_SHORTEST = 4  # tokens of the beginning of a text
+_OTHER_TEXTS = Path(__file__).with_name("other_texts.txt")
 _NGRAM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -135,12 +145,12 @@ class ClassificationTraining(Training):
             self.model.ngram_weight = self._best_ngram_weight(texts, labels)
             prediction = replace(prediction, ngram_weight=self.model.ngram_weight)
             log(f"weight {prediction.ngram_weight} of the n-grams, chosen on the validation data")
-        probabilities, held_out = self.classifier.outputs(texts)
+        probabilities, _ = self.classifier.outputs(texts)
         temperature = round(fit_temperature(probabilities, labels), 3)
         log(f"temperature {temperature}, fitted on the validation data")
-        some = self.dataset.training_texts()
-        _, states = self.classifier.outputs(some[:: max(1, len(some) // MAX_TEXTS)])
-        Familiarity.fit(states, held_out).save(out)
+        known = self.dataset.training_texts()
+        known = known[:: max(1, len(known) // MAX_TEXTS)]
+        familiarity_with(self.classifier, known, texts).save(out)
         prediction = replace(prediction, temperature=temperature)
         self.classifier.config = replace(config, prediction=prediction)
         if self.fitted is not None and self.has_test:
@@ -200,6 +210,25 @@ class ClassificationTraining(Training):
 
     def new_weights(self) -> Sequence[str]:
         return self.model.last_layer_weights() if self.has_other_classes else ()
+
+
+def familiarity_with(
+    classifier: Classifier, texts: Sequence[Sequence[int]], held_out: Sequence[Sequence[int]]
+) -> Familiarity:
+    """Returns the familiarity with texts like these, and with the beginnings of such texts.
+
+    Args:
+        texts: training texts as ids. held_out: others like them.
+    """
+    rng = random.Random(1)
+    lines = [classifier.as_read(line) for line in read_lines(_OTHER_TEXTS)]
+    states = []
+    for kind in (texts, held_out):
+        cuts = [max(_SHORTEST, round(len(ids) ** rng.uniform(0.4, 1.0))) for ids in kind]
+        parts = [ids[:cut] for ids, cut in zip(kind, cuts, strict=True)]
+        states.append(classifier.outputs([*kind, *parts]).states)
+    others = classifier.outputs(encode_all(classifier.codec, lines)).states
+    return Familiarity.fit(states[0], states[1], others=others)
 
 
 def with_epochs(config: ClassificationConfig, data: TextData) -> ClassificationConfig:

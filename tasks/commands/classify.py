@@ -79,6 +79,9 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
         classify --model runs/topics --input my.csv --text title,body --output out.csv
         classify --explain --html --input headlines.txt > why.html
     """
+    from core.progress import log
+    from tasks.familiarity import is_unfamiliar, unfamiliar_note
+
     own = take(ClassifyOptions, options)
     line_options = take(LineOptions, options)
     text, layout = options.pop("text"), layout_of(options)
@@ -90,18 +93,20 @@ def classify(texts: tuple[str, ...], **options: Any) -> None:
         for chunk in work.chunks():
             explanations: list[Any] = []
             if own.is_explained:
-                from tasks.classification.explain import explain
-
-                explanations = explain(classifier, chunk.texts, **settings)
+                explanations = classifier.explain(chunk.texts, **settings)
             if own.is_explained and not line_options.is_json:
                 work.write(_explained(explanations, own.is_html, is_first=chunk.first == 0))
                 continue
             results = classifier.classify_scored(chunk.texts, on_batch=work.on_batch, **settings)
+            work.tally["lines"] += sum(bool(result.label) for result in results)
+            work.tally["unlike"] += sum(is_unfamiliar(result.familiarity) for result in results)
             if line_options.is_json:
                 rows = zip_longest(chunk.lines, results, explanations)
                 work.write(_as_json(*row, own.top) for row in rows)
             else:
                 work.write(_as_row(result, own.top) for result in results)
+    if note := unfamiliar_note(work.tally["unlike"], work.tally["lines"]):
+        log(note)
 
 
 def _check(own: ClassifyOptions, line_options: LineOptions, *, is_table: bool) -> None:

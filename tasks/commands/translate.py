@@ -107,12 +107,12 @@ def notes(counts: Mapping[str, int], doubtful: Sequence[int]) -> Iterator[str]:
         counts: of lines by category.
         doubtful: the numbers of the lines whose translations are probably wrong.
     """
-    from tasks.familiarity import UNFAMILIAR
+    from tasks.familiarity import unfamiliar_note
     from tasks.translation.confidence import DOUBTFUL
 
     total, unlike, kept = counts["lines"], counts["unfamiliar"], counts["kept"]
-    if unlike > UNFAMILIAR * total:  # this share of texts like the training data is below, too
-        yield f"{unlike:,} of {total:,} lines look unlike anything that the model was trained on"
+    if note := unfamiliar_note(unlike, total):
+        yield note
     if kept:
         yield (
             f"{kept:,} of {total:,} lines stay as they are: in the target language already "

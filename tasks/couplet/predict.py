@@ -36,7 +36,7 @@ from tasks.seq2seq.generation import EncodedTexts, SearchResult
 from tasks.seq2seq.n_best import Output
 from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
-from tasks.texts import as_texts
+from tasks.texts import as_texts, keeps_index
 
 # The form of a couplet decides how long an answer is and what repeats in it.
 _FORM_OPTIONS = {
@@ -99,6 +99,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         self, lines: Iterable[str], *, candidates: int | None = ..., **options: Any
     ) -> list[Any]: ...
 
+    @keeps_index
     def answer(
         self, lines: str | Iterable[str], *, candidates: int | None = None, **options: Any
     ) -> str | list[Any]:
@@ -128,6 +129,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     @overload
     def answer_scored(self, lines: Iterable[str], **options: Any) -> list[Couplet]: ...
 
+    @keeps_index
     def answer_scored(self, lines: str | Iterable[str], **options: Any) -> Couplet | list[Couplet]:
         """Returns second lines with scores, kept rules and, with ``n_best``, alternatives.
 

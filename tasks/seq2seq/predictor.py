@@ -91,12 +91,6 @@ class PairPredictor(Predictor[R], Generic[R, E]):
                     )
         return cls._join(members)
 
-    def __repr__(self) -> str:
-        count = sum(each.numel() for each in self.models[0].parameters())
-        ensemble = f"{len(self.models)} models of " if len(self.models) > 1 else ""
-        size = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
-        return f"{type(self).__name__}({ensemble}{size} parameters, {self.device})"
-
     @property
     def max_len(self) -> int:
         """The longest sequence that all models have positions for."""

@@ -27,7 +27,7 @@ from tasks.seq2seq.generation import EncodedTexts, SearchResult, SegmentResult, 
 from tasks.seq2seq.n_best import Ranked
 from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest, ignore_batch
-from tasks.texts import check_unicode
+from tasks.texts import check_unicode, keeps_index
 from tasks.translation.codecs import load_codecs
 from tasks.translation.confidence import DOUBTFUL, Confidence, capped
 from tasks.translation.config import TranslationConfig
@@ -181,6 +181,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         self, texts: Iterable[str], *, n_best: int | None = None, **options: Any
     ) -> list[Any]: ...
 
+    @keeps_index
     def translate(
         self, texts: str | Iterable[str], *, n_best: int | None = None, **options: Any
     ) -> str | list[Any]:
@@ -209,6 +210,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
     @overload
     def translate_scored(self, texts: Iterable[str], **options: Any) -> list[Translation]: ...
 
+    @keeps_index
     def translate_scored(
         self, texts: str | Iterable[str], **options: Any
     ) -> Translation | list[Translation]:
@@ -219,11 +221,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         translations = self.predict(texts, **options)
         return translations[0] if isinstance(texts, str) else translations
 
-    def __repr__(self) -> str:
-        data, count = self.config.data, sum(each.numel() for each in self.models[0].parameters())
-        ensemble = f"{len(self.models)} models of " if len(self.models) > 1 else ""
-        size = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
-        return f"Translator({data.src} -> {data.tgt}, {ensemble}{size} parameters, {self.device})"
+    def kind(self) -> str:
+        return f"{self.config.data.src} -> {self.config.data.tgt}"
 
     @property
     def max_source_tokens(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.command_line import error_of, lines_of
+from tests.commands.command_line import error_of, lines_of, run
 
 COMMANDS = {"translation": "translate", "classification": "classify", "couplet": "couplet"}
 GERMAN = ["Ein Hund sieht einen Ball.", "Eine Frau malt das Meer.", "Ein Kind sucht das Boot."]
@@ -165,6 +165,14 @@ def test_classify_prints_label_tab_probability(tiny_models: Models) -> None:
     assert labels[0] == "Sports"
     assert probabilities == sorted(probabilities, reverse=True)
     assert sum(probabilities) == pytest.approx(1, abs=2e-4)
+
+
+def test_classify_says_how_many_texts_are_unlike_the_training_data() -> None:
+    news = "Oil prices rise as OPEC cuts output"
+    done = run("classify", "--device", "cpu", "I love my cat.", news)
+    note = "1 of 2 lines look unlike anything that the model was trained on"
+    assert (done.exit_code, done.stderr.strip()) == (0, note)
+    assert run("classify", "--device", "cpu", news).stderr == ""
 
 
 def test_classify_refuses_more_classes_than_there_are(tiny_models: Models) -> None:

@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 from core.errors import CheckpointError
 from tasks.classification.predict import Classifier
-from tasks.familiarity import Familiarity, familiarity_record
+from tasks.familiarity import UNFAMILIAR, Familiarity, familiarity_record, is_unfamiliar
 from tasks.runs.checkpoint_folder import FAMILIARITY_FILE
 
 Models = Callable[[str], Path]
@@ -79,6 +79,39 @@ def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / FAMILIARITY_FILE).write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match=FAMILIARITY_FILE):
         Familiarity.load(tmp_path, width=6)
+
+
+def test_a_contrast_tells_other_kinds_that_are_as_near_to_the_mean(tmp_path: Path) -> None:
+    """Everyday sentences were as familiar as headlines: both are short, and near the mean."""
+    states, like, others = drawn(5000, seed=1), drawn(500, seed=4), drawn(100, seed=5, shift=1.0)
+    without = Familiarity.fit(states, drawn(2000, seed=2))
+    with_others = Familiarity.fit(states, drawn(2000, seed=2), others=others)
+    unseen = drawn(500, seed=6, shift=1.0)
+    before, after = (
+        (each.of(unseen) < UNFAMILIAR).float().mean() for each in (without, with_others)
+    )
+    assert after > 2 * before
+    assert kstest(with_others.of(like).numpy(), "uniform").statistic < 0.1
+    with_others.save(tmp_path)
+    loaded = Familiarity.load(tmp_path, width=6)
+    assert loaded is not None
+    assert torch.equal(loaded.of(unseen), with_others.of(unseen))
+
+
+def test_the_shipped_model_knows_headlines_of_today_and_not_everyday_sentences() -> None:
+    """Half of the headlines were flagged, because they are shorter than articles."""
+    classifier = Classifier.load(device="cpu")
+    kinds: dict[str, list[str]] = {"today": [], "everyday": []}
+    path = Path(__file__).parents[2] / "benchmarks" / "unlike_texts.tsv"
+    for line in path.read_text(encoding="utf-8").splitlines():
+        kind, _, text = line.partition("\t")
+        kinds.setdefault(kind, []).append(text)
+    flagged = {
+        kind: [is_unfamiliar(each.familiarity) for each in classifier.classify_scored(texts)]
+        for kind, texts in kinds.items()
+    }
+    assert kinds["everyday"][0] == "I love my cat." and all(flagged["everyday"])
+    assert sum(flagged["today"]) <= 4 < len(flagged["today"]) == 40
 
 
 def test_states_that_never_vary_are_no_problem() -> None:
