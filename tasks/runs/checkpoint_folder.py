@@ -191,8 +191,8 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     """Returns the folder of a model of ``task``.
 
     Args:
-        folder: a checkpoint folder; None, or ``default`` if there is no such folder: the model that
-            ships for the task.
+        folder: a checkpoint folder, or the name of a shipped model if there is no such folder;
+            None: the default model.
 
     Raises:
         CheckpointError: there is neither.
@@ -205,10 +205,13 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
         if not is_folder(folder):
             raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
     elif not is_folder(folder):
-        raise CheckpointError(
-            f"{folder}: there is no such folder; train a model, name another folder, or take the "
-            f"model that ships, {DEFAULT_MODEL}"
-        )
+        names = {path.name.removeprefix(f"{task}-"): path for path in shipped_models()}
+        if (name := str(folder)) not in names or name == names[name].name:
+            raise CheckpointError(
+                f"{folder}: there is no such folder; train a model, name another folder, or take a "
+                f"model that ships (models): {DEFAULT_MODEL}"
+            )
+        folder = names[name]
     return Path(folder)
 
 
@@ -220,7 +223,11 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 
 
 def shipped_models() -> list[Path]:
-    """Returns the folders of the shipped models, which have the names of their tasks."""
+    """Returns the folders of the shipped models.
+
+    ``translation`` is the default model of its task, ``translation-general`` the one that has the
+    name ``general``.
+    """
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
 
 

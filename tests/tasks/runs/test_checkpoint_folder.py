@@ -116,7 +116,14 @@ def test_the_shipped_model_is_called_default(
     monkeypatch.setattr(folders, "PRETRAINED", shipped)
     folders.write_config(shipped / "translation", "translation", TranslationConfig())
     assert folders.model_folder("translation", "default") == shipped / "translation"
-    with pytest.raises(CheckpointError, match="or take the model that ships, def"):
-        folders.model_folder("translation", "captions")
+    folders.write_config(shipped / "translation-other", "translation", TranslationConfig())
+    assert folders.model_folder("translation", "other") == shipped / "translation-other"
+    for task, name in (
+        ("translation", "captions"),
+        ("couplet", "other"),
+        ("couplet", "translation"),
+    ):
+        with pytest.raises(CheckpointError, match=r"or take a model that ships \(models\): def"):
+            folders.model_folder(task, name)
     (in_tmp / "default").mkdir()
     assert folders.model_folder("translation", "default") == Path("default")
