@@ -283,5 +283,5 @@ def test_every_training_option_that_is_named_exists(readme: str) -> None:
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     named |= set(re.findall(r"--set train\.([a-z]\w*)=", text))
     options = {option.name for option in dataclasses.fields(TrainConfig)}
-    assert {"optimizer", "ema", "epochs", "precision"} <= named
+    assert {"ema", "epochs", "precision"} <= named
     assert named <= options

@@ -77,9 +77,9 @@ def test_samples_do_not_depend_on_their_batch(sentences: list[str]) -> None:
 
 def test_the_command_draws_by_its_seed() -> None:
     draw = ("translate", "--sample", "--temperature", 1.5)
-    first = lines_of(*draw, "--seed", 1, *GERMAN)
-    assert lines_of(*draw, "--seed", 1, "--batch-tokens", 1, *GERMAN) == first
-    assert lines_of(*draw, "--seed", 2, *GERMAN) != first
+    first = lines_of(*draw, "--seed", 1, *GERMAN, has_notes=True)
+    assert lines_of(*draw, "--seed", 1, "--batch-tokens", 1, *GERMAN, has_notes=True) == first
+    assert lines_of(*draw, "--seed", 2, *GERMAN, has_notes=True) != first
     assert first[1] == ""
 
 
@@ -104,8 +104,10 @@ def test_n_best_and_an_ensemble_of_one_model_begin_with_the_plain_output(
 def test_couplets_are_the_best_of_ranked_candidates() -> None:
     (plain,) = lines_of("couplet", "晚风摇树树还挺")
     ranked = [line.split("\t") for line in lines_of("couplet", "--candidates", 3, "晚风摇树树还挺")]
-    assert [row[1] for row in ranked] == sorted((row[1] for row in ranked), key=float, reverse=True)
-    assert plain == ranked[0][2]
+    assert [row[1] for row in ranked] == ["1", "2", "3"]
+    scores = [float(row[2]) for row in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert plain == ranked[0][3]
     (found,) = lines_of("couplet", "--beam", 5, "晚风摇树树还挺")
     assert found not in (plain, "")
 
@@ -116,7 +118,7 @@ def test_very_long_and_empty_texts(sentences: list[str], tmp_path: Path) -> None
     source = tmp_path / "in.txt"
     source.write_text(f"{' '.join(words)}\n\n{GERMAN[0]}\n", encoding="utf-8")
     command = ("translate", "--beam", 2, "--input", source)
-    best = [line.split("\t") for line in lines_of(*command, "--n-best", 2)]
+    best = [line.split("\t") for line in lines_of(*command, "--n-best", 2, has_notes=True)]
     assert [number for number, *_ in best] == ["1", "1", "2", "3", "3"]
     assert len(best[0][2].split()) > 4000
     assert best[0][2] != best[1][2]

@@ -100,8 +100,8 @@ def test_threads_sets_the_threads_of_torch(
     asked: list[int] = []
     monkeypatch.setattr("torch.set_num_threads", asked.append)
     command = ("classify", "--model", tiny_models("classification"))
-    lines_of(*command, "--threads", "3", "goal")
-    lines_of(*command, "goal")
+    lines_of(*command, "--threads", "3", "goal", has_notes=True)
+    lines_of(*command, "goal", has_notes=True)
     assert asked == [3]
 
 
