@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tasks.couplet.answer import Couplet as Couplet
     from tasks.couplet.model import CoupletModel as CoupletModel
     from tasks.couplet.predict import CoupletWriter as CoupletWriter
+    from tasks.inside import Trace as Trace
     from tasks.seq2seq.labeled_attention import Attention as Attention
     from tasks.seq2seq.pair_scores import PairScore as PairScore
     from tasks.seq2seq.request import GenerationRequest as GenerationRequest
@@ -73,6 +74,7 @@ _MODULES = {
         "tasks.couplet.answer": "Couplet",
         "tasks.couplet.model": "CoupletModel",
         "tasks.couplet.predict": "CoupletWriter",
+        "tasks.inside": "Trace",
         "tasks.seq2seq.labeled_attention": "Attention",
         "tasks.seq2seq.request": "GenerationRequest",
         "tasks.seq2seq.pair_scores": "PairScore",

@@ -1,8 +1,4 @@
-"""A search as a tree: every output that it considered, recorded while it searches.
-
-A :class:`SearchTree` is the ``record`` of a search (:data:`core.decoding.search.Record`). It sees
-what the search computes anyway and changes nothing; a search without one is not slower.
-"""
+"""A search as a tree: every output that it considered, recorded while it searches."""
 
 from __future__ import annotations
 
@@ -14,76 +10,70 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.decoding.beam_search import length_normalizer
 from core.decoding.config import GenerationConfig
 from core.decoding.search import Hypothesis, Step
+from core.errors import TextError
 from core.special_ids import SpecialIds
 
+MAX_TOKENS = 60  # of a source
 TEMPERATURES = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
-"""The temperatures whose normalizers are recorded, so that a distribution can be shown at each."""
+_FOLLOWING = 10
+_DIGITS = 4
 
 
 class Next(NamedTuple):
-    """A next token, its probability by the model alone, and whether the rules allow it."""
+    """A next token, its probability by the model alone, and that over the allowed tokens."""
 
     token: int
     probability: float
-    is_allowed: bool
+    allowed: float
 
 
 @dataclass
 class Node:
-    """An output so far: that of ``parent`` and one more token.
+    """An output so far, which the search "kept", which "ended" with ``<eos>``, or was "pruned".
 
-    ``probability`` is that of the token by the model alone, ``log_prob`` that of the whole output
-    over the tokens that were allowed. ``fate``: the search "kept" it, it "ended" with ``<eos>``, or
-    it was "pruned". ``following`` are the best next tokens, if it was extended, and
-    ``normalizers`` the logarithm of the sum of exp(log P / T) over all allowed ones for each of
-    :data:`TEMPERATURES`.
+    ``tokens`` begin with ``<bos>``. ``probability`` is that of the last one by the model alone,
+    ``log_prob`` that of all over the allowed tokens. If the search went on from it, ``following``
+    are the best next tokens, and ``normalizers`` log sum exp(log P / T) over the allowed ones, for
+    T in :data:`TEMPERATURES`.
     """
 
-    parent: int
-    token: int
+    tokens: tuple[int, ...]
     probability: float
     log_prob: float
     fate: str
-    following: tuple[Next, ...] = ()
-    normalizers: tuple[float, ...] = ()
+    following: Sequence[Next] = ()
+    normalizers: Sequence[float] = ()
 
 
 class SearchTree:
-    """Records the search for the outputs of one source.
+    """Records the search for the outputs of one source (:data:`core.decoding.search.Record`).
 
-    The outputs of several rows, or samples, of one beginning share its nodes.
-
-    Attributes:
-        nodes: the root, which is ``<bos>``, and all others, each after its parent.
-        config: how the search went.
-        max_length: the most tokens of an output.
-        hypotheses: what was found, in the order of the search.
+    Rows that begin alike share ``nodes``. ``hypotheses`` is what was found; number ``chosen`` of
+    them becomes ``output``. ``stop`` says why the search stopped: "length", the output is as long
+    as allowed; "stuck", no token may follow it; "ended", none goes on; "overtaken", those that do
+    cannot get a better score any more.
     """
 
-    nodes: list[Node]
-    config: GenerationConfig
-    max_length: int
-    hypotheses: list[Hypothesis]
-
-    def __init__(self, size: int = 10) -> None:
-        self._size = size
+    stop = ""
 
     def begin(
-        self, step: Step, config: GenerationConfig, max_length: int, special: SpecialIds
+        self, step: Step, sources: Sequence[Sequence[int]], limit: int, config: GenerationConfig
     ) -> Step:
-        """Forgets an earlier search, and returns ``step`` watched: what the model alone says."""
-        self.config, self.max_length, self._special = config, max_length, special
-        self.nodes = [Node(-1, special.bos, 1.0, 0.0, "kept")]
-        self._numbers: dict[tuple[int, ...], int] = {(): 0}
+        """Returns ``step`` watched; an earlier search is forgotten."""
+        check_sources(sources)
+        self.source, self.max_length, self.config = sources[0], limit, config
+        self.nodes = [Node((SpecialIds().bos,), 1.0, 0.0, "kept")]
+        self.hypotheses: Sequence[Hypothesis] = ()
+        self.chosen, self.output = 0, ""
+        self._of_tokens = {node.tokens: node for node in self.nodes}
 
         def watched(tokens: Tensor, state: Any) -> Tensor:
             logits = step(tokens, state)
             own = logits.float().clone()
-            own[:, [special.unk, special.pad, special.bos]] = -math.inf
-            self._log_probs = own.log_softmax(dim=1)
+            own[:, [*SpecialIds()[:3]]] = -math.inf
+            self._log_probs = own.log_softmax(dim=1)  # [R, V], by the model alone
             return logits
 
         return watched
@@ -91,90 +81,63 @@ class SearchTree:
     def __call__(
         self, history: Tensor, totals: Tensor, rows: Tensor, tokens: Tensor, width: int
     ) -> None:
-        """Records a step; the arguments are those of :data:`core.decoding.search.Record`."""
-        outputs = [tuple(output) for output in history[1:].t().tolist()]
+        outputs = [tuple(output) for output in history.t().tolist()]
         self._extend(outputs, totals.flatten(0, 1))
-        first_rows = totals.shape[1] * torch.arange(len(rows), device=rows.device).unsqueeze(1)
-        scores = totals.flatten(1).gather(1, rows * totals.shape[2] + tokens)
-        own = self._log_probs[first_rows + rows, tokens].exp()
-        columns = (first_rows + rows, tokens, scores, own)
-        for sentence in zip(*(column.tolist() for column in columns), strict=True):
-            kept = 0
-            for rank, (row, token, log_prob, probability) in enumerate(zip(*sentence, strict=True)):
-                if log_prob == -math.inf:
-                    continue
-                if token == self._special.eos:
-                    fate = "ended" if rank < width else "pruned"
-                else:
-                    fate, kept = ("kept" if kept < width else "pruned"), kept + 1
-                self._add(outputs[row], token, probability, log_prob, fate)
-
-    def end(self, hypotheses: Sequence[Hypothesis]) -> None:
-        """Records the result."""
-        self.hypotheses = list(hypotheses)
-
-    def find(self, hypothesis: Hypothesis) -> int:
-        """Returns the number of the node where an output ends."""
-        tokens = tuple(hypothesis.tokens)
-        ended = self._numbers.get((*tokens, self._special.eos))
-        return self._numbers[tokens] if ended is None else ended
-
-    def score(self, number: int) -> float:
-        """Returns the score that a search ranks a node by, if its output ends there."""
-        length, at = 0, number
-        while at > 0:
-            length, at = length + 1, self.nodes[at].parent
-        is_beam = not self.config.sample and self.config.beam_size > 1
-        alpha = self.config.length_penalty if is_beam else 0.0
-        return self.nodes[number].log_prob / length_normalizer(length, alpha)
-
-    def stop(self) -> str:
-        """Returns why the search stopped.
-
-        "length": the best output has the most tokens that one may have. "stuck": no token was
-        allowed after it. "overtaken": no output that goes on can get a better score any more.
-        "ended": no output goes on.
-        """
-        best = self.nodes[self.find(self.hypotheses[0])]
-        if best.fate != "ended":
-            is_full = len(self.hypotheses[0].tokens) >= self.max_length
-            return "length" if is_full else "stuck"
-        is_open = any(node.fate == "kept" and not node.following for node in self.nodes)
-        return "overtaken" if is_open else "ended"
+        log_probs = totals.flatten(1).gather(1, rows * totals.shape[2] + tokens)
+        rows = rows + totals.shape[1] * torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        own = self._log_probs[rows, tokens].exp()
+        is_end = tokens == SpecialIds().eos
+        is_first = torch.arange(tokens.shape[1], device=tokens.device) < width
+        fates = (~is_end & ((~is_end).cumsum(dim=1) <= width)) + 2 * (is_end & is_first)
+        columns = (x.flatten().tolist() for x in (rows, tokens, own, log_probs, fates))
+        for row, token, probability, log_prob, fate in zip(*columns, strict=True):
+            output, name = (*outputs[row], token), ("pruned", "kept", "ended")[fate]
+            if output in self._of_tokens:  # of another row
+                self._of_tokens[output].fate = name if fate else self._of_tokens[output].fate
+            elif log_prob > -math.inf:
+                self.nodes.append(Node(output, _short(probability), round(log_prob, _DIGITS), name))
+                self._of_tokens[output] = self.nodes[-1]
 
     def _extend(self, outputs: Sequence[tuple[int, ...]], totals: Tensor) -> None:
         """Records the best next tokens of every output; ``totals`` is ``[R, V]``."""
-        count = min(self._size, totals.shape[1])
-        allowed = totals.topk(count, dim=1)
-        favorites = self._log_probs.topk(count, dim=1).indices
-        log_probs = totals.log_softmax(dim=1)
-        normalizers = [(log_probs / t).logsumexp(dim=1) for t in TEMPERATURES]
-        ids = torch.cat([allowed.indices, favorites], dim=1)
-        is_allowed = totals.gather(1, ids) > -math.inf
-        columns = (
-            ids,
-            self._log_probs.gather(1, ids).exp(),
-            is_allowed,
-            torch.stack(normalizers, 1),
-        )
-        for output, *row in zip(outputs, *(column.tolist() for column in columns), strict=True):
-            *parts, at_temperatures = row
+        best = [x.topk(min(_FOLLOWING, x.shape[1])).indices for x in (totals, self._log_probs)]
+        ids, allowed = torch.cat(best, dim=1), totals.log_softmax(dim=1)
+        normalizers = torch.stack([(allowed / t).logsumexp(dim=1) for t in TEMPERATURES], dim=1)
+        found = torch.stack([self._log_probs.gather(1, ids), allowed.gather(1, ids)], dim=2).exp()
+        columns = (ids.tolist(), found.tolist(), normalizers.tolist())
+        for output, tokens, pairs, at in zip(outputs, *columns, strict=True):
             # A row of a beam may hold no output yet, or one that nothing may follow.
-            if (number := self._numbers.get(output)) is None or not parts[2][0]:
-                continue
-            found = {each.token: each for each in map(Next, *parts) if each.probability > 0.0}
-            best = sorted(found.values(), key=lambda each: -each.probability)
-            self.nodes[number].following = tuple(best)
-            self.nodes[number].normalizers = tuple(at_temperatures)
+            if output in self._of_tokens and not math.isnan(at[0]):
+                unique = dict(zip(tokens, pairs, strict=True)).items()
+                ranked = [Next(token, *map(_short, pair)) for token, pair in unique]
+                ranked.sort(key=lambda each: -each.probability)
+                # The likeliest ones, and of the others those that are allowed.
+                ranked = [n for i, n in enumerate(ranked) if i < _FOLLOWING or n.allowed]
+                node = self._of_tokens[output]
+                node.following, node.normalizers = ranked, [round(x, _DIGITS) for x in at]
 
-    def _add(
-        self, output: tuple[int, ...], token: int, probability: float, log_prob: float, fate: str
-    ) -> None:
-        """Records a candidate; of several rows of one output, the one that went on counts."""
-        longer = (*output, token)
-        if (number := self._numbers.get(longer)) is None:
-            self._numbers[longer] = len(self.nodes)
-            parent = self._numbers[output]
-            self.nodes.append(Node(parent, token, probability, log_prob, fate))
-        elif fate != "pruned":
-            self.nodes[number].fate = fate
+    def node(self, tokens: Sequence[int]) -> Node | None:
+        """Returns the node of an output, without ``<bos>``; None if the search has none."""
+        return self._of_tokens.get((SpecialIds().bos, *tokens))
+
+    def end(self, hypotheses: Sequence[Hypothesis], chosen: int = 0) -> None:
+        """Records what was found, and which hypothesis becomes the output."""
+        self.hypotheses, self.chosen = hypotheses, chosen
+        best = hypotheses[chosen].tokens
+        if self.node((*best, SpecialIds().eos)) is None:
+            self.stop = "length" if len(best) >= self.max_length else "stuck"
+        else:
+            is_open = any(node.fate == "kept" and not node.following for node in self.nodes)
+            self.stop = "overtaken" if is_open else "ended"
+
+
+def check_sources(sources: Sequence[Sequence[int]]) -> None:
+    """Raises a TextError for anything but the ids of one text of 1 to :data:`MAX_TOKENS` tokens."""
+    if len(sources) != 1:
+        raise TextError(f"the text has {len(sources)} sentences; a trace shows one")
+    if not 0 < (count := len(sources[0])) <= MAX_TOKENS:
+        raise TextError(f"the text has {count} tokens; a trace shows 1 to {MAX_TOKENS}")
+
+
+def _short(probability: float) -> float:
+    return float(f"{probability:.{_DIGITS}g}")

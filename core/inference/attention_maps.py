@@ -41,9 +41,9 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
     encoder, decoder = model.transformer.encoder.layers, model.transformer.decoder.layers
     src_is_pad, tgt_is_pad = (padding_mask(ids, model.special.pad) for ids in (src, tgt))
     with (
-        _recorded_weights(encoder, "self_attn") as of_encoder,
-        _recorded_weights(decoder, "self_attn") as of_decoder,
-        _recorded_weights(decoder, "multihead_attn") as of_cross,
+        recorded_weights(encoder, "self_attn") as of_encoder,
+        recorded_weights(decoder, "self_attn") as of_decoder,
+        recorded_weights(decoder, "multihead_attn") as of_cross,
     ):
         model.decode(tgt, model.encode(src))
     recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
@@ -51,7 +51,7 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
 
 
 @contextmanager
-def _recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
+def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
     """Yields the list to which each layer's attention called ``name`` appends its weights
     ``[B, H, T, S]``."""
     weights: list[Tensor] = []

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from core.config import check
+from core.decoding.recording import check_sources
 from core.device import choose_device
 from core.errors import CheckpointError, CorpusError
+from core.inference.attention_maps import recorded_weights
 from core.parallel import map_on_cores
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from data.batching import bucket_by_length, pad_sequence
@@ -22,6 +24,7 @@ from tasks.classification.dataset import encode_all, normalize
 from tasks.classification.decision import decide
 from tasks.classification.model import ClassificationModel, PackedClassificationModel
 from tasks.familiarity import Familiarity, familiarity_record
+from tasks.inside import Decision, Trace
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folder, read_config
 from tasks.seq2seq.request import OnBatch, ignore_batch
@@ -212,6 +215,35 @@ class Classifier(Predictor[Classification]):
 
     def kind(self) -> str:
         return f"{len(self.classes)} classes"
+
+    def trace(self, text: str) -> Trace:
+        """Returns the classification of ``text`` with all that can be seen of it.
+
+        Raises:
+            TextError: the text has no token, or too many.
+        """
+        ids = encode_all(self.codec, [self.as_read(text)]) if self.as_read(text) else [[]]
+        check_sources(ids)
+        (result,), (explanation,) = self.predict(text), self.explain(text)
+        src, layers = pad_sequence(ids).to(self.device), self.model.encoder.layers
+        with torch.no_grad(), recorded_weights(layers, "self_attn") as weights:
+            parts = dict(zip(("encoder", "ngrams"), self.model.scores_of_parts(src), strict=False))
+        parts["together"] = self._compute(src)[0]
+        words, temperature = self.codec.vocabulary.itos, self.config.prediction.temperature
+        return Trace(
+            task=self.task,
+            text=text,
+            output=result.label,
+            model=asdict(self.config.model) | {"words": len(words)},
+            source=[(words[i], i) for i in ids[0]],
+            weights={"encoder": torch.cat(weights).float().cpu().numpy()},
+            decision=Decision(
+                {part: scores[0].tolist() for part, scores in parts.items()},
+                temperature,
+                {name: result.probabilities[name] for name in self.classes},
+                [(each.word, each.contribution) for each in explanation.words],
+            ),
+        )
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         return self.codec, self.model.embedding.weight

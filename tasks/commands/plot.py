@@ -12,6 +12,7 @@ import click
 from click import FloatRange, IntRange
 
 from core.errors import ConfigError, TextError
+from core.storage.files import atomic_write
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
     PATH,
@@ -184,6 +185,37 @@ _add(
     model_option,
     machine_options,
 )
+
+
+@plot.command()
+@combined(
+    click.argument("text", type=TEXT),
+    option("--task", TASKS, TASKS[0], "The task of the model."),
+    option("--output", PATH, Path("inside.html"), "The page, which needs no other file."),
+    model_option,
+    machine_options,
+)
+def inside(
+    task: str, model: Path | None, device: str, text: str, output: Path, **rest: Any
+) -> None:
+    """Write a page that shows the prediction of TEXT, one sentence, step by step.
+
+    It has the way of the data, attention, and the search as a tree, beside greedy search and beams.
+
+    \b
+        plot inside "Ein Hund rennt." --task translation --output inside.html
+    """
+    if output.suffix != ".html":
+        raise ConfigError(f"{output}: the page's name must end in .html")
+    use_threads(rest["threads"])
+    predictor: Any = task_named(task).load(model, device=device)
+    widths = range(1, 9) if task in PAIR_TASKS else ()
+    others = [predictor.trace(text, beam_size=width) for width in widths]
+    with atomic_write(output) as temporary:
+        temporary.write_text(predictor.trace(text).beside(*others).html(), encoding="utf-8")
+    print_results(f"{output}\n")
+
+
 _add(
     "neighbors",
     "plots.learned.draw_neighbors",

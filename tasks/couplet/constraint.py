@@ -5,7 +5,7 @@ Searches and checks (:mod:`tasks.couplet.rules`) read the tones of characters in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -124,21 +124,48 @@ class CoupletConstraint:
 
         A rule that no word is left for is not asked for.
         """
+        allowed = self._table.is_word.repeat(len(sentences), 1)
+        for _, kept in self._asked(outputs, sentences):
+            allowed = _narrowed(allowed, kept)
+        return allowed
+
+    def _asked(self, outputs: Tensor, sentences: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Yields the rules, the most important first, with the words that keep them, ``[R, V]``."""
         table, position = self._table, len(outputs)
-        allowed = table.is_word.repeat(len(sentences), 1)
         marks = self._marks[sentences, :position]
         # A word may stand for a mark that the vocabulary lacks. It does not count as used.
         used = outputs[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
-        allowed = _narrowed(allowed, torch.ones_like(allowed).scatter_(1, used, False))
-        allowed = _narrowed(allowed, ~self._taken[sentences])
-        allowed = _narrowed(allowed, ~table.completes_avoided(outputs))
+        yield "repetition", torch.ones_like(self._taken[sentences]).scatter_(1, used, False)
+        yield "characters", ~self._taken[sentences]
+        yield "avoided", ~table.completes_avoided(outputs)
         if position >= self._marks.shape[1]:
-            return allowed
-        for needs in self._needs:
-            allowed = _narrowed(allowed, table.fitting[needs[sentences, position]])
-        allowed = _narrowed(allowed, self._answers_echo(outputs, sentences))
+            return
+        for rule, needs in zip(("ending", "tones"), self._needs, strict=True):
+            yield rule, table.fitting[needs[sentences, position]]
+        yield "parallels", self._answers_echo(outputs, sentences)
         is_end = (self._needs[0][sentences, position] > 0).unsqueeze(1)
-        return _narrowed(allowed, ~(is_end & self._is_rhyming[sentences]))
+        yield "rhyme", ~(is_end & self._is_rhyming[sentences])
+
+    def reasons(self, output: Tensor) -> list[str]:
+        """Returns which rule forbids each token after ``output`` ``[t]`` of the first line.
+
+        It is "given" for characters of the user, and "" where the token is allowed.
+        """
+        outputs, first = output.unsqueeze(1), output.new_zeros(1)
+        rules, allowed = ["", "punctuation", "length"], self._table.is_word.unsqueeze(0)
+        numbers = (~allowed).long()
+        numbers[0, EOS_ID] = 2
+        for rule, kept in self._asked(outputs, first):
+            numbers[allowed & ~(narrowed := _narrowed(allowed, kept))] = len(rules)
+            rules, allowed = [*rules, rule], narrowed
+        if (token := int(self._forced(outputs, first))) >= 0:
+            place = min(len(output), self._marks.shape[1] - 1)
+            is_mark, is_given = (x[0, place] >= 0 for x in (self._marks, self._given))
+            rule = "given" if is_given else "punctuation" if is_mark else "repetition"
+            rules[1:] = ["length" if token == EOS_ID else rule] * len(rules)
+            numbers[:] = 1
+            numbers[0, token] = 0
+        return [rules[number] for number in numbers[0].tolist()]
 
     def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -20,7 +21,7 @@ from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from core.storage.files import is_folder
 from data.codec import TextCodec
-from data.vocabulary import Vocabulary
+from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.answer import Couplet, joined
 from tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
 from tasks.couplet.constraint import CharacterTable, CoupletConstraint, given_characters
@@ -31,6 +32,7 @@ from tasks.couplet.reranking import features_of, rank
 from tasks.couplet.rules import broken, find_avoided, refused_words, split_line
 from tasks.couplet.script import is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, is_punctuation
+from tasks.inside import Place, Trace
 from tasks.runs.checkpoint_folder import read_config
 from tasks.seq2seq.generation import EncodedTexts, SearchResult
 from tasks.seq2seq.n_best import Output
@@ -255,10 +257,15 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             numbers=own or request.numbers,
             candidates=None,
         )
-        return [
+        found = super().generate(lines, drawing)
+        ranked = [
             joined(self._ranked("".join(line.split()), drawn.hypotheses, count))
-            for line, drawn in zip(lines, super().generate(lines, drawing), strict=True)
+            for line, drawn in zip(lines, found, strict=True)
         ]
+        if request.record is not None:
+            seconds = [couplet.second for couplet in found[0].hypotheses]
+            request.record.end(request.record.hypotheses, seconds.index(ranked[0].second))
+        return ranked
 
     def _ranked(self, first: str, drawn: Sequence[Couplet], count: int) -> list[Couplet]:
         """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
@@ -283,6 +290,18 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
                 f"whole breaks the rule of {', '.join(sorted(lost))}"
             )
         return replace(couplet, broken=rules, note="; ".join(notes), others=())
+
+    def trace(self, text: str, **options: Any) -> Trace:
+        trace, request = super().trace(text, **options), CoupletRequest.of(**options)
+        (tree,), line, places = trace.searches, _characters(simplified(trace.text)), []
+        table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
+        constraint = CoupletConstraint([line], table, given_characters(request, [[line]], table))
+        for length in range(len(line)):
+            reasons = constraint.reasons(torch.tensor(best[:length], device=self.device).long())
+            following = node.following if (node := tree.node(best[:length])) else ()
+            forbidden = {n.token: reasons[n.token] for n in following if not n.allowed}
+            places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
+        return replace(trace, places=places)
 
     def try_out(self) -> None:
         super().try_out()

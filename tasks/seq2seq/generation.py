@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -169,7 +169,8 @@ class _BatchSearch:
         if self.request.on_step is not None:
             step = self._reported_step
         if (record := self.request.record) is not None:
-            step = record.begin(step, self.config, rows[0].max_length, self.model.special)
+            sources = [*chain.from_iterable(self.texts.segments)]
+            step = record.begin(step, sources, rows[0].max_length, self.config)
             options["record"] = record
         with torch.inference_mode():
             state = self.model.start(src)

@@ -14,13 +14,15 @@ from torch import Tensor
 
 from core.config import check
 from core.decoding.config import GenerationConfig
+from core.decoding.recording import SearchTree
 from core.device import choose_device
 from core.errors import CheckpointError, ConfigError, TextError
 from core.inference.ensemble import Ensemble, StepModel
 from core.inference.incremental_model import IncrementalModel
 from core.model.sequence_to_sequence import SequenceToSequence
 from data.codec import TextCodec
-from data.vocabulary import Vocabulary
+from data.vocabulary import BOS_ID, EOS_ID, Vocabulary
+from tasks.inside import Trace
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folders
 from tasks.seq2seq.generation import E, SearchResult, search_segments
@@ -182,6 +184,37 @@ class PairPredictor(Predictor[R], Generic[R, E]):
             pairs = [*zip(found.texts.segments[0], outputs, strict=True)]
         vocabularies = self.source.vocabulary, self.target.vocabulary
         return [attention(self.models[0], *pair, vocabularies, self.device) for pair in pairs]
+
+    def trace(self, text: str, **options: Any) -> Trace:
+        """Returns the prediction of ``text``, one sentence, with all that can be seen of it.
+
+        Raises:
+            ConfigError, TextError: as :meth:`predict`; or the text is not one sentence, or too long
+                for a trace.
+        """
+        tree, (text,) = SearchTree(), as_texts([text])
+        result: Any = self.predict([text], **options, record=tree)[0]
+        if not tree.stop:
+            raise TextError("the model reads nothing of the text")
+        tree.output = next(iter(result.record().values()))  # the first field of every record
+        model, source, target = self.models[0], self.source.vocabulary, self.target.vocabulary
+        best, weights = tree.hypotheses[tree.chosen].tokens, {}
+        if len(self.models) == 1:
+            maps = attention(model, tree.source, best, (source, target), self.device)
+            weights = {kind: getattr(maps, kind) for kind in ("encoder", "decoder", "cross")}
+        used = {node.tokens[-1] for node in tree.nodes}
+        used |= {each.token for node in tree.nodes for each in node.following}
+        return Trace(
+            task=self.task,
+            text=text,
+            output=tree.output,
+            model=self.properties() | asdict(model.config) | {"words": len(target)},
+            source=[(source.itos[i], i) for i in (*tree.source, EOS_ID)],
+            target=[(target.itos[i], i) for i in (BOS_ID, *best)],
+            weights=weights,
+            searches=[tree],
+            words={token: target.itos[token] for token in used},
+        )
 
     @overload
     def score(self, sources: str, targets: str, **options: Any) -> PairScore: ...

@@ -27,6 +27,7 @@ from tasks.web.schemas import (
     Error,
     Results,
     ScoreBody,
+    TraceBody,
     TranslateBody,
 )
 from tasks.web.service import Client, Offered, plain
@@ -137,6 +138,23 @@ async def attention(body: AttentionBody, client: Client) -> JSONResponse:
     return JSONResponse(plain(maps))
 
 
+@router.post(
+    "/trace",
+    summary="Show a prediction step by step",
+    responses={200: {"model": Answer}, **_ERRORS},
+)
+async def trace(body: TraceBody, client: Client) -> Response:
+    check_texts(client.config, [body.text], field="text")
+    options = body.model_dump(exclude_none=True, exclude={"task", "text"})
+    if body.task == "classification" and options:
+        raise RequestError(400, f"a classification has no {next(iter(options))}", field="task")
+    is_pair, predictor = body.task != "classification", client.service.predictor(body.task)
+    rate = client.service.search_work(body.task, options).rate if is_pair else _EXPLAIN_RATE
+    work = Work(_traces, (predictor, options), rate)
+    (found,) = await client.compute(body.task, work, [body.text])
+    return Response(found, media_type="application/json")
+
+
 @router.get("/models", summary="The models and the limits of this service")
 async def models(service: Offered) -> JSONResponse:
     return JSONResponse({"models": plain(service.models()), "limits": service.config.limits()})
@@ -180,6 +198,14 @@ def _attention_map(predictor: Any, layer: int, source: str, target: str) -> dict
     layers, heads = maps.cross.shape[:2]
     answer = {"source": maps.source, "target": maps.written, "layers": layers, "heads": heads}
     return answer | {"layer": layer, "weights": maps.cross[layer - 1].round(3).tolist()}
+
+
+def _traces(predictor: Any, options: Any, texts: Any, numbers: Any, check: Any) -> Any:
+    own = {} if isinstance(predictor, Classifier) else {**options, "on_step": check}
+    try:
+        return [predictor.trace(text, **own).to_json() for text in texts]
+    except TextError as error:
+        raise RequestError(400, str(error), field="text") from error
 
 
 async def _search(task: str, body: Any, texts: Sequence[str], client: Client) -> Any:

@@ -101,6 +101,15 @@ class AttentionBody(Body):
     )
 
 
+class TraceBody(Body):
+    """A text whose prediction is shown step by step."""
+
+    task: Literal["translation", "classification", "couplet"] = Field(description="The model.")
+    text: str = Field(description="One sentence, or one first line, of at most 60 tokens.")
+    beam: Annotated[int, Field(ge=1, le=256)] | None = Field(None, description="As in a search.")
+    prefix: str | None = Field(None, max_length=_MAX_OPTION, description="As in a search.")
+
+
 class Answer(BaseModel):
     """An answer. More fields may come."""
 

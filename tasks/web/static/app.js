@@ -3,16 +3,18 @@
 import * as classify from "./classify.js";
 import { $, ServiceError, request } from "./client.js";
 import * as couplet from "./couplet.js";
+import * as inside from "./look.js";
 import { LANGUAGES, choose, say } from "./strings.js";
 import * as translate from "./translate.js";
 
-const TABS = { translate, classify, couplet };
+const TABS = { translate, classify, couplet, inside };
 const TASKS = { translate: "translation", classify: "classification", couplet: "couplet" };
 const THEMES = ["auto", "light", "dark"];
 const EXAMPLES = {
   translate: "Zwei Kinder spielen im Schnee und lachen. Ein Hund rennt am Strand.",
   classify: "Oil prices rise as OPEC cuts production",
   couplet: "晚风摇树树还挺",
+  inside: "Zwei Kinder spielen im Schnee.",
 };
 
 const stored = name => { try { return localStorage.getItem(name); } catch { return null; } };
@@ -71,6 +73,7 @@ function offer() {
     knows.hidden = !model.shipped;
     TABS[name].offer(model, offered.limits);
   }
+  inside.offer(offered.models.map(model => model.task));
 }
 
 async function begin() {
@@ -79,7 +82,7 @@ async function begin() {
   offer();
   const tasks = offered.models.map(model => model.task);
   for (const [name, { task }] of Object.entries(TABS)) {
-    const isOffered = tasks.includes(TASKS[name]);
+    const isOffered = tasks.includes(TASKS[name] ?? tasks[0]);
     task.go.disabled = !isOffered;
     if (!isOffered) task.say(say("noTask"));
   }
@@ -113,6 +116,12 @@ document.querySelector('[role="tablist"]').onkeydown = event => {
   TABS[name].task.remember();
 };
 window.onhashchange = restore;
+for (const button of document.querySelectorAll(".look")) {
+  button.onclick = () => {
+    const from = $(button.dataset.from);
+    location.hash = `inside?${new URLSearchParams({ of: button.dataset.of, text: (from.value ?? from.firstChild.textContent).split("\n")[0] })}`;
+  };
+}
 
 function report(error) {
   if (!(error instanceof ServiceError)) throw error;

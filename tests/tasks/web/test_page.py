@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tasks.web.server import Server, open_socket
 from tasks.web.service import Service
+from tests.tasks.web.services import predictors
 from tests.tasks.web.services import service as new_service
 
 SENTENCES = "ein Hund rennt .\nder Hund sieht das Haus ,"
@@ -264,8 +266,8 @@ def test_tabs_by_keyboard_keep_their_state(page: Page) -> None:
     expect(page.locator("#classify-text")).to_be_focused()
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("End")
-    expect(page.locator("#couplet")).to_be_visible()
-    assert "#couplet" in page.url
+    expect(page.locator("#inside")).to_be_visible()
+    assert "#inside" in page.url
     page.keyboard.press("ArrowRight")
     expect(page.locator("#translation .sentence")).to_have_count(2)
     assert page.locator("#translate-text").input_value() == SENTENCES
@@ -279,7 +281,12 @@ def test_no_fault_that_axe_finds(page: Page) -> None:
         expect(page.locator("#tab-translate")).to_have_text(title)
     page.locator("#translation .sentence").nth(0).click()
     expect(page.locator("#attention .tokens")).to_have_count(2)
-    shown = [("translate", None), ("classify", ".bars"), ("couplet", ".papers")]
+    shown = [
+        ("translate", None),
+        ("classify", ".bars"),
+        ("couplet", ".papers"),
+        ("inside", ".tree"),
+    ]
     page.locator("#couplet-text").evaluate("e => { e.value = '风天山' }")
     for name, result in shown:
         page.locator(f"#tab-{name}").click()
@@ -296,8 +303,11 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.locator("#translation .sentence").nth(0).click()
     expect(page.locator("#attention .tokens")).to_have_count(2)
-    for name in ("translate", "classify", "couplet"):
+    for name in ("translate", "classify", "couplet", "inside"):
         page.locator(f"#tab-{name}").click()
+        if name == "inside":
+            page.locator("#inside .go").click()
+            expect(page.locator(".tree")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
@@ -338,3 +348,98 @@ def test_errors_are_shown_in_words(page: Page) -> None:
     page.locator("#couplet .go").click()
     expect(page.locator(".papers > li").first).to_be_visible()
     expect(page.locator("#gone")).to_be_hidden()
+
+
+# Looking inside
+
+
+def test_looking_inside(page: Page) -> None:
+    """The five questions of a learner: each is answered by what is clicked here."""
+    page.locator("#translation .sentence").nth(1).click()
+    page.locator("#sentence .look").click()
+    view = page.locator("#trace .inside")
+    tree, nodes = view.locator(".tree"), view.locator('[role="treeitem"]')
+    expect(tree).to_be_visible()
+    assert page.locator("#inside-text").input_value() == SENTENCES.split("\n")[1]
+    # Why this word, and not the next best one?
+    view.locator('[role="treeitem"].best').nth(1).click()
+    expect(view.locator(".node")).to_contain_text("Kept: it is number")
+    view.locator('[role="treeitem"].pruned').first.click()
+    expect(view.locator(".node")).to_contain_text("Pruned: it is number")
+    slider = view.locator(".steps input")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(nodes.locator("visible=true")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    assert nodes.locator("visible=true").count() > 5
+    # Which words does a head look at?
+    view.get_by_role("button", name="layer 1, head 2").click()
+    options = view.locator('[role="option"]')
+    options.nth(1).hover()
+    weights = [float(shown) for shown in view.locator(".weight").all_inner_texts()]
+    assert sum(weights) == pytest.approx(1, abs=0.05)
+    expect(view.locator(".says")).to_contain_text(" looks at ")
+    # What did the mask hide?
+    view.get_by_label("the output at itself").check()
+    expect(view.locator(".masked")).to_have_count(options.count() - 1)
+    options.nth(1).focus()
+    page.keyboard.press("End")
+    expect(view.locator(".masked")).to_have_count(0)
+    # Why did the second hypothesis lose?
+    expect(view.locator("td .long", has_text="They part at step").first).to_be_visible()
+    view.get_by_text("Compare greedy search").click()
+    shown = view.locator("tr", has=page.get_by_role("button", name="show width 1"))
+    shown.get_by_role("button").click()
+    expect(view).to_contain_text("Greedy search. It stopped")
+
+
+def test_what_if_another_word_had_been_chosen(page: Page) -> None:
+    page.goto(f"{page.url.partition('#')[0]}#inside?text={quote(SENTENCES[:16])}")
+    view = page.locator("#trace .inside")
+    own = view.locator(".title .token").nth(1)
+    before = own.inner_text()
+    view.locator('[role="treeitem"]').first.click()
+    button = view.get_by_role("button", name="what if?").first
+    word = (button.get_attribute("aria-label") or "").removeprefix("what if? ")
+    button.click()
+    banner = view.locator(".before")
+    expect(banner).to_contain_text(before)
+    assert own.inner_text().startswith(word)
+    page.reload()
+    expect(banner).to_contain_text(before)
+    page.locator("#inside-back").click()
+    expect(banner).to_have_count(0)
+    expect(own).to_have_text(before)
+    assert "prefix" not in page.url
+
+
+@pytest.mark.parametrize("task", ["translation", "classification", "couplet"])
+def test_a_trace_in_a_file(browser: Browser, tmp_path: Path, task: str) -> None:
+    """It works from the disk, in both languages, small and dark, and shows what a text hides."""
+    axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe-core is not installed")
+    text = (
+        "风天山，云" if task == "couplet" else "Hund </script><script>alert(1)</script> \"'\u202e."
+    )
+    path = tmp_path / "trace.html"
+    path.write_text(predictors()[task].trace(text).html(guide="../"), encoding="utf-8")
+    context = browser.new_context(locale="zh-CN", viewport={"width": 360, "height": 740})
+    page, problems = context.new_page(), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.on("request", lambda request: problems.append(request.url))
+    page.goto(path.as_uri())
+    expect(page.locator("h1")).to_have_text("看看里面")
+    for language, theme in (("zh", "dark"), ("en", "light")):
+        page.locator("#language").select_option(language)
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        for summary in page.locator("summary").all():
+            summary.click()
+        links = page.locator("details a").evaluate_all("all => all.map(a => a.href)")
+        assert all(f"/{language}/" in link or language == "en" for link in links)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        faults = axe.Axe().run(page)["violations"]
+        assert [(f["id"], f["impact"], f["nodes"][0]["html"]) for f in faults] == []
+        shown = page.locator(".title .token").first.inner_text()
+        assert shown == text.replace("\u202e", "‹U+202E›")
+    assert problems == [path.as_uri()]
+    context.close()

@@ -191,6 +191,25 @@ def test_attention_is_the_translators(web: Any) -> None:
     assert refusal(web, "/v1/attention", long)["field"] == "source"
 
 
+def test_a_trace_is_the_predictors(web: Any) -> None:
+    """With the beam, the beginning and the comparison that are asked for; errors name the field."""
+    translator, body = predictors()["translation"], {"task": "translation", "text": "ein Hund"}
+    own = translator.trace("ein Hund", beam=2)
+    assert post(web, "/v1/trace", {**body, "beam": 2}) == json.loads(own.to_json())
+    found = post(web, "/v1/trace", {**body, "prefix": "das Haus"})
+    assert [token for token, _ in found["target"][1:3]] == ["das", "Haus"]
+    news = {"task": "classification", "text": "shares fall"}
+    assert post(web, "/v1/trace", news)["decision"]["words"]
+    for wrong, field in (
+        ({**body, "text": "Hund " * 61}, "text"),
+        ({**body, "text": ""}, "text"),
+        ({**body, "prefix": "xyzzy"}, "prefix"),
+        ({**body, "beam": 17}, "beam"),
+        ({**news, "beam": 2}, "task"),
+    ):
+        assert refusal(web, "/v1/trace", wrong)["field"] == field
+
+
 def test_models_and_health(web: Any) -> None:
     found = web.get("/v1/models").json()
     translation, classification, couplet = found["models"]
