@@ -15,12 +15,13 @@ from statistics import median
 
 import click
 import torch
+from sacrebleu import BLEU
 
 from core.storage.checkpoint import WEIGHTS_FILE
 from tasks.commands.options import PATH
 from tasks.seq2seq.objective import measure_pairs
 from tasks.translation.dataset import ParallelCorpus
-from tasks.translation.evaluate import bleu
+from tasks.translation.evaluate import score
 from tasks.translation.predict import Translator
 
 BEAMS = (1, 5)
@@ -52,7 +53,7 @@ class Candidate:
         batch_tokens = self.translator.config.train.batch_tokens
         options = {"batch_tokens": batch_tokens, "device": self.translator.device}
         loss = measure_pairs(self.translator.models, self.pairs, **options)["loss"]
-        scores = [f"{bleu(self.outputs[beam], self.references)[0]:.2f}" for beam in BEAMS]
+        scores = [f"{score(BLEU(), self.outputs[beam], self.references)[0]:.2f}" for beam in BEAMS]
         speeds = [f"{len(self.sources) / median(self.seconds[beam]):.0f}" for beam in BEAMS]
         parameters = sum(p.numel() for p in self.translator.models[0].parameters()) / 1e6
         size = (self.folder / WEIGHTS_FILE).stat().st_size / 1e6

@@ -48,6 +48,14 @@ class Report(ABC):
     def table(self) -> str:
         """Returns the report as text for people."""
 
+    def row(self) -> dict[str, str]:
+        """Returns the figures, by name, that a table of several corpora shows."""
+        return {"result": self.headline}
+
+    def notes(self) -> list[str]:
+        """Returns lines that stand below such a table."""
+        return []
+
     def record(self) -> dict[str, Any]:
         """Returns the report as plain values for JSON; what is None is left out."""
         figures = {name: value for name, value in asdict(self).items() if value is not None}

@@ -10,10 +10,10 @@ import click
 
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
+    DATA_HELP,
     PATH,
     ModelOptions,
     batch_option,
-    data_option,
     engine_options,
     given,
     length_options,
@@ -34,7 +34,14 @@ from tasks.task import Task
 @click.command()
 @task_argument
 @models_option
-@data_option
+@click.option(
+    "--data",
+    "corpora",
+    type=PATH,
+    metavar="FOLDER",
+    multiple=True,
+    help=f"{DATA_HELP} Several are compared in a table.",
+)
 @table_options
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
 @machine_options
@@ -51,13 +58,14 @@ from tasks.task import Task
     help="Classification: write report.html and report.json into this folder.",
 )
 def evaluate(
-    task: Task, data: Path | None, split: str | None, is_json: bool, **options: Any
+    task: Task, corpora: tuple[Path, ...], split: str | None, is_json: bool, **options: Any
 ) -> None:
     """Measure a model on a split of a corpus.
 
     \b
         evaluate translation --model runs/mine --data corpus/
         evaluate translation --data memory.tmx
+        evaluate translation --data multi30k --data tatoeba
         evaluate classification --model runs/topics --data new.csv --text body --label topic
     """
     model = take(ModelOptions, options)
@@ -69,12 +77,26 @@ def evaluate(
     search = given(options)
     if not task.has_search and (search or isinstance(model.model, tuple)):
         raise click.UsageError(f"{task.name} has one --model, and nothing to search for.")
-    corpus = corpus_for(task, data)
+    if len(corpora) > 1 and "report_in" in table:
+        raise click.UsageError("--report is for one --data.")
+    folders = [corpus_for(task, each) for each in corpora or (None,)]
     use_threads(model.threads)
     settings = given({"batch_tokens": model.batch_tokens}) | table | search
-    with option_names():
-        report = task.evaluate(model.model, corpus, split=split, device=model.device, **settings)
+    reports = {}
+    for folder in folders:
+        with option_names():
+            reports[str(folder)] = task.evaluate(
+                model.model, folder, split=split, device=model.device, **settings
+            )
     if is_json:
-        print_results(f"{json.dumps(report.record(), ensure_ascii=False, indent=2)}\n")
+        records = {name: report.record() for name, report in reports.items()}
+        shown = records if len(records) > 1 else next(iter(records.values()))
+        print_results(f"{json.dumps(shown, ensure_ascii=False, indent=2)}\n")
+    elif len(reports) > 1:
+        import pandas
+
+        rows = pandas.DataFrame({name: report.row() for name, report in reports.items()}).T
+        notes = dict.fromkeys(note for report in reports.values() for note in report.notes())
+        print_results("\n".join((rows.to_string(), *notes, "")))
     else:
-        print_results(f"{report.table()}\n")
+        print_results(f"{next(iter(reports.values())).table()}\n")

@@ -210,13 +210,11 @@ models_option = click.option(
 batch_option = click.option(
     "--batch-tokens", type=click.IntRange(1, MAX_BATCH_TOKENS), help="The tokens in a batch."
 )
-data_option = click.option(
-    "--data",
-    type=PATH,
-    metavar="FOLDER",
-    help="A corpus: a folder, a table (CSV, TSV, JSON Lines, .xlsx; .tmx for translation), or a "
-    "name from `data list`.",
+DATA_HELP = (
+    "A corpus: a folder, a table (CSV, TSV, JSON Lines, .xlsx; .tmx for translation), or a name "
+    "from `data list`."
 )
+data_option = click.option("--data", type=PATH, metavar="FOLDER", help=DATA_HELP)
 # Short forms of data.text, data.label and the like.
 layout_options = combined(
     click.option(

@@ -160,7 +160,11 @@ def cached_export(translator: Translator, folder: Path) -> Path:
     digest.update(repr(translator.config.model).encode())
     export = data_folder() / "ctranslate2" / digest.hexdigest()
     if not exists(export):
-        to_ctranslate2(translator, folder, export)
+        try:
+            to_ctranslate2(translator, folder, export)
+        except UserError:
+            if not exists(export):  # else another process has made it in the meantime
+                raise
     if export.stat().st_uid not in (0, os.getuid()):
         raise UserError(f"{export}: belongs to another user; remove it")
     return export

@@ -1,30 +1,42 @@
-"""Measuring a translator: BLEU, token accuracy and loss."""
+"""Measuring a translator: BLEU, chrF, TER, loops, confidence, token accuracy and loss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import sacrebleu
+from sacrebleu import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
 
 from core.config import override
+from tasks.familiarity import is_unfamiliar
 from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
 from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
+from tasks.translation.confidence import has_loop
 from tasks.translation.dataset import ParallelCorpus
 
 if TYPE_CHECKING:
     from tasks.translation.predict import Engine, Translator
 
+Score = tuple[float, str]
+"""A figure from 0 to 100, and how it was computed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationReport(Report):
-    """Corpus BLEU with its signatures; accuracy and loss (nats a token) are teacher-forced.
+    """Corpus BLEU, chrF and TER with their signatures; accuracy and loss are teacher-forced.
 
-    ``sha256`` is the digest of the table of the training pairs, if there is one.
+    Attributes:
+        loops: the outputs that repeat themselves (:func:`.confidence.has_loop`).
+        unfamiliar: the sources that look unlike the training data; None if the model cannot tell.
+        confidence: the mean; None if the model is not calibrated.
+        loss: nats a token.
+        sha256: the digest of the table of the training pairs, if there is one.
     """
 
     sentences: int
@@ -32,6 +44,13 @@ class TranslationReport(Report):
     bleu_signature: str
     bleu_lowercase: float
     bleu_lowercase_signature: str
+    chrf: float
+    chrf_signature: str
+    ter: float
+    ter_signature: str
+    loops: int
+    unfamiliar: int | None
+    confidence: float | None
     token_accuracy: float
     loss: float
     sha256: str | None = None
@@ -46,20 +65,34 @@ class TranslationReport(Report):
                 f"split            {self.split} ({self.sentences:,} sentences)",
                 f"BLEU             {self.bleu:.2f}   {self.bleu_signature}",
                 f"BLEU, lower case {self.bleu_lowercase:.2f}   {self.bleu_lowercase_signature}",
+                f"chrF             {self.chrf:.2f}   {self.chrf_signature}",
+                f"TER              {self.ter:.2f}   {self.ter_signature}",
+                f"loops            {self.loops:,}",
                 f"token accuracy   {100 * self.token_accuracy:.2f}%",
                 f"loss             {self.loss:.4f} nats a token",
             )
         )
 
+    def row(self) -> dict[str, str]:
+        figures = {"BLEU": self.bleu, "chrF": self.chrf, "TER": self.ter}
+        row = {"sentences": f"{self.sentences:,}"}
+        row |= {name: f"{value:.2f}" for name, value in figures.items()}
+        row["loops"] = f"{self.loops:,}"
+        row["unfamiliar"] = "" if self.unfamiliar is None else f"{self.unfamiliar:,}"
+        row["confidence"] = "" if self.confidence is None else f"{self.confidence:.2f}"
+        return row
 
-def bleu(
-    translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False
-) -> tuple[float, str]:
-    """Returns corpus BLEU (Papineni et al. 2002), 0 to 100, and its sacreBLEU signature (Post
-    2018)."""
-    metric = sacrebleu.BLEU(lowercase=lowercase)
-    score = metric.corpus_score(translations, [references]).score
-    return score, str(metric.get_signature())
+    def notes(self) -> list[str]:
+        signatures = self.bleu_signature, self.chrf_signature, self.ter_signature
+        return [
+            f"{name} {each}" for name, each in zip(("BLEU", "chrF", "TER"), signatures, strict=True)
+        ]
+
+
+def score(metric: Metric, translations: Sequence[str], references: Sequence[str]) -> Score:
+    """Returns the score of a corpus, and its sacreBLEU signature (Post 2018)."""
+    value = metric.corpus_score(translations, [references]).score
+    return value, str(metric.get_signature())
 
 
 def evaluate(
@@ -70,15 +103,20 @@ def evaluate(
 ) -> TranslationReport:
     """Returns the report on one split, whose sources are translated as ``request`` says."""
     sources, references = zip(*dataset.read(split), strict=True)
-    translations = [translation.text for translation in translator.generate(sources, request)]
+    found = list(translator.generate(sources, request))
+    translations = [translation.text for translation in found]
+    confidences = [each.confidence for each in found if each.confidence is not None]
+    familiarities = [each.familiarity for each in found if each.familiarity is not None]
     measured = measure_pairs(
         translator.models,
         dataset.encoded(split, max_len=translator.max_len),
         batch_tokens=translator.config.train.batch_tokens,
         device=translator.device,
     )
-    cased, cased_signature = bleu(translations, references)
-    lowercase, lowercase_signature = bleu(translations, references, lowercase=True)
+    cased, cased_signature = score(BLEU(), translations, references)
+    lowercase, lowercase_signature = score(BLEU(lowercase=True), translations, references)
+    chrf, chrf_signature = score(CHRF(), translations, references)
+    ter, ter_signature = score(TER(), translations, references)
     return TranslationReport(
         split=split,
         sentences=len(sources),
@@ -86,6 +124,13 @@ def evaluate(
         bleu_signature=cased_signature,
         bleu_lowercase=lowercase,
         bleu_lowercase_signature=lowercase_signature,
+        chrf=chrf,
+        chrf_signature=chrf_signature,
+        ter=ter,
+        ter_signature=ter_signature,
+        loops=sum(map(has_loop, sources, translations)),
+        unfamiliar=sum(map(is_unfamiliar, familiarities)) if familiarities else None,
+        confidence=fmean(confidences) if confidences else None,
         token_accuracy=measured["accuracy"],
         loss=measured["loss"],
         sha256=dataset.pairs.digest(),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sacrebleu import BLEU
+
 from core.decoding.config import GenerationConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.runs import run
@@ -17,7 +19,7 @@ from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, calibrate
 from tasks.translation.codecs import load_codecs
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import ParallelCorpus, spaced
-from tasks.translation.evaluate import TranslationReport, bleu, evaluate
+from tasks.translation.evaluate import TranslationReport, evaluate, score
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
 
@@ -83,7 +85,7 @@ class TranslationTraining(Training):
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
-            "val_bleu": bleu(translations, targets)[0],
+            "val_bleu": score(BLEU(), translations, targets)[0],
         }
 
     def choose_search(self) -> SearchChoice:
@@ -130,7 +132,7 @@ def choose_search(
 
     def measure(request: GenerationRequest) -> tuple[GenerationConfig, float]:
         translations = [found.text for found in translator.generate(sources, request)]
-        return request.resolve(translator.generation), bleu(translations, references)[0]
+        return request.resolve(translator.generation), score(BLEU(), translations, references)[0]
 
     configured = translator.generation
     greedy = measure(GREEDY.replaced(length_penalty=0.0))

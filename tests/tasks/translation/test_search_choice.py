@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from sacrebleu import BLEU
 
 from core.decoding.config import GenerationConfig
 from tasks.seq2seq.request import GenerationRequest
 from tasks.translation import train
-from tasks.translation.evaluate import bleu
+from tasks.translation.evaluate import score
 from tasks.translation.predict import Translator
 from tasks.translation.train import LENGTH_PENALTIES, choose_search
 from tests.commands.command_line import run
@@ -102,8 +103,8 @@ def test_a_run_ends_by_choosing_and_saves_the_choice(
     sources, references = (
         (corpus / f"val.{language}").read_text().splitlines() for language in ("de", "en")
     )
-    chosen = bleu(translator.translate(sources), references)[0]
+    chosen = score(BLEU(), translator.translate(sources), references)[0]
     others = [{"length_penalty": penalty, "beam_size": 3} for penalty in (0.0, 1.0, 10.0)]
     assert f"BLEU {chosen:.2f};" in line
     for options in others:
-        assert bleu(translator.translate(sources, **options), references)[0] <= chosen
+        assert score(BLEU(), translator.translate(sources, **options), references)[0] <= chosen

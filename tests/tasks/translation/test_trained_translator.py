@@ -43,6 +43,12 @@ def test_the_report_is_about_what_the_translator_says(
         "bleu_signature",
         "bleu_lowercase",
         "bleu_lowercase_signature",
+        "chrf",
+        "chrf_signature",
+        "ter",
+        "ter_signature",
+        "loops",
+        "unfamiliar",
         "token_accuracy",
         "loss",
         "headline",
@@ -52,6 +58,8 @@ def test_the_report_is_about_what_the_translator_says(
     assert 0 < report["token_accuracy"] <= 1
     assert report["loss"] > 0
     table = task_named("translation").evaluate(model, corpus, split="val").table()
+    assert report["chrf"] == sacrebleu.corpus_chrf(translations, [references]).score
+    assert report["ter"] == sacrebleu.corpus_ter(translations, [references]).score
     for shown in (f"{bleu.score:.2f}", report["bleu_signature"], "16 sentences"):
         assert shown in table
     greedy = measured("translation", model, corpus, split="val", beam_size=1, batch_tokens=50)
