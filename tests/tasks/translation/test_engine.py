@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from core.errors import ConfigError, UserError
 from core.storage.checkpoint import WEIGHTS_FILE
 from tasks.runs.checkpoint_folder import PRETRAINED
+from tasks.translation import engine
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of, run
 
@@ -45,6 +47,17 @@ def ours() -> Translator:
 @pytest.fixture
 def theirs() -> Translator:
     return Translator.load(device="cpu", engine="ctranslate2")
+
+
+def test_two_programs_may_export_at_once(
+    ours: Translator, theirs: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = engine.cached_export(ours, PRETRAINED / "translation")
+    monkeypatch.setattr(engine, "exists", Mock(side_effect=[False, True]))
+    assert engine.cached_export(ours, PRETRAINED / "translation") == export
+    monkeypatch.setattr(engine, "exists", lambda path: False)
+    with pytest.raises(UserError, match="is there already"):
+        engine.cached_export(ours, PRETRAINED / "translation")
 
 
 @pytest.mark.parametrize("options", [{"beam_size": 1}, {"beam_size": 1, "prefix": "A"}], ids=str)
