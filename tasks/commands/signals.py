@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 # After a signal, further ones are ignored for this long.
 _CLEANUP_SECONDS = 3.0
 
-# A signal whose exception Python has dropped is sent again after this long.
+# A signal whose exception Python has dropped is sent again after this long, until it counts.
 _REPEAT_SECONDS = 0.01
 
 
@@ -76,4 +76,10 @@ class StopSignals:
             self._hook(dropped)
             return
         self._last = -math.inf
-        threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), self._number)).start()
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def _send(self) -> None:
+        """Sends the signal until it is handled: a read that begins just then would miss one."""
+        while self._last == -math.inf:
+            time.sleep(_REPEAT_SECONDS)
+            os.kill(os.getpid(), self._number)
