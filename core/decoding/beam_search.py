@@ -93,6 +93,7 @@ class FinishedHypotheses:
         self.size = size
         self.alpha = alpha
         self.max_length = max_length
+        self.largest_normalizer = length_normalizer(max_length, max(alpha, 0.0))
         self.hypotheses: list[Hypothesis] = []
 
     def add(self, tokens: list[int], log_prob: float, length: int) -> None:
@@ -110,8 +111,7 @@ class FinishedHypotheses:
             return True
         # A negative number divided by the largest normalizer gives the best score it can reach. An
         # output of the greatest length either has no <eos>, or its <eos> is within that length.
-        normalizer = length_normalizer(self.max_length, max(self.alpha, 0.0))
-        return log_prob / normalizer > self.hypotheses[-1].score
+        return log_prob / self.largest_normalizer > self.hypotheses[-1].score
 
 
 class Candidates(NamedTuple):
@@ -194,13 +194,13 @@ class Beams:
 def close_sentences(finished: Sequence[FinishedHypotheses], beams: Beams) -> Tensor:
     """Returns which sentences are unfinished, ``[B]``; stores those at their length limit."""
     is_unfinished = []
-    numbers, scores = beams.sentences.tolist(), beams.scores.tolist()
-    for i, (number, row_scores) in enumerate(zip(numbers, scores, strict=True)):
+    numbers, best = beams.sentences.tolist(), beams.scores.amax(dim=1).tolist()
+    for i, (number, log_prob) in enumerate(zip(numbers, best, strict=True)):
         if finished[number].max_length < len(beams.history):
             finish_as_is(finished[number], beams, i)
             is_unfinished.append(False)
         else:
-            is_unfinished.append(finished[number].can_be_overtaken_by(max(row_scores)))
+            is_unfinished.append(finished[number].can_be_overtaken_by(log_prob))
     return torch.tensor(is_unfinished, device=beams.scores.device)
 
 
@@ -210,9 +210,13 @@ def collect_finished(
     """Stores the candidates that end; ``is_end`` ``[B, N]`` is about the best N of them."""
     numbers = beams.sentences.tolist()
     is_stored = is_end & (candidates.scores[:, : is_end.shape[1]] > -math.inf)
-    for i, rank in is_stored.nonzero().tolist():
-        tokens = beams.output(i, int(candidates.rows[i, rank]))
-        finished[numbers[i]].add(tokens, candidates.scores[i, rank].item(), len(tokens) + 1)
+    places, ranks = is_stored.nonzero().unbind(dim=1)
+    if len(places) > 0:
+        rows = places * beams.scores.shape[1] + candidates.rows[places, ranks]
+        outputs = beams.history[1:, rows].t().tolist()
+        scores = candidates.scores[places, ranks].tolist()
+        for i, tokens, score in zip(places.tolist(), outputs, scores, strict=True):
+            finished[numbers[i]].add(tokens, score, len(tokens) + 1)
     is_stuck = candidates.scores[:, 0] == -math.inf
     for i in is_stuck.nonzero().flatten().tolist():
         if not finished[numbers[i]].hypotheses:

@@ -27,7 +27,8 @@ class KeyValueCache:
 
     def __init__(self, keys_values: Tensor) -> None:
         self.sentences, self._length = keys_values.shape[1], keys_values.shape[3]  # B, L
-        # [2, B, H, capacity, K]. Numbers beyond B sentences and L positions are meaningless.
+        # [2, B, H, capacity, K]. Numbers beyond B sentences are meaningless, those beyond L
+        # positions are zero.
         self._stored = _with_capacity(keys_values, max(self._length, _FIRST_CAPACITY))
 
     def __len__(self) -> int:
@@ -45,9 +46,13 @@ class KeyValueCache:
         free.copy_(keys_values)
         self._length = end
 
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Returns all keys and values, ``[B, H, L, K]`` each (views, not copies)."""
-        keys, values = self._used().unbind()
+    def read(self, least: int = 0) -> tuple[Tensor, Tensor]:
+        """Returns all keys and values, ``[B, H, L, K]`` each (views, not copies).
+
+        If L is below ``least`` (16 at most), they are zero from position L to ``least``.
+        """
+        length = max(self._length, least)
+        keys, values = self._stored.narrow(1, 0, self.sentences).narrow(3, 0, length).unbind()
         return keys, values
 
     def keep(self, count: int, places: Tensor, sentences: Tensor) -> None:
@@ -119,6 +124,6 @@ class Lineage:
 def _with_capacity(x: Tensor, capacity: int) -> Tensor:
     """Copies ``[2, B, H, L, K]`` into the beginning of a new ``[2, B, H, capacity, K]``."""
     two, count, heads, length, width = x.shape
-    larger = x.new_empty(two, count, heads, capacity, width)
+    larger = x.new_zeros(two, count, heads, capacity, width)
     larger[:, :, :, :length] = x
     return larger

@@ -194,10 +194,14 @@ class _PackedDecoderLayer(_PackedLayer):
         return heads.permute(2, 0, 3, 1, 4)
 
 
+_FEW_POSITIONS, _FEW_ROWS = 16, 8
+
+
 def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tensor:
     """Computes attention over cached keys and values (equation 1, section 3.2.1).
 
-    Two batched products and a softmax are faster than the fused kernel for few queries.
+    Two batched products and a softmax are faster than the fused kernel for few queries. Over few
+    positions, they would be computed number by number: zeros fill these up, and are masked.
 
     Args:
         q: ``[B, H, N, K]``: the N beams of a sentence are N queries of the same keys.
@@ -207,7 +211,12 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
         The concatenated heads, ``[B*N, D]``.
     """
     batch_size, num_heads, beams, head_dim = q.shape
-    keys, values = cache.read()
+    count = len(cache)
+    is_short = count < _FEW_POSITIONS and beams == 1 and batch_size > _FEW_ROWS
+    keys, values = cache.read(_FEW_POSITIONS if is_short else 0)
+    if is_short:
+        filled = (0, _FEW_POSITIONS - count)
+        mask = F.pad(q.new_zeros(count) if mask is None else mask, filled, value=-torch.inf)
     scores = scaled_scores(q.flatten(0, 1), keys.flatten(0, 1))
     if mask is not None:
         scores.view(batch_size, num_heads, beams, keys.shape[2]).add_(mask)
