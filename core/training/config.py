@@ -35,9 +35,6 @@ class TrainConfig:
             times w (AdamW). 0: the optimizer is Adam.
         adam_beta2: the decay of Adam's second moment.
         clip_norm: the largest gradient norm; longer gradients are scaled down to it. 0: no limit.
-        explosion: the run stops when the mean loss of the last steps is this many times its lowest
-            value, or the mean gradient norm the square of this many times. 0: never. A loss that is
-            NaN or infinite always stops the run.
         patience: the run stops after this many epochs without a better metric; 0: never.
         ema: the decay of an exponential moving average of the weights, for example 0.999, which is
             validated and kept instead of the weights. 0: off.
@@ -61,7 +58,7 @@ class TrainConfig:
     """
 
     RETIRED = MappingProxyType(
-        dict.fromkeys(("r_drop", "optimizer", "tensorboard", *_RETIRED_TIMEOUTS))
+        dict.fromkeys(("r_drop", "optimizer", "tensorboard", "explosion", *_RETIRED_TIMEOUTS))
     )
     """See :func:`core.config.without_retired`."""
 
@@ -76,7 +73,6 @@ class TrainConfig:
     weight_decay: float = 0.0
     adam_beta2: float = 0.98
     clip_norm: float = 1.0
-    explosion: float = 10.0
     patience: int = 0
     ema: float = 0.0
     average: int = 5
@@ -100,8 +96,6 @@ class TrainConfig:
         for name in ("patience", "average", "log_every", "weight_decay", "clip_norm"):
             check(getattr(self, name) >= 0, f"train.{name}", getattr(self, name), "0 or more")
         check(0 < self.timeout <= 2_592_000, "train.timeout", self.timeout, "from 0 to 30 days")
-        factor = self.explosion
-        check(factor == 0.0 or factor > 1.0, "train.explosion", factor, "0 or above 1")
         check(0 <= self.seed < 1 << 32, "train.seed", self.seed, "from 0 to 2^32 - 1")
         check(self.learning_rate > 0, "train.learning_rate", self.learning_rate, "above 0")
         for name in ("label_smoothing", "adam_beta2", "ema"):

@@ -132,8 +132,8 @@ def fit(
 
     Raises:
         Interrupted: SIGINT, SIGTERM or SIGHUP came, to any process; all steps so far are saved.
-        UserError: the loss is not finite or has exploded, a file cannot be written, there is
-            nothing to train on, or no epoch had a metric.
+        UserError: the loss is not finite, a file cannot be written, there is nothing to train on,
+            or no epoch had a metric.
         CheckpointError: ``resume``, and there is no state, it is damaged or belongs to another
             model, or the processes see different ones.
         ChangedConditions: ``resume`` under other conditions.
@@ -230,8 +230,7 @@ class Trainer:
                 if is_stop_requested():
                     self.save()
                     raise Interrupted(f"stopped at step {state.step}")
-                is_due = state.step % config.save_every == 0 and state.position < len(plan)
-                if is_due and self._step.is_stable:  # if not, an explosion may have begun
+                if state.step % config.save_every == 0 and state.position < len(plan):
                     self.save()
 
     def _plan(self) -> Sequence[Any]:

@@ -39,8 +39,6 @@ Tensors = Mapping[str, Tensor]
 DIGEST = "sha256:"
 """How the conditions begin that are digests of files."""
 
-_MEAN_STEPS = 10  # of a RunningMean
-
 
 @dataclass(kw_only=True)
 class Sums:
@@ -97,66 +95,6 @@ class Candidate:
 
 
 @dataclass
-class RunningMean:
-    """The exponential mean of a value over about ten steps, and the lowest that it has been."""
-
-    mean: float | None = None
-    lowest: float | None = None
-
-    def add(self, value: float) -> float:
-        """Adds the value of the newest step, and returns the mean."""
-        mean = value if self.mean is None else self.mean + (value - self.mean) / _MEAN_STEPS
-        self.mean = mean
-        self.lowest = mean if self.lowest is None else min(self.lowest, mean)
-        return mean
-
-    def limit(self, factor: float) -> float:
-        """Returns the largest mean that is no explosion; a value below 1 counts as 1.
-
-        A small change near zero is a large ratio.
-        """
-        return factor * max(1.0, self.lowest or 0.0)
-
-
-@dataclass
-class DivergenceMonitor:
-    """Detects a run whose loss has exploded although it is still a number.
-
-    One batch may have a loss or a gradient far above the others; clipping takes care of that. A run
-    diverges when they stay there: so means are compared with the lowest that they have been. In a
-    healthy run, neither warm-up nor a rising learning rate makes them many times the lowest.
-    """
-
-    loss: RunningMean = field(default_factory=RunningMean)
-    norm: RunningMean = field(default_factory=RunningMean)
-
-    def explosion(self, loss: float, norm: float, factor: float) -> str | None:
-        """Adds a step. Returns a description of what has exploded, or None.
-
-        Args:
-            loss: the mean loss of the step, in nats.
-            norm: the gradient norm before clipping. It varies more than the loss, so its limit is
-                the square of the factor.
-            factor: the mean loss may become this many times its lowest value.
-        """
-        for name, running, value, limit in (
-            ("loss", self.loss, loss, factor),
-            ("gradient norm", self.norm, norm, factor**2),
-        ):
-            mean = running.add(value)
-            if mean > running.limit(limit):
-                return (
-                    f"the {name} has exploded to {value:.4g}: the mean of the last steps is "
-                    f"{mean:.4g}, and its lowest value was {running.lowest:.4g}"
-                )
-        return None
-
-    def is_stable(self, loss: float, norm: float, factor: float) -> bool:
-        """Returns whether a run of steps with these values would be no explosion."""
-        return loss <= self.loss.limit(factor) and norm <= self.norm.limit(factor**2)
-
-
-@dataclass
 class TrainingState:
     """The numbers of a run.
 
@@ -186,14 +124,13 @@ class TrainingState:
     best_epoch: int = 0
     candidates: list[Candidate] = field(default_factory=list)
     history: list[CurveRow] = field(default_factory=list)
-    monitor: DivergenceMonitor = field(default_factory=DivergenceMonitor)
     averaged: list[int] = field(default_factory=list)
     conditions: dict[str, str] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     loss_scale: float = 65536.0
     scaled_steps: int = 0
 
-    RETIRED: ClassVar[Mapping[str, None]] = {"precision": None}
+    RETIRED: ClassVar[Mapping[str, None]] = {"precision": None, "monitor": None}
 
     def __post_init__(self) -> None:
         check_range("epoch", self.epoch, 1, 1 << 53)

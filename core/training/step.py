@@ -113,8 +113,6 @@ class TrainingStep:
         self._data_parallel = DataParallel(model) if self._group.size > 1 else None
         self._optimizer = make_optimizer(config, self._parameters)
         self._ema = make_ema(model, config.ema) if config.ema > 0.0 else None
-        self.is_stable = True
-        """Whether the last step was like those before (:class:`.state.DivergenceMonitor`)."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns everything that steps change, by its name in :mod:`.state`."""
@@ -165,8 +163,7 @@ class TrainingStep:
             The mean loss.
 
         Raises:
-            UserError: the loss or its gradient is not finite, or has exploded; the weights are
-                unchanged.
+            UserError: the loss or its gradient is not finite; the weights are unchanged.
         """
         name = f"{self._config.seed} {state.step} {self._group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))
@@ -248,20 +245,14 @@ class TrainingStep:
         return total, targets
 
     def _check(self, state: TrainingState, loss: float, norm: float, batches: int) -> None:
-        """Raises a UserError if the mean ``loss`` or the gradient ``norm`` means divergence."""
+        """Raises a UserError if the mean ``loss`` or the gradient ``norm`` is not finite."""
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            reason: str | None = f"the loss is {loss:.4g} and the gradient norm {norm:.4g}"
-        elif (limit := self._config.explosion) > 0.0:
-            reason = state.monitor.explosion(loss, norm, limit)
-            self.is_stable = state.monitor.is_stable(loss, norm, limit)
-        else:
-            reason = None
-        if reason is not None:
             first, last = state.position + 1, state.position + batches
             place = f"batch {first}" if first == last else f"batches {first} to {last}"
             raise UserError(
-                f"{reason}, at step {state.step + 1} (epoch {state.epoch}, {place}); the last good "
-                "checkpoint is kept. Lower train.learning_rate or raise train.warmup"
+                f"the loss is {loss:.4g} and the gradient norm {norm:.4g}, at step "
+                f"{state.step + 1} (epoch {state.epoch}, {place}); the last good checkpoint is "
+                "kept. Lower train.learning_rate or raise train.warmup"
             )
 
 

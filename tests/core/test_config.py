@@ -279,7 +279,6 @@ def test_sizes_that_make_no_transformer(values: dict[str, Any], message: str) ->
         ("adam_beta2", 1.0, "at least 0 and below 1"),
         ("warmup", -0.1, "at least 0.0"),
         ("warmup", 1.5, "at most 1.0"),
-        ("explosion", 1.0, "0 or above 1"),
         ("ema", 1.0, "at least 0 and below 1"),
         ("schedule", "linear", "one of noam, inverse_sqrt, cosine, constant"),
         ("average_of", "first", "one of best, last"),

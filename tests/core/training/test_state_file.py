@@ -163,7 +163,6 @@ def test_changed_numbers_are_refused_or_harmless(
         {"history": [{"loss": 1.0}]},
         {"candidates": [[1.0, 5]]},
         {"averaged": ["1"]},
-        {"monitor": {"losses": {}}},
     ],
     ids=repr,
 )
