@@ -2,6 +2,8 @@
 
     python -m benchmarks.couplet_recipes corpora --data couplet --out corpora
     python -m benchmarks.couplet_recipes separate --data couplet --out runs/separate
+    python -m benchmarks.couplet_recipes modern --data couplet --out modern
+    python -m benchmarks.couplet_recipes grow --init MODEL --out grown
 
 ``corpora`` writes two folders of couplets for the study of verse. In ``tagged``, both lines of a
 couplet of ``verse`` begin with a tag, so that the model learns from verse without writing it. In
@@ -9,26 +11,45 @@ couplet of ``verse`` begin with a tag, so that the model learns from verse witho
 the first stage, and the next one starts from it with ``--init``.
 
 ``separate`` trains the preset ``small`` with an embedding table for each line.
+
+The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds two
+folders, made of ``train`` and ``extra``: ``modern``, couplets about modern things or in today's
+words, and ``digits``, couplets with numerals that answer each other, as digits. ``grow`` gives a
+model an output layer of its own, and one more layer on each side: it computes the same, because the
+new layers add nothing at first and the output layer begins as the embedding table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from core.config import override
 from core.model.sequence_to_sequence import SequenceToSequence
+from core.storage.checkpoint import WEIGHTS_FILE, save_weights
 from tasks.couplet.config import CoupletTransformerConfig, small
-from tasks.couplet.model import Alignment
+from tasks.couplet.model import Alignment, CoupletModel
+from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.train import CoupletTraining
 from tasks.runs import run
 from tasks.runs.run import RunOptions
 
 TAG = "诗"
 FILES = ("in.txt", "out.txt")
+DIGITS = dict(zip("一二三四五六七八九", "123456789", strict=True))
+MODERN = re.compile(
+    "[0-9A-Za-z]|手机|电脑|上网|网|加班|程序|代码|微信|老板|股市|炒股|公司|快递|外卖|科技|人工智|工资|地铁"
+    "|汽车|考试|高考|大学|同学|老师|电视|房价|买房|减肥|游戏|直播|吃饭|睡觉|喝酒|打牌|麻将|恋爱|老婆|老公"
+    "|美女|帅哥|哥们|妹妹|孩子|医生|护士|司机|飞机|高铁|足球|篮球|电影|歌星|明星|彩票|股票|银行|火锅|咖啡"
+    "|奶茶|超市|空调|冰箱|相机|短信|聊天|博客|论坛|加油|快乐|开心|寂寞|无聊|郁闷|什么|怎么|为何|哪里|不要"
+    "|不会|可以|已经|还是|的"
+)
 
 
 def write_corpora(data: Path, out: Path) -> None:
@@ -46,6 +67,64 @@ def write_corpora(data: Path, out: Path) -> None:
         (out / "tagged" / "verse" / file).write_text(tagged, "utf-8")
         first = "".join(f"{line}\n" for line in verse[: len(couplets)])
         (out / "verse_first" / "train" / file).write_text(first, "utf-8")
+
+
+def read(folder: Path) -> list[list[str]]:
+    """Returns the couplets of a folder: two lines each."""
+    lines = ((folder / file).read_text("utf-8").splitlines() for file in FILES)
+    return [list(pair) for pair in zip(*lines, strict=True)]
+
+
+def write(folder: Path, couplets: list[list[str]]) -> None:
+    """Writes couplets into a new folder."""
+    folder.mkdir()
+    for file, lines in zip(FILES, zip(*couplets, strict=True), strict=True):
+        (folder / file).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def with_digits(couplet: list[str]) -> list[str]:
+    """Returns a couplet whose numerals are digits, where numerals answer each other."""
+    lines = [line.split(" ") for line in couplet]
+    for i in range(min(map(len, lines))):
+        if all(line[i] in DIGITS for line in lines):
+            for line in lines:
+                line[i] = DIGITS[line[i]]
+    return [" ".join(line) for line in lines]
+
+
+def write_modern(data: Path, out: Path) -> None:
+    """Writes the corpus with the folders ``modern`` and ``digits``."""
+    for name in ("train", "val", "test", "extra", "verse"):
+        shutil.copytree(data / name, out / name)
+    couplets = read(data / "train") + read(data / "extra")
+    write(out / "modern", [each for each in couplets if MODERN.search(each[0].replace(" ", ""))])
+    changed = ((each, with_digits(each)) for each in couplets)
+    write(out / "digits", [digits for each, digits in changed if digits != each])
+
+
+def grow(folder: Path, out: Path) -> None:
+    """Writes the model in ``folder``, grown."""
+    writer = CoupletWriter.load(folder, device="cpu")
+    old, model = writer.models[0].state_dict(), writer.config.model
+    layers = model.num_encoder_layers, model.num_decoder_layers or model.num_encoder_layers
+    config = replace(
+        model,
+        num_encoder_layers=layers[0] + 1,
+        num_decoder_layers=layers[1] + 1,
+        tie_output=False,
+    )
+    grown = CoupletModel(len(writer.source.vocabulary), config)
+    weights = grown.state_dict()
+    for name, weight in weights.items():
+        if name in old:
+            weight.copy_(old[name])
+        elif ".out_proj." in name or ".linear2." in name:
+            weight.zero_()
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns("backward", "manifest.json"))
+    settings = json.loads((out / "config.json").read_text("utf-8"))
+    settings["model"] |= vars(config)
+    (out / "config.json").write_text(json.dumps(settings, indent=2), "utf-8")
+    save_weights(out / WEIGHTS_FILE, grown)
 
 
 class SeparateTables(SequenceToSequence):
@@ -70,14 +149,21 @@ class SeparateTraining(CoupletTraining):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prepare or train recipes of couplet models.")
-    parser.add_argument("recipe", choices=("corpora", "separate"))
-    parser.add_argument("--data", type=Path, required=True, help="folders train, val, test, verse")
+    parser.add_argument("recipe", choices=("corpora", "separate", "modern", "grow"))
+    parser.add_argument("--data", type=Path, help="folders train, val, test, extra, verse")
+    parser.add_argument("--init", type=Path, help="the model that grows")
     parser.add_argument("--out", type=Path, required=True, help="a new folder")
     parser.add_argument("--set", action="append", default=[], help="an option of the training")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     if options.recipe == "corpora":
         write_corpora(options.data, options.out)
+        return
+    if options.recipe == "modern":
+        write_modern(options.data, options.out)
+        return
+    if options.recipe == "grow":
+        grow(options.init, options.out)
         return
     torch.set_num_threads(options.threads)
     config = override(small(), ["train.precision=fp32", *options.set])
