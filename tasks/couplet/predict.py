@@ -30,7 +30,7 @@ from tasks.couplet.model import CoupletModel
 from tasks.couplet.request import CoupletRequest
 from tasks.couplet.reranking import features_of, rank
 from tasks.couplet.rules import broken, find_avoided, refused_words, split_line
-from tasks.couplet.script import is_traditional, simplified, traditional
+from tasks.couplet.script import DIGITS, is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.inside import Place, Trace
 from tasks.runs.checkpoint_folder import read_config
@@ -193,7 +193,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         candidates. A line has the same candidates wherever it stands.
         """
         request, texts = CoupletRequest.extended(request), as_texts(texts)
-        lines = [simplified(text) for text in texts]
+        lines = [self._as_read(text) for text in texts]
         count = self._candidate_count(request)
         if count is None:
             found = super().generate(lines, request)
@@ -293,7 +293,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
 
     def trace(self, text: str, **options: Any) -> Trace:
         trace, request = super().trace(text, **options), CoupletRequest.of(**options)
-        (tree,), line, places = trace.searches, _characters(simplified(trace.text)), []
+        (tree,), line, places = trace.searches, _characters(self._as_read(trace.text)), []
         table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
         constraint = CoupletConstraint([line], table, given_characters(request, [[line]], table))
         for length in range(len(line)):
@@ -302,6 +302,12 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             forbidden = {n.token: reasons[n.token] for n in following if not n.allowed}
             places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
         return replace(trace, places=places)
+
+    def _as_read(self, text: str) -> str:
+        """Returns ``text`` in simplified characters, with numerals for digits that are unknown."""
+        known = self.codec.vocabulary.stoi
+        numerals = {ord(d): n for d, n in DIGITS.items() if d not in known and n in known}
+        return simplified(text).translate(numerals)
 
     def try_out(self) -> None:
         super().try_out()

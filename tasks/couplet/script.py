@@ -14,6 +14,10 @@ Script = Literal["auto", "simplified", "traditional"]
 SCRIPTS = get_args(Script)
 
 
+DIGITS = dict(zip("0123456789０１２３４５６７８９", "零一二三四五六七八九" * 2, strict=True))
+"""The numeral for each digit, also of full width."""
+
+
 def simplified(text: str) -> str:
     """Returns ``text``, of as many characters, in simplified ones."""
     return _converted(text, "t2s")

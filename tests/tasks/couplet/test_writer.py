@@ -194,3 +194,10 @@ def test_several_answers_are_a_list_and_a_writer_says_what_it_is() -> None:
     assert writer.answer(["天雨树月", ""], beam_size=4, n_best=3) == [found, [""]]
     count = sum(each.numel() for each in writer.models[0].parameters())
     assert repr(writer) == f"CoupletWriter({count:,} parameters, cpu)"
+
+
+def test_unknown_digits_are_read_as_numerals() -> None:
+    writer = untrained_writer("二五年三四月九")
+    assert writer.answer(["25年", "２５年"]) == [writer.answer("二五年")] * 2
+    knows_digits = untrained_writer("2二五年三四月九")
+    assert "2" not in knows_digits.answer("2年月")  # a digit that is known is itself
