@@ -63,8 +63,10 @@ def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int
 
 def _record(folder: Path) -> dict[str, Any]:
     metrics = checkpoint_folder.read_metrics(folder)
+    task = checkpoint_folder.describe(folder)["task"]
     return {
-        "task": checkpoint_folder.describe(folder)["task"],
+        "task": task,
+        "name": folder.name.removeprefix(task).lstrip("-") or "default",
         "parameters": metrics.get("parameters"),
         "size": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         "trained": metrics.get("trained"),
