@@ -218,10 +218,11 @@ def test_models_lists_the_shipped_models(
     monkeypatch.setattr(folders, "PRETRAINED", tmp_path)
     assert len(lines_of("models")) == 1  # the names of the columns
     assert run("models", "--json").stdout == ""
-    for name in ("classification", "translation"):
-        (tmp_path / name).symlink_to(tiny_models(name))
+    for name in ("classification-mine", "translation"):
+        (tmp_path / name).symlink_to(tiny_models(name.partition("-")[0]))
     first, second = map(json.loads, lines_of("models", "--json"))
-    assert (first["task"], second["task"]) == ("classification", "translation")
+    assert (first["task"], first["name"]) == ("classification", "mine")
+    assert (second["task"], second["name"]) == ("translation", "default")
     metrics = json.loads((tmp_path / "translation" / "metrics.json").read_text())
     weights = (tmp_path / "translation" / "model.safetensors").stat().st_size
     assert second["parameters"] == metrics["parameters"]
@@ -230,7 +231,7 @@ def test_models_lists_the_shipped_models(
     assert second["folder"] == str(tmp_path / "translation")
     assert weights < second["size"] < 100 * weights
     names, _, row = lines_of("models")
-    assert names.split() == ["task", "parameters", "size", "trained", "headline", "folder"]
+    assert names.split() == ["task", "name", "parameters", "size", "trained", "headline", "folder"]
     for fact in (
         "translation",
         f"{metrics['parameters']:,}",
