@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from core.errors import CorpusError
+from core.progress import log
 from core.storage.files import reason_of, require_regular_file
 
 UTF8 = "utf-8-sig"  # with or without a byte order mark
@@ -45,6 +46,14 @@ def encoding_of(path: Path) -> str:
                     others += len(high)
                     found.update(high)
     return "cp1252" if found and not found & _NOT_CP1252 and 3 * others < count else UTF8
+
+
+def chosen_encoding(path: Path, named: str | None) -> str:
+    """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a cp1252."""
+    encoding = named or encoding_of(path)
+    if encoding == "cp1252" and named is None:
+        log(f"{path}: not UTF-8, and read as cp1252, the encoding of Windows")
+    return encoding
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -19,9 +19,8 @@ from typing import Any, Literal
 
 from core.config import check, nearest
 from core.errors import CorpusError, shorten, shown
-from core.progress import log
 from core.storage.files import is_file, is_folder
-from data.readers import csv_rows, encoding_of, iter_lines, reading, row_error
+from data.readers import chosen_encoding, csv_rows, encoding_of, iter_lines, reading, row_error
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx")
 DELIMITERS = (",", "\t", ";", "|")
@@ -174,9 +173,7 @@ def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
     if suffix == ".xlsx":
         delimiter, mark, read = delimiter or ",", "\ufeff", partial(_excel_rows, path)
     else:
-        encoding = layout.encoding or encoding_of(path)
-        if encoding == "cp1252" and layout.encoding is None:
-            log(f"{path}: not UTF-8, and read as cp1252, the encoding of Windows")
+        encoding = chosen_encoding(path, layout.encoding)
         with reading(path), path.open("rb") as file:
             is_plain = encoding.lower().startswith("utf-8") and file.read(3) != codecs.BOM_UTF8
         mark = "" if is_plain else "\ufeff"

@@ -134,6 +134,9 @@ def test_the_wheel_has_one_package_with_all_files(wheel: Path) -> None:
     names = set(ZipFile(wheel).namelist())
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {SOURCES[0]}
+    cards = [path.parent.name for path in (ROOT / "data" / "pretrained").glob("*/README.md")]
+    terms = [name for name in names if re.search(r"dist-info/.*pretrained/\w+.*/README\.md", name)]
+    assert len(terms) == len(cards) > 0
     studies = set((ROOT / "tasks").rglob("README.md"))
     for source in SOURCES:
         for path in set((ROOT / source).rglob("*")) - studies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +35,9 @@ from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_rows, op
 from tasks.task import task_named
 
 
-def text_input(texts: Sequence[str], options: LineOptions) -> AbstractContextManager[Lines]:
+def text_input(
+    texts: Sequence[str], options: LineOptions, encoding: str | None
+) -> AbstractContextManager[Lines]:
     """Returns the texts: those of the command line, a file, or standard input.
 
     Raises:
@@ -44,7 +47,8 @@ def text_input(texts: Sequence[str], options: LineOptions) -> AbstractContextMan
         raise click.UsageError("texts come from the command line or from --input, not from both.")
     if "-" in texts and len(texts) > 1:
         raise click.UsageError("'-' (standard input) cannot stand beside other texts.")
-    return open_texts([text for text in texts if text != "-"], options.input_path)
+    own = [text for text in texts if text != "-"]
+    return open_texts(own, options.input_path, encoding=encoding)
 
 
 @contextmanager
@@ -82,11 +86,13 @@ def opened_input(
         if out is not None and out.suffix.lower() == ".xlsx":
             raise click.UsageError("--output of a table is CSV: give it another suffix than .xlsx.")
         return _opened_table(open_table(path, layout), columns.split(","), options, added)
-    if layout != DEFAULT_LAYOUT:
-        raise click.UsageError("--delimiter, --header and --encoding are for tables: add --text.")
+    if replace(layout, encoding=None) != DEFAULT_LAYOUT:
+        raise click.UsageError("--delimiter and --header are for tables: add --text.")
+    if layout.encoding is not None and path is None:
+        raise click.UsageError("--encoding is for a file: name it with --input.")
     if path is not None and path.suffix.lower() in SUFFIXES:
         log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
-    return opened(text_input(texts, options), options)
+    return opened(text_input(texts, options, layout.encoding), options)
 
 
 @contextmanager
@@ -98,6 +104,7 @@ def _opened_table(
     columns = [name.strip() for name in columns]
     table.require(columns)
     names, records = table.added_names([*added]), deque[Record]()
+    total = sum(1 for _ in table.rows()) if sys.stderr.isatty() else None
 
     def texts() -> Iterator[str]:
         for row, record in table.rows():
@@ -105,7 +112,11 @@ def _opened_table(
                 records.append(record)
             yield table.text(row, record, columns)
 
-    with results_to(options.output_path) as write, open_rows(texts()) as (chunks, _):
+    with (
+        results_to(options.output_path) as write,
+        open_rows(texts()) as (chunks, _),
+        progress_bar(total, is_stdout_busy=write is print_results) as on_lines,
+    ):
         head = [] if options.is_json else [table.first_line(names)]
 
         def write_rows(lines: str) -> None:
@@ -116,7 +127,7 @@ def _opened_table(
                 new = {name: kind(value) if value else kind() for name, kind, value in values}
                 write(table.line(records.popleft(), new))
 
-        yield LineWork(chunks, write if options.is_json else write_rows)
+        yield LineWork(chunks, write if options.is_json else write_rows, on_lines=on_lines)
         write_rows("")
 
 

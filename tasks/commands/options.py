@@ -73,9 +73,13 @@ class LineOptions(ModelOptions):
             return
         if not is_folder(path.parent):
             raise ConfigError(f"{path}: there is no folder {path.parent}", option="--output")
-        source = self.input_path
-        if source is not None and exists(source) and exists(path) and source.samefile(path):
-            raise click.UsageError(f"--input and --output are one file: {path}.")
+        self.refuse_output("--input", self.input_path)
+
+    def refuse_output(self, option: str, source: Path | None) -> None:
+        """Raises a UsageError if the results would overwrite the file ``source`` of an option."""
+        path = self.output_path
+        if path and source and exists(source) and exists(path) and source.samefile(path):
+            raise click.UsageError(f"{option} and --output are one file: {path}.")
 
 
 def take(cls: type[O], options: dict[str, Any]) -> O:
@@ -230,7 +234,7 @@ layout_options = combined(
     click.option(
         "--encoding",
         metavar="NAME",
-        help="Of a CSV file, such as cp1252; else UTF-8, UTF-16 or cp1252, as its bytes say.",
+        help="Of a text file or CSV, such as cp1252; else UTF-8, UTF-16 or cp1252, as it seems.",
     ),
 )
 text_option = click.option(

@@ -57,13 +57,16 @@ def score(task: str, src: str | None, tgt: str | None, data: Path | None, **opti
     line_options, layout = take(LineOptions, options), layout_of(options)
     if (src or data) and line_options.input_path:
         raise click.UsageError("pairs come from --src and --tgt or from --input, not from both.")
+    files = {"--data": data} if data or not src or not tgt else {"--src": src, "--tgt": tgt}
+    for option, path in files.items():
+        line_options.refuse_output(option, None if path is None else Path(path))
     if data and src and tgt:
         found = (map(str.split, pair) for pair in iter_pairs(data, src, tgt, layout))
         pairs_input = open_rows("\t".join(map(" ".join, words)) for words in found)
     elif src and tgt:
-        pairs_input = open_parallel(Path(src), Path(tgt))
+        pairs_input = open_parallel(Path(src), Path(tgt), encoding=layout.encoding)
     else:
-        pairs_input = open_table(line_options.input_path)
+        pairs_input = open_table(line_options.input_path, encoding=layout.encoding)
     with opened(pairs_input, line_options) as work:
         predictor: Any = task_named(task).load(line_options.model, device=line_options.device)
         settings = given({"batch_tokens": line_options.batch_tokens})

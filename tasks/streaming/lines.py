@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from core.errors import UserError
-from core.storage.files import atomic_write, reason_of, remove_partial_versions
+from core.storage.files import atomic_write, is_file, reason_of, remove_partial_versions
+from data.readers import UTF8, chosen_encoding, iter_lines
 
 # Large enough to fill batches of sentences of one length, small enough for memory and latency.
 # Chunks twice as large need a fifth more memory and are not faster.
@@ -160,11 +161,14 @@ Lines = tuple[Iterable[Sequence[str]], int | None]
 
 
 @contextmanager
-def open_texts(texts: Sequence[str], path: Path | None, *, kind: str = "text") -> Iterator[Lines]:
+def open_texts(
+    texts: Sequence[str], path: Path | None, *, kind: str = "text", encoding: str | None = None
+) -> Iterator[Lines]:
     """Opens the given texts, or else the file at ``path``, or else standard input.
 
     Args:
         kind: what a line contains, for the prompt at a terminal.
+        encoding: of the file; None: UTF-8, UTF-16 or cp1252, as its bytes say.
 
     Raises:
         UserError: the file cannot be opened.
@@ -176,6 +180,9 @@ def open_texts(texts: Sequence[str], path: Path | None, *, kind: str = "text") -
             print(f"one {kind} per line; Ctrl-D ends", file=sys.stderr)
         stream = cast(BufferedReader, sys.stdin.buffer)
         yield read_chunks(stream, "standard input"), None
+    elif is_file(path) and (found := chosen_encoding(path, encoding)) != UTF8:
+        with open_rows(iter_lines(path, encoding=found)) as (chunks, _):
+            yield chunks, sum(1 for _ in iter_lines(path, encoding=found))
     else:
         try:
             stream = path.open("rb")
@@ -187,7 +194,7 @@ def open_texts(texts: Sequence[str], path: Path | None, *, kind: str = "text") -
 
 
 @contextmanager
-def open_table(path: Path | None) -> Iterator[Lines]:
+def open_table(path: Path | None, *, encoding: str | None = None) -> Iterator[Lines]:
     """Opens the pairs at ``path``, or those of standard input: a source, a tab and its target.
 
     Raises:
@@ -206,12 +213,13 @@ def open_table(path: Path | None) -> Iterator[Lines]:
                     )
             yield chunk
 
-    with open_texts((), path, kind="source, a tab and its target") as (chunks, total):
+    kind = "source, a tab and its target"
+    with open_texts((), path, kind=kind, encoding=encoding) as (chunks, total):
         yield checked(chunks, str(path or "standard input")), total
 
 
 @contextmanager
-def open_parallel(source: Path, target: Path) -> Iterator[Lines]:
+def open_parallel(source: Path, target: Path, *, encoding: str | None = None) -> Iterator[Lines]:
     """Opens the lines of two files as pairs. A tab inside a text becomes a space.
 
     Raises:
@@ -229,7 +237,10 @@ def open_parallel(source: Path, target: Path) -> Iterator[Lines]:
         except ValueError as error:  # of zip
             raise UserError(f"{target} and {source} end at different lines: {reason}") from error
 
-    with open_texts((), source) as (sources, count), open_texts((), target) as (targets, other):
+    with (
+        open_texts((), source, encoding=encoding) as (sources, count),
+        open_texts((), target, encoding=encoding) as (targets, other),
+    ):
         if None not in (count, other) and count != other:
             raise UserError(f"{target}: {other:,} lines, but {source} has {count:,}: {reason}")
         yield side_by_side(sources, targets), count

@@ -43,7 +43,10 @@ _LITERAL = re.compile(
     r"|(?:[\w-]++\.)++(?:[a-z]{2,}/\S*|com|org|net|de|at|ch|eu|fr|io|uk)"  # t.me/abc, example.com
     r"|[@#][^\W\d]\w++"  # @anna
     r"|\+?\d[\d/-]{4,}\d"  # 0170-4455667
-    r"|(?=[A-Z-]*+\d)(?=[\d-]*+[A-Z])[A-Z\d-]{4,}",  # DE89370400440532013000
+    r"|(?=[A-Z-]*+\d)(?=[\d-]*+[A-Z])[A-Z\d-]{4,}"  # DE89370400440532013000
+    # Acronyms that English has, too, and that a small model does not copy.
+    "|ADAC|ARD|BBC|BMW|CDU|CIA|CSU|DFB|DHL|DIN|DNA|EU|FDP|FIFA|GPS|HTML|HTTP|IBAN|IBM|ISBN|ISO|"
+    "NASA|NATO|OECD|PDF|RTL|SPD|UEFA|UNESCO|UNICEF|USB|VW|WDR|WWW|ZDF",
 )
 _WORD = re.compile(r"\S+")
 _LONGEST = 1000  # characters of a literal

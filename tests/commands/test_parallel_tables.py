@@ -147,7 +147,7 @@ def test_a_table_comes_back_with_translations(
         (("--text=de", "--output=t.xlsx"), "give it another suffix than .xlsx"),
         (("--text=de", "--encoding=nonsense"), "--encoding must be an encoding such as cp1252"),
         (("--text=de", "--delimiter=::"), "--delimiter must be one character"),
-        (("--encoding=cp1252",), "are for tables: add --text"),
+        (("--delimiter=;",), "are for tables: add --text"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

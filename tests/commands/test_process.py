@@ -202,13 +202,15 @@ def test_a_terminal_has_a_prompt_and_is_answered_line_by_line(tiny_models: Model
     os.close(ours)
 
 
-@pytest.mark.parametrize("is_to_file", [True, False])
+@pytest.mark.parametrize(
+    ("is_to_file", "columns"), [(True, ()), (False, ()), (True, ("--text=1", "--no-header"))]
+)
 def test_a_progress_bar_is_shown_where_no_results_are(
-    is_to_file: bool, tiny_models: Models, tmp_path: Path
+    is_to_file: bool, columns: tuple[str, ...], tiny_models: Models, tmp_path: Path
 ) -> None:
     source = tmp_path / "in.txt"
     source.write_text(f"{GERMAN}\n" * 3)
-    output = ("--output", tmp_path / "out.txt") if is_to_file else ()
+    output = (*columns, "--output", tmp_path / "out.txt") if is_to_file else ()
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (25, 80))
     model = tiny_models("translation")

@@ -55,6 +55,17 @@ def test_a_line_has_the_log_probability_the_tokens_and_the_mean(
     assert lines_of(*command, "--input", table) == found
 
 
+def test_an_output_that_is_an_input_is_refused(files: tuple[Path, Path, Path]) -> None:
+    """A file of sources was overwritten by its scores."""
+    source, target, table = files
+    pairs = ("--src", source, "--tgt", target, "--output")
+    for option, path in (("--src", source), ("--tgt", target)):
+        message = error_of(2, "score", "translation", *pairs, path)
+        assert f"{option} and --output are one file: {path}" in message
+    data = ("--data", table, "--src", "1", "--tgt", "2", "--output", table)
+    assert "--data and --output are one file" in error_of(2, "score", "translation", *data)
+
+
 def test_json_has_the_log_probability_of_every_token(
     task: str, tiny_models: Models, files: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:

@@ -133,7 +133,7 @@ def test_explanations_as_text_json_and_html(model: Path) -> None:
         (1, ("--text", "bdy"), "no column 'bdy'; did you mean 'body'?"),
         (2, ("--text", "body", "--threshold", "Sprots=0.5"), "did you mean 'Sports'?"),
         (2, ("--text", "body", "--explain"), "--explain and --top are for texts"),
-        (2, ("--no-header",), "--delimiter, --header and --encoding are for tables: add --text"),
+        (2, ("--no-header",), "--delimiter and --header are for tables: add --text"),
         (2, ("--html",), "--html is for --explain"),
         (2, ("--text", "body", "--delimiter", "::"), "must be one character"),
         (2, ("--early-exit", "0.9"), "early_exit needs a model with n-grams"),

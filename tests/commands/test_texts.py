@@ -63,6 +63,27 @@ def test_an_output_in_no_folder_and_one_that_is_the_input_are_refused(in_tmp: Pa
     assert path.read_text(encoding="utf-8") == "Hund\n"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "options"),
+    [
+        ("utf-16", ()),
+        ("cp1252", ()),
+        ("cp1252", ("--encoding=cp1252",)),
+        ("gb18030", ("--encoding=gb18030",)),
+    ],
+)
+def test_texts_have_the_encodings_of_windows_or_the_one_named(
+    encoding: str, options: tuple[str, ...], tiny_models: Models, tmp_path: Path
+) -> None:
+    """Only tables had them: a .txt from Notepad was refused."""
+    command = ("translate", "--model", tiny_models("translation"))
+    source = tmp_path / "in.txt"
+    source.write_bytes("Zwei Männer.\r\nEine Frau.\r\n".encode(encoding))
+    found = lines_of(*command, "--input", source, *options, has_notes=True)
+    assert found == lines_of(*command, "Zwei Männer.", "Eine Frau.")
+    assert "--encoding is for a file" in error_of(2, *command, "--encoding=cp1252", "Hund")
+
+
 def test_a_failure_leaves_the_old_output(tiny_models: Models, tmp_path: Path) -> None:
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(b"Ein Hund.\n" * 2500 + b"\xff\n")

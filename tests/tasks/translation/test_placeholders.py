@@ -49,6 +49,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         "0170-4455667",
         "+491704455667",
         "DE89370400440532013000",
+        "NATO",
         "東京",
         "Ελλάδα",
         "👨‍👩‍👧",

@@ -133,7 +133,7 @@ def test_a_folder_that_exists_is_left_alone(make: Make, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "text.de: cannot read: No such file"),
-        (b"gut\nsch\xf6n\n", r"text\.de:2: not valid"),
+        (b"gut\nsch\xffn\n", r"text\.de:2: not valid"),
         (b"", "text.de: the file is empty"),
     ],
 )
