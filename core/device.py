@@ -17,12 +17,15 @@ _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")  # "max 100000" or "150000 100000"
 def choose_device(name: str) -> torch.device:
     """Returns the device "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
+    For a GPU, float32 products use TF32, and cuDNN's attention is off: it plans each new shape
+    anew, and batches come in many.
+
     Raises:
         ConfigError: no device has this name.
         UserError: this machine has no such device.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):
@@ -33,6 +36,9 @@ def choose_device(name: str) -> torch.device:
         raise UserError(
             f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; use cpu"
         )
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.set_float32_matmul_precision("high")
     return device
 
 

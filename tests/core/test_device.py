@@ -33,6 +33,19 @@ def test_a_gpu_that_is_not_there() -> None:
         choose_device("cuda:99")
 
 
+@pytest.mark.parametrize("name", ["auto", "cuda:0", "cpu"])
+def test_a_gpu_has_tf32_and_no_attention_of_cudnn(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", calls.append)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", calls.append)
+    choose_device(name)
+    assert calls == ([] if name == "cpu" else [False, "high"])
+
+
 def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
