@@ -18,7 +18,8 @@ def choose_device(name: str) -> torch.device:
     """Returns the device "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
     For a GPU, float32 products use TF32, and cuDNN's attention is off: it plans each new shape
-    anew, and batches come in many.
+    anew, and batches come in many. For the same reason the allocator is asked for segments that
+    grow, unless the environment configures it. PyTorch reads that when it first allocates.
 
     Raises:
         ConfigError: no device has this name.
@@ -37,6 +38,8 @@ def choose_device(name: str) -> torch.device:
             f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; use cpu"
         )
     if device.type == "cuda":
+        if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         torch.backends.cuda.enable_cudnn_sdp(False)
         torch.set_float32_matmul_precision("high")
     return device

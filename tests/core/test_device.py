@@ -38,12 +38,20 @@ def test_a_gpu_has_tf32_and_no_attention_of_cudnn(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[object] = []
+    environment: dict[str, str] = {}
+    monkeypatch.setattr(os, "environ", environment)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", calls.append)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", calls.append)
     choose_device(name)
     assert calls == ([] if name == "cpu" else [False, "high"])
+    variable = "PYTORCH_CUDA_ALLOC_CONF"
+    assert environment == ({} if name == "cpu" else {variable: "expandable_segments:True"})
+    environment.clear()
+    environment["PYTORCH_ALLOC_CONF"] = "max_split_size_mb:64"
+    choose_device(name)
+    assert environment == {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}
 
 
 def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
