@@ -1,6 +1,7 @@
 """Batches side by side: order, threads and errors."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -39,6 +40,7 @@ def test_an_error_ends_the_work_and_gives_the_threads_back() -> None:
     def work(number: int) -> int:
         if number == 1:
             raise ZeroDivisionError(number)
+        time.sleep(0.001)  # else the other worker may be through before the error is seen
         done.append(number)
         return number
 

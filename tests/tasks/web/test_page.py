@@ -175,12 +175,19 @@ def test_each_line_of_the_box_is_a_text_of_its_own(page: Page) -> None:
 
 
 def test_what_is_probably_wrong_is_said_in_words(page: Page) -> None:
-    parts = [
-        {"input": text, "space": " ", "hypotheses": [{"translation": text, "score": -1.0}], **more}
-        for text, more in (("a", {"confidence": 0.39}), ("b", {"confidence": 0.41}))
-    ]
-    answer = {"results": [{"sentences": parts}]}
-    page.route("**/v1/translate", lambda route: route.fulfill(json=answer))
+    def answer(*confidences: float | None) -> dict[str, Any]:
+        hypotheses = [[{"translation": text, "score": -1.0}] for text in "ab"]
+        parts = [
+            {"input": best[0]["translation"], "space": " ", "hypotheses": best, "confidence": value}
+            for best, value in zip(hypotheses, confidences, strict=True)
+        ]
+        return {"results": [{"sentences": parts}]}
+
+    answers = [answer(None, None), answer(0.39, 0.41)]
+    expect(page.locator("#translation .sentence")).to_have_count(2)  # of the link
+    page.route("**/v1/translate", lambda route: route.fulfill(json=answers.pop(0)))
+    page.locator("#translate .go").click()
+    expect(page.locator("#translation .sentence").first).to_have_text("a")
     expect(page.locator("#legend")).to_be_hidden()
     page.locator("#translate .go").click()
     expect(page.locator(".doubt")).to_have_text(["(probably wrong)"])
