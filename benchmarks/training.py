@@ -6,6 +6,7 @@ dropout 0.3, label smoothing 0.1, float32. The contestants take turns of a few b
 process of its own, and every ratio is the median over the batches. The speed is target tokens
 without padding per second.
 
+* compiled: this program with ``train.compile``; the time to compile is printed;
 * plain: ``torch.nn.Transformer`` on the batches and with the optimizer of this program;
 * tutorial: the same on batches of 128 random sentences, padded to the longest;
 * limit: the matrix products of a step of this program and nothing else, at the speed of a large
@@ -31,6 +32,7 @@ from torch import Tensor, nn
 
 from benchmarks.baselines import Contestant
 from core.model.config import TransformerConfig
+from core.training.compilation import WrappedLayers
 from core.training.config import TrainConfig
 from core.training.state import TrainingState
 from core.training.step import TrainingStep
@@ -123,14 +125,19 @@ class PlainTransformer(nn.Module):
         return self.generator(hidden)
 
 
-def our_step(vocab_size: int) -> tuple[Step, TranslationModel]:
+def our_step(vocab_size: int, *, compiled: bool = False) -> tuple[Step, TranslationModel]:
     """Returns a training step of this program, as in ``core.training.fit``, and its model."""
     model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
     model.train()
-    config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
+    config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING, compile=compiled)
     step, state = TrainingStep(model, config, torch.device("cpu")), TrainingState()
-    loss = pair_loss(model, LABEL_SMOOTHING)
-    return lambda batch, rate: void(step.take(state, [batch], loss, rate)), model
+    layers, loss = WrappedLayers(model, config), pair_loss(model, LABEL_SMOOTHING)
+
+    def take(batch: Batch, rate: float) -> None:
+        with layers.in_use():
+            step.take(state, [batch], loss, rate)
+
+    return take, model
 
 
 def plain_step(vocab_size: int, *, fused: bool) -> tuple[Step, PlainTransformer]:
@@ -205,14 +212,19 @@ def read_pairs(data: Path, split: str = "train") -> tuple[list[Pair], int]:
     return list(zip(*sides, strict=True)), len(translator.source.vocabulary)
 
 
-def void(_: object) -> None:
-    """Ignores its argument."""
-
-
 def ours(setting: Setting) -> Rate:
     """Returns the speed of a step of this program, on its length buckets."""
     batches, vocab_size = in_buckets(setting)
     return warmed_up(our_step(vocab_size)[0], batches)
+
+
+def compiled(setting: Setting) -> Rate:
+    """Returns the speed of the same step with compiled layers."""
+    batches, vocab_size = in_buckets(setting)
+    started = time.perf_counter()
+    rate = warmed_up(our_step(vocab_size, compiled=True)[0], batches)
+    print(f"compiled in {time.perf_counter() - started:.0f} s, {WARM_UP} steps included")
+    return rate
 
 
 def plain(setting: Setting) -> Rate:
@@ -291,6 +303,7 @@ def main(data: Path, threads: int, batches: int, batch_tokens: int, seed: int) -
     setting = Setting(data, threads, batches, batch_tokens, seed)
     contestants = [
         Contestant("ours", ours, setting),
+        Contestant("compiled", compiled, setting),
         Contestant("plain", plain, setting),
         Contestant("tutorial", tutorial, setting),
         Contestant("limit", limit, setting),

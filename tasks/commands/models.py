@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from core.errors import shorten
+from core.storage.files import is_file
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import PATH, machine_options, use_threads
 from tasks.commands.output import print_results, table
@@ -18,14 +20,24 @@ from tasks.task import task_named
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
+@click.option(
+    "--corpora",
+    is_flag=True,
+    help="List what each was trained on: examples, share of an epoch, terms, source.",
+)
 @click.pass_context
-def models(context: click.Context, is_json: bool) -> None:
+def models(context: click.Context, is_json: bool, corpora: bool) -> None:
     """List the shipped models, which the commands take without --model."""
     if context.invoked_subcommand is not None:
         return
     records = [_record(folder) for folder in checkpoint_folder.shipped_models()]
     if is_json:
         print_results("".join(f"{json.dumps(about, ensure_ascii=False)}\n" for about in records))
+        return
+    for about in records:
+        if (found := about.pop("corpora")) and corpora:
+            print_results(f"{about['task']}, {about['name']}\n{table(found)}\n")
+    if corpora:
         return
     for about in records:
         about["parameters"] = about["parameters"] and f"{about['parameters']:,}"
@@ -63,6 +75,8 @@ def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int
 
 def _record(folder: Path) -> dict[str, Any]:
     metrics = checkpoint_folder.read_metrics(folder)
+    corpora = folder / "corpora.tsv"
+    lines = corpora.read_text(encoding="utf-8").splitlines() if is_file(corpora) else []
     task = checkpoint_folder.describe(folder)["task"]
     return {
         "task": task,
@@ -72,4 +86,5 @@ def _record(folder: Path) -> dict[str, Any]:
         "trained": metrics.get("trained"),
         "headline": checkpoint_folder.headline(metrics),
         "folder": str(folder),
+        "corpora": [*csv.reader(lines, delimiter="\t")],
     }

@@ -50,6 +50,11 @@ def test_all_are_listed() -> None:
     listed = [json.loads(line) for line in lines_of("models", "--json")]
     assert {about["task"] for about in listed} == set(TASKS)
     assert all(about["headline"] != "not measured" for about in listed)
+    printed = lines_of("models", "--corpora")
+    for names, *rows in (about["corpora"] for about in listed):
+        assert names == ["corpus", "examples", "share", "terms", "source"]
+        assert sum(float(row[2].rstrip("%")) for row in rows) == pytest.approx(100, abs=1)
+        assert all(any(line.startswith(row[0]) for line in printed) for row in rows)
 
 
 def test_the_published_figures_are_reproducible_and_good(task: str, shared_data: Path) -> None:
