@@ -4,8 +4,6 @@ A configuration file is a mapping of sections (``model``, ``train``, ``data``...
 dataclass of plain values. An unknown name is refused, and the error gives the most similar name.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

@@ -1,7 +1,5 @@
 """The device that a model runs on, and the number of threads."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

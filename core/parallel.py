@@ -4,8 +4,6 @@ A decoding step is many small operations. If each is split over the cores, it wa
 part. Batches that each have a core never wait for one another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

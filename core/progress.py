@@ -1,7 +1,5 @@
 """Progress of long work on stderr: a bar on a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

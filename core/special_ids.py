@@ -1,7 +1,5 @@
 """The ids of the special tokens, shared by the model, the searches and the loss."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Encoded corpora in memory: flat arrays of ids, not a Python object for every token."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -64,7 +62,7 @@ class IdLists(_LazySequence[list[int]]):
         self._ends = ends
 
     @classmethod
-    def of(cls, lists: Iterable[Sequence[int]]) -> IdLists:
+    def of(cls, lists: Iterable[Sequence[int]]) -> "IdLists":
         """Returns a compact copy of ``lists``."""
         ends = [0]
 
@@ -84,7 +82,7 @@ class IdLists(_LazySequence[list[int]]):
     def select(self, rows: Any) -> Self:
         return type(self)(self._ids, self._starts[rows], self._ends[rows])
 
-    def cut(self, longest: int) -> IdLists:
+    def cut(self, longest: int) -> "IdLists":
         """Returns the lists, each cut to its first ``longest`` ids."""
         return IdLists(self._ids, self._starts, np.minimum(self._ends, self._starts + longest))
 
@@ -107,7 +105,7 @@ class Examples(_LazySequence[T]):
         self.columns = columns
 
     @staticmethod
-    def of_pairs(pairs: Iterable[Pair]) -> Examples[Pair]:
+    def of_pairs(pairs: Iterable[Pair]) -> "Examples[Pair]":
         """Returns ``pairs`` in compact form; a copy unless they are compact already."""
         if isinstance(pairs, Examples):
             return pairs
@@ -124,7 +122,7 @@ class Examples(_LazySequence[T]):
         columns = (c.select(rows) if isinstance(c, IdLists) else c[rows] for c in self.columns)
         return type(self)(*columns)
 
-    def cut(self, longest: int) -> Examples[T]:
+    def cut(self, longest: int) -> "Examples[T]":
         """Returns the examples, each side cut to its first ``longest`` ids."""
         return Examples(*(c.cut(longest) if isinstance(c, IdLists) else c for c in self.columns))
 

@@ -5,8 +5,6 @@ others could be read and changed on the way; limits of what is downloaded and un
 whose links and names lead nowhere. A file reaches its place when it is complete and checked.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import shutil
@@ -245,7 +243,7 @@ def _writing(target: Path, most: int | None) -> Iterator[_LimitedFile]:
         yield _LimitedFile(file, most)
 
 
-def _copy(content: SupportsRead[bytes], target: Path, most: int | None) -> None:
+def _copy(content: "SupportsRead[bytes]", target: Path, most: int | None) -> None:
     """Copies at most ``most`` bytes: a few bytes of gzip can become gigabytes."""
     with _writing(target, most) as file:
         shutil.copyfileobj(content, file)

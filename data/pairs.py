@@ -1,7 +1,5 @@
 """Pairs of texts: two files that are aligned by line, tables with two columns, and TMX files."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

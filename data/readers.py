@@ -1,7 +1,5 @@
 """Strict readers of text files: an error names the file and the place; nothing is skipped."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 from collections.abc import Iterator

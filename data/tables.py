@@ -3,8 +3,6 @@
 Rows are read a few at a time, and an error names the file and the row. Blank lines are skipped.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

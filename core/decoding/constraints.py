@@ -5,8 +5,6 @@ Rules only forbid tokens, so they can be combined freely (:func:`all_of`). Where
 token together, the output ends as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

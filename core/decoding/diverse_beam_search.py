@@ -5,8 +5,6 @@ sentence choose one after another at every step. A token that earlier outputs ha
 a penalty. In the paper's words, every output is a group of its own.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

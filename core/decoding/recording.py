@@ -1,7 +1,5 @@
 """A search as a tree: every output that it considered, recorded while it searches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ number of the text, the step and the token, and depends on nothing else. A text 
 same output in any batch and any order, unless rounding of the logits changes the largest sum.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

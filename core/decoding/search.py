@@ -9,8 +9,6 @@ All rows advance together. A sentence leaves the batch as soon as it is finished
 sentence depends on its own rows alone, so its result is the same in any batch, apart from rounding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ sends the gradients in buckets while the backward pass still runs. It wraps a mo
 pass is the loss, so that a loss may call any method of the model.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -4,8 +4,6 @@ Every process computes on its own shard of every batch. All take the same decisi
 numbers, so that their models stay equal. Only the main process (rank 0) writes files.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -4,8 +4,6 @@ torchrun sets environment variables that tell every process its rank and the add
 Nothing here imports torch before there are several processes: a command that only asks stays fast.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Layers never request weights, so that PyTorch's fused kernel can run. Hooks on t
 request and record them during one call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple

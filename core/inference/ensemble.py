@@ -1,7 +1,5 @@
 """Several models that search as one: their probabilities are averaged at every step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

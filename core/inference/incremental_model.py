@@ -1,7 +1,5 @@
 """A model prepared for decoding one token at a time."""
 
-from __future__ import annotations
-
 import copy
 import math
 from contextlib import AbstractContextManager, nullcontext

@@ -8,8 +8,6 @@ the formats of the fastest kernels:
   precision. There is half as much to read, and the sums are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -6,8 +6,6 @@ cached (see ``key_value_cache``), and to those of the memory. Tests compare ever
 whole forward pass. There is no dropout and no gradient here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial

@@ -1,7 +1,5 @@
 """The probability of a given output, teacher-forced, without a search."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The configuration of a model: its sizes (Vaswani et al. 2017, table 3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from core.config import check, check_choice, check_range

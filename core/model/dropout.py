@@ -6,8 +6,6 @@ longer than the matrix products around it. Sixteen random bits for each element 
 these numbers three times as fast as PyTorch's Mersenne Twister.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

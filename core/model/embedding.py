@@ -1,7 +1,5 @@
 """Token embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -9,8 +9,6 @@ There are three masks, in PyTorch's conventions:
 True blocks in a boolean mask; a float mask is added to the attention scores.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ the distance alone: shifting a whole sequence changes nothing. Attention from th
 memory has no such positions: a distance between positions of two sequences has no meaning.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

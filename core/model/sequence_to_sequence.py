@@ -4,8 +4,6 @@ Translation and couplets use this model with different vocabularies. It derives 
 token ids, so that a caller cannot forget one.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

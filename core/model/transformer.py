@@ -7,8 +7,6 @@ optimizer states are interchangeable, and with the same weights the outputs are 
 which depends less on the learning-rate warmup.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

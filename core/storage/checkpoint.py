@@ -6,8 +6,6 @@ model also has the digests of the files that belong to it. A truncated or altere
 Equal tensors give equal files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A lock that keeps a second writer out of a folder."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

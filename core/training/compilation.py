@@ -5,8 +5,6 @@ is little to gain between them. They are compiled for all lengths and batch size
 every batch has its own. Outside of training, and in its checkpoints, the model is unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

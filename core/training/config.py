@@ -1,7 +1,5 @@
 """The configuration of training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import MappingProxyType
 

@@ -6,8 +6,6 @@ Everything that decides how a run continues is in its state file, so that an int
 exactly like one that was not.
 """
 
-from __future__ import annotations
-
 import math
 import signal
 import time

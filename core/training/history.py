@@ -4,8 +4,6 @@
 steps, with the means over these steps.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """The epochs whose weights a run keeps: the best, and those to be averaged at the end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ and each needs what another one has just computed. The examples of a batch are i
 their gradients are added up: a core with a microbatch of its own waits once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

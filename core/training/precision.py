@@ -1,7 +1,5 @@
 """The precision of training: bf16 where the device computes in it, or else fp16 or fp32."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

@@ -4,8 +4,6 @@ The first step is 1. ``torch.optim.lr_scheduler.LambdaLR`` counts from 0, so ste
 step 1. (LambdaLR multiplies: give its optimizer ``lr=1.0``.)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -13,8 +13,6 @@ still be crafted, or come from another version of this program, so every name, s
 checked before anything of it is used.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -52,7 +50,7 @@ class Sums:
     positions: int = 0
     seconds: float = 0.0
 
-    def since(self, earlier: Sums) -> Sums:
+    def since(self, earlier: "Sums") -> "Sums":
         """Returns the differences to ``earlier``."""
         return Sums(**{name: value - getattr(earlier, name) for name, value in vars(self).items()})
 

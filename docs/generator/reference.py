@@ -62,12 +62,17 @@ def _signature(name: str, value: Any) -> str:
     if inspect.isfunction(value):
         kept = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
         signature = signature.replace(parameters=kept)
-    text = f"{name}{signature}".replace("'", "")
+    text = _plain(f"{name}{signature}")
     if len(text) > 88 and signature.parameters:
-        rows = ",\n".join(f"    {p}" for p in _rows(signature)).replace("'", "")
+        rows = _plain(",\n".join(f"    {p}" for p in _rows(signature)))
         returned = text.rpartition(")")[2]
         text = f"{name}(\n{rows},\n){returned}"
     return f"```python\n{text}\n```"
+
+
+def _plain(signature: str) -> str:
+    """Returns the text of a signature without quotes and the modules of types."""
+    return re.sub(r"['~]|\b(?!torch.d)([a-z_]\w*\.)+(?=[A-Za-z])", "", signature)
 
 
 def _rows(signature: inspect.Signature) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """The configuration of a couplet run, and its presets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, get_args

@@ -3,8 +3,6 @@
 Searches and checks (:mod:`tasks.couplet.rules`) read the tones of characters in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -56,7 +54,7 @@ class CoupletConstraint:
     def __init__(
         self,
         lines: Sequence[Sequence[str]],
-        table: CharacterTable,
+        table: "CharacterTable",
         given: Sequence[Sequence[str | None]] = (),
     ) -> None:
         self._table = table

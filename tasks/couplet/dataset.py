@@ -4,8 +4,6 @@ In place of a folder there may be a file ``train.tsv``: both lines of a couplet 
 a tab.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Measuring a couplet writer: character BLEU, perplexity, and the share of kept rules."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A couplet as it hangs beside a door: written downwards, the first line right, under a banner."""
 
-from __future__ import annotations
-
 import unicodedata
 from functools import cache
 from itertools import zip_longest

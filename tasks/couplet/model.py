@@ -1,7 +1,5 @@
 """The couplet model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -35,7 +33,7 @@ class CoupletModel(SequenceToSequence):
         self.alignment = Alignment(config.d_model) if config.aligned else None
 
     @property
-    def source_reader(self) -> Alignment | None:
+    def source_reader(self) -> "Alignment | None":
         return self.alignment
 
 

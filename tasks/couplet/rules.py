@@ -7,8 +7,6 @@ The sources are the 联律通则 of the Couplet Society of China (中国楹联�
 and Wang Li, 汉语诗律学 (1958), chapter 1, on parallel lines (对仗).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property

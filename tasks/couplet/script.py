@@ -1,7 +1,5 @@
 """Simplified and traditional characters (OpenCC). Models read and write simplified ones."""
 
-from __future__ import annotations
-
 from functools import cache
 from operator import ne
 from typing import TYPE_CHECKING, Literal, get_args
@@ -45,7 +43,7 @@ def _count_changed(text: str, other: str) -> int:
 
 
 @cache
-def _converter(direction: str) -> OpenCC:
+def _converter(direction: str) -> "OpenCC":
     from opencc import OpenCC
 
     return OpenCC(direction)

@@ -10,8 +10,6 @@ Pingshui (平水韵, Liu Yuan 1252): the 106 rhymes of classical verse. Entering
 oblique. Characters that the table lacks have their modern tones.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from functools import cache, lru_cache

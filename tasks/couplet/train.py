@@ -1,7 +1,5 @@
 """Training a couplet model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

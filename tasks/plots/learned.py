@@ -1,7 +1,5 @@
 """What a model has learned: near words in its embedding, and quality by length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Pictures that explain the Transformer and its training, drawn from what the code computes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle

@@ -1,7 +1,5 @@
 """Reads and draws training curves: the ``history.csv`` of runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from io import StringIO

@@ -1,7 +1,5 @@
 """Batches of source-target pairs: selection, bucketing by length, padding."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,7 +1,5 @@
 """From source ids to output ids, for many texts at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ class SearchResult(Generic[E]):
     @classmethod
     def of(
         cls, texts: E, found: Sequence[SegmentResult], config: GenerationConfig
-    ) -> SearchResult[E]:
+    ) -> "SearchResult[E]":
         """Returns the results for ``texts``, given those for the segments of all of them.
 
         Each text has at most ``config.n_best`` outputs: the best combinations of those of its

@@ -1,7 +1,5 @@
 """The best outputs of a text that was searched for in segments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self

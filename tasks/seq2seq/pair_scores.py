@@ -1,7 +1,5 @@
 """The probability that a model gives to pairs of texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the predictors of translation and couplets share: loading, searching, scoring, attention."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Lines of text: read in chunks, worked on in order, written as whole lines, in constant memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

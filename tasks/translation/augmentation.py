@@ -6,8 +6,6 @@ emoji, words in other scripts. For that, a name or number that a pair has on bot
 by another one, made up here (compare Currey et al. 2017, "Copied Monolingual Data").
 """
 
-from __future__ import annotations
-
 import random
 import re
 import string

@@ -7,8 +7,6 @@ Fitted after the training, on texts of the corpus, and saved beside the weights:
 * which texts are in the target language already (:mod:`.language`), from both sides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +41,7 @@ Pairs = Sequence[tuple[str, str]]
 """Source and target texts."""
 
 
-def calibrate(translator: Translator, train: Pairs, held_out: Pairs, folder: Path) -> None:
+def calibrate(translator: "Translator", train: Pairs, held_out: Pairs, folder: Path) -> None:
     """Fits all three and saves them in the checkpoint folder ``folder``.
 
     What is saved belongs to the weights; other weights need a new calibration.

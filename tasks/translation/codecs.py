@@ -1,7 +1,5 @@
 """The codecs of the two languages, which may be one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -6,8 +6,6 @@ pairs. A translation counts as good if its sentence chrF (Popović 2015) is at l
 nothing to these features.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
@@ -49,7 +47,7 @@ class Confidence:
         self.weights = weights
 
     @classmethod
-    def fit(cls, features: Sequence[Sequence[float]], is_good: Sequence[bool]) -> Confidence:
+    def fit(cls, features: Sequence[Sequence[float]], is_good: Sequence[bool]) -> "Confidence":
         """Returns the confidence for segments with these :func:`features_of`, good or not."""
         from sklearn.linear_model import LogisticRegression
 
@@ -60,7 +58,7 @@ class Confidence:
         return cls(torch.tensor([*slopes, float(model.intercept_[0]) - float(slopes @ mean)]))
 
     @classmethod
-    def load(cls, folder: Path) -> Confidence | None:
+    def load(cls, folder: Path) -> "Confidence | None":
         """Loads it from a checkpoint folder; None without its file.
 
         Raises:

@@ -1,7 +1,5 @@
 """The configuration of a translation run, and its presets."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Parallel corpora as ids and batches; :mod:`.sources` describes their files."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

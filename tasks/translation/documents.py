@@ -4,8 +4,6 @@ A text has line breaks, indentation, marks of lists, emoji and lines in the targ
 stay as they are. Between them are segments: sentences, or parts of long ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -57,7 +55,7 @@ class Document:
         """The segments of all parts."""
         return [segment for part in self.parts for segment in part.segments]
 
-    def replaced(self, segments: Iterator[Segment]) -> Document:
+    def replaced(self, segments: Iterator[Segment]) -> "Document":
         """Returns the document with the next ``segments`` in the place of its own."""
         return Document(
             [Part(part.kept, [next(segments) for _ in part.segments]) for part in self.parts]

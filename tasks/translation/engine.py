@@ -4,8 +4,6 @@ The model is exported once (:mod:`.export`), into the data folder, and the expor
 digest of the weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence
@@ -49,7 +47,7 @@ class CTranslate2Engine:
             (:func:`.to_ctranslate2`), or the export belongs to another user.
     """
 
-    def __init__(self, translator: Translator, folder: Path, *, int8: bool) -> None:
+    def __init__(self, translator: "Translator", folder: Path, *, int8: bool) -> None:
         if len(translator.models) > 1:
             raise ConfigError("cannot be ctranslate2 for an ensemble", option="engine")
         ctranslate2 = import_ctranslate2()
@@ -150,7 +148,7 @@ class CTranslate2Engine:
         return Hypothesis(tokens, log_prob, log_prob / length_normalizer(length, penalty))
 
 
-def cached_export(translator: Translator, folder: Path) -> Path:
+def cached_export(translator: "Translator", folder: Path) -> Path:
     """Returns the folder with the export of the model in ``folder``, which is made if it is new.
 
     Raises:

@@ -1,7 +1,5 @@
 """Measuring a translator: BLEU, chrF, TER, loops, confidence, token accuracy and loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +94,7 @@ def score(metric: Metric, translations: Sequence[str], references: Sequence[str]
 
 
 def evaluate(
-    translator: Translator,
+    translator: "Translator",
     dataset: ParallelCorpus,
     split: str,
     request: GenerationRequest = DEFAULT_REQUEST,
@@ -143,7 +141,7 @@ def evaluate_folder(
     *,
     split: str | None,
     device: str,
-    engine: Engine = "torch",
+    engine: "Engine" = "torch",
     int8: bool = False,
     assignments: Sequence[str] = (),
     **options: Any,
@@ -163,7 +161,7 @@ def open_split(
     split: str | None,
     assignments: Sequence[str] = (),
     **options: Any,
-) -> tuple[Translator, ParallelCorpus, str]:
+) -> "tuple[Translator, ParallelCorpus, str]":
     """Returns a translator, a corpus with its codecs, and the name of a split.
 
     Args:

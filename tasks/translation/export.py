@@ -6,8 +6,6 @@ was trained with. The weights and the outputs are the same, if CTranslate2 is to
 ``<unk>``, ``<pad>`` and ``<bos>``: ``disable_unk=True, suppress_sequences=[["<pad>"], ["<bos>"]]``.
 """
 
-from __future__ import annotations
-
 import importlib
 import shutil
 from pathlib import Path
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def to_ctranslate2(
-    translator: Translator, folder: Path, out: Path, *, quantization: str = "float32"
+    translator: "Translator", folder: Path, out: Path, *, quantization: str = "float32"
 ) -> None:
     """Writes the model of ``translator``, which is that in ``folder``, into the new folder ``out``.
 
@@ -68,7 +66,7 @@ def import_ctranslate2() -> Any:
         raise UserError(message) from error
 
 
-def _specification(translator: Translator) -> TransformerSpec:
+def _specification(translator: "Translator") -> "TransformerSpec":
     """Returns the weights of the model under the names of CTranslate2."""
     from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 

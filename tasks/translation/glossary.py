@@ -4,8 +4,6 @@ The model reads a placeholder in the place of a term (:mod:`.placeholders`) and 
 translation of the term takes its place. It is not inflected.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

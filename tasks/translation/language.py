@@ -5,8 +5,6 @@ the target language than in the source language (naive Bayes, as in Cavnar and T
 Lui and Baldwin 2012). A translator uses it to leave text alone that needs no translation.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,14 +47,14 @@ class LanguageDetector:
         self._of_bucket: list[float] = log_odds.tolist()
 
     @classmethod
-    def fit(cls, sources: Iterable[str], targets: Iterable[str]) -> LanguageDetector:
+    def fit(cls, sources: Iterable[str], targets: Iterable[str]) -> "LanguageDetector":
         """Returns the detector of the languages of ``sources`` and of ``targets``."""
         of_source, of_target = (_log_frequencies(texts) for texts in (sources, targets))
         # As rounded as it is in the file.
         return cls((of_target - of_source).half().float())
 
     @classmethod
-    def load(cls, folder: Path) -> LanguageDetector | None:
+    def load(cls, folder: Path) -> "LanguageDetector | None":
         """Loads it from a checkpoint folder; None without its file.
 
         Raises:

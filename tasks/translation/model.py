@@ -1,7 +1,5 @@
 """The translation model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.config import complete

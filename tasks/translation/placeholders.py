@@ -7,8 +7,6 @@ model learns to copy addresses (:mod:`.augmentation`). Emoji at the ends of a se
 sentences without letters that the model knows, never reach the model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple

@@ -7,8 +7,6 @@ the whole text, apart from line breaks, indentation and the marks of lists and q
 they are in the translation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise

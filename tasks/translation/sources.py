@@ -1,7 +1,5 @@
 """Where sentence pairs come from: a folder of aligned lines, or tables and translation memories."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias

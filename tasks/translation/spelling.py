@@ -1,7 +1,5 @@
 """How a translator reads a line: without invisible characters, and with the usual capitals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

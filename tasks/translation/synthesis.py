@@ -6,8 +6,6 @@ Machine Translation Models with Monolingual Data"). Text in the source language,
 better models, is sequence-level distillation (Kim and Rush 2016).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
