@@ -13,6 +13,7 @@ import logging
 import os
 import posixpath
 import tempfile
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,7 @@ from core.storage.files import reason_of
 from tasks.commands.options import (
     ModelOptions,
     batch_option,
+    engine_options,
     given,
     machine_options,
     models_option,
@@ -39,6 +41,7 @@ from tasks.commands.options import (
     take,
 )
 from tasks.couplet.request import CoupletRequest
+from tasks.familiarity import is_unfamiliar
 from tasks.streaming.lines import json_line, one_line
 from tasks.task import task_named
 
@@ -218,13 +221,15 @@ def write_file(address: str, kind: str, added: int, tables: Iterator[pa.Table]) 
 class Worker:
     """One model in a process of its own, which adds the columns of its answers to tables."""
 
-    def __init__(self, command: str, options: Row, model: ModelOptions) -> None:
+    def __init__(self, command: str, options: Row, engine: Row, model: ModelOptions) -> None:
         import torch
 
         if model.threads:
             torch.set_num_threads(model.threads)
         task = {"classify": "classification", "couplet": "couplet"}.get(command, "translation")
-        predictor: Any = task_named(task).load(model.model, device=model.device)
+        if engine and command != "translate":
+            raise ConfigError(f"{command} has one engine: leave out --engine and --int8")
+        predictor: Any = task_named(task).load(model.model, device=model.device, **engine)
         self._command, self._predictor = command, predictor
         self._options = given({**options, "batch_tokens": model.batch_tokens})
         if command in ("translate", "couplet"):
@@ -324,9 +329,14 @@ def answers(workers: Sequence[Any], files: Iterable[str], columns: Columns) -> I
 
 
 def tables_of(
-    ray: Any, parts: Iterable[Answer], counts: Counter[str], progress: Progress
+    ray: Any,
+    parts: Iterable[Answer],
+    counts: Counter[str],
+    progress: Progress,
+    *,
+    has_familiarity: bool,
 ) -> Iterator[pa.Table]:
-    """Yields the tables of one file; counts rows and those that are refused, which are named.
+    """Yields the tables of one file; counts rows, unfamiliar and refused ones, which are named.
 
     Raises:
         FileFault: the file ends with a reason.
@@ -339,7 +349,9 @@ def tables_of(
         table, refused = ray.get(answer)
         for place, reason in sorted(refused.items()):
             log(f"{file}:{first + place + 1}: refused: {reason}")
-        counts.update(rows=len(table), refused=len(refused))
+        # The last column is the familiarity, if the task has one.
+        unlike = sum(map(is_unfamiliar, table.columns[-1].to_pylist())) if has_familiarity else 0
+        counts.update(rows=len(table), refused=len(refused), unfamiliar=unlike)
         progress.advance(len(table))
         yield table
 
@@ -356,6 +368,7 @@ def tables_of(
 @models_option
 @machine_options
 @batch_option
+@engine_options
 @options_from(CoupletRequest, "search", "length", "translation", "couplet")
 def bulk(
     command: str,
@@ -394,9 +407,11 @@ def bulk(
     if command == "score" and len(columns) != 2:
         raise ConfigError("score needs two columns: --text SOURCE,TARGET")
     model = take(ModelOptions, options)
+    engine = given({name: options.pop(name) for name in ("engine", "int8")})
     with option_names():
-        Worker(command, options, model)  # errors appear here, before Ray is started
-    counts = Counter[str]()
+        Worker(command, options, engine, model)  # errors appear here, before Ray is started
+    counts, started = Counter[str](), time.monotonic()
+    has_familiarity = ANSWERS[command][-1] == "familiarity"
     with ray_at(address) as ray, Progress(None, "bulk", unit="rows") as progress:
         cores = int(ray.cluster_resources()["CPU"])
         count = workers or max(1, cores)
@@ -404,16 +419,21 @@ def bulk(
         actor = ray.remote(Worker).options(
             num_cpus=min(1.0, cores / count), num_gpus=gpus, max_restarts=-1, max_task_retries=-1
         )
-        actors = [actor.remote(command, options, model) for _ in range(count)]
+        actors = [actor.remote(command, options, engine, model) for _ in range(count)]
         for file, parts in groupby(answers(actors, missing, columns), key=itemgetter(0)):
             try:
-                tables = tables_of(ray, parts, counts, progress)
+                tables = tables_of(ray, parts, counts, progress, has_familiarity=has_familiarity)
                 write_file(targets[file], kind, len(ANSWERS[command]), tables)
             except (FileFault, OSError, ValueError) as error:
                 log(f"{file}: {one_line(str(error))}")
                 counts["lost"] += 1
     done = len(targets) - len(missing)
-    log(f"{counts['rows']:,} rows of {len(missing):,} files; {done:,} files were there already")
+    rate = counts["rows"] / (time.monotonic() - started)
+    unlike = f", {counts['unfamiliar']:,} unfamiliar" if has_familiarity else ""
+    log(
+        f"{counts['rows']:,} rows of {len(missing):,} files ({rate:.1f} a second{unlike}); "
+        f"{done:,} files were there already"
+    )
     if counts["lost"] or counts["refused"]:
         raise UserError(
             f"{counts['refused']:,} rows are refused, {counts['lost']:,} files are left out"

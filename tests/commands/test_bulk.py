@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,7 +75,9 @@ def test_every_kind_of_file_becomes_one_with_the_answers(tmp_path: Path) -> None
     pq.write_table(pa.table({"n": [0, 1, 2], "text": GERMAN}), source / "d.parquet")
     write_lines(source / "not-a-table.md", ["# no"])
 
-    assert run("bulk", "translate", source, "--output", out, "--beam", "1").exit_code == 0
+    done = run("bulk", "translate", source, "--output", out, "--beam", "1")
+    assert done.exit_code == 0
+    assert re.search(r"12 rows of 4 files \(.* a second, \d unfamiliar\)", done.stderr)
 
     names = ["a.parquet", "c.parquet", "d.parquet", "deep/b.parquet"]
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.*")) == names
@@ -85,6 +88,17 @@ def test_every_kind_of_file_becomes_one_with_the_answers(tmp_path: Path) -> None
         assert table.column("text").to_pylist() == GERMAN
         assert set(table.column_names) >= {"score", "confidence", "familiarity"}
     assert pq.read_table(out / "d.parquet").column_names[:2] == ["n", "text"]
+
+
+@pytest.mark.usefixtures("local")
+def test_either_engine_translates(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="pip install '.[export]'")
+    write_lines(tmp_path / "lines.txt", GERMAN)
+    options = ("--beam", "1", "--engine", "ctranslate2")
+    out = ("--output", tmp_path / "out", "--format", "text")
+    assert run("bulk", "translate", tmp_path / "lines.txt", *out, *options).exit_code == 0
+    single = run("translate", "--input", tmp_path / "lines.txt", *options).stdout
+    assert (tmp_path / "out/lines.txt").read_text("utf-8") == single
 
 
 @pytest.mark.usefixtures("local")
@@ -138,7 +152,9 @@ def test_bad_rows_and_files_stop_nothing_and_a_second_start_does_the_rest(tmp_pa
     changed = (out / "a.jsonl").stat().st_mtime_ns
     again = run(*command)
     assert again.exit_code == 0
-    assert "1 rows of 1 files; 1 files were there already" in again.stderr
+    assert re.search(
+        r"1 rows of 1 files \([\d.]+ a second\); 1 files were there already", again.stderr
+    )
     assert (out / "a.jsonl").stat().st_mtime_ns == changed
 
 
@@ -163,6 +179,7 @@ def test_what_cannot_begin_is_refused_at_once(tmp_path: Path, monkeypatch: Monke
     message = error_of(1, "bulk", "translate", one, *out, "--model", tmp_path / "no")
     assert str(tmp_path / "no") in message
     assert "does not search" in error_of(2, "bulk", "classify", one, *out, "--beam", "2")
+    assert "one engine" in error_of(2, "bulk", "classify", one, *out, "--int8")
     assert "tones" in error_of(2, "bulk", "translate", one, *out, "--tones", "off")
     assert "two columns" in error_of(2, "bulk", "score", one, *out)
     assert "--beam" in error_of(2, "bulk", "translate", one, *out, "--beam", "0")
