@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import sacrebleu
 import torch
 from torch import Tensor
 
@@ -123,7 +122,9 @@ def _has_triple(words: Sequence[str]) -> bool:
 
 def are_good(translations: Sequence[str], references: Sequence[str]) -> list[bool]:
     """Returns which translations are good, compared with one reference each."""
-    chrf = sacrebleu.CHRF()
+    from sacrebleu import CHRF
+
+    chrf = CHRF()
     return [
         chrf.sentence_score(translation, [reference]).score >= GOOD_CHRF
         for translation, reference in zip(translations, references, strict=True)
