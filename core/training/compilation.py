@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from core.errors import UserError
+from core.errors import ConfigError, UserError
 from core.model.transformer import MyTransformerDecoderLayer, MyTransformerEncoderLayer
 from core.training.config import TrainConfig
 
@@ -24,15 +24,20 @@ def check_compiler(device: torch.device) -> None:
     """Compiles a small function for ``device``.
 
     Raises:
+        ConfigError: it is a CPU, where compiled steps take longer (``benchmarks/training.py``).
         UserError: that fails, probably because a compiler is missing.
     """
+    if device.type == "cpu":
+        raise ConfigError(
+            "compiled steps take longer on a CPU: leave it out", option="train.compile"
+        )
     try:
         torch.compile(lambda x: x.sin() + 1.0, backend=_BACKEND)(torch.ones(8, device=device))
     except Exception as error:  # torch has many types of errors for this
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
-            f"train.compile: nothing can be compiled for {device.type} here ({reason}); install a "
-            "C++ compiler (g++) and, for a GPU, triton, or leave train.compile=false"
+            f"train.compile: nothing can be compiled for {device.type} here ({reason}); install "
+            "triton and a C++ compiler (g++), or leave train.compile=false"
         ) from error
 
 

@@ -40,8 +40,8 @@ class TrainConfig:
         average_of: which epochs are averaged: the "best" or the "last".
         precision: "fp32", "bf16", "fp16", or "auto": bf16 on a GPU or a CPU that computes in it,
             fp16 on older GPUs (:mod:`core.training.precision`).
-        compile: compile the layers with ``torch.compile``. It needs a compiler, and a minute or
-            more at the start. Resumed runs then differ in rounding.
+        compile: compile the layers with ``torch.compile``, on a GPU. It needs a compiler, and a
+            minute or more at the start. Resumed runs then differ in rounding.
         gradient_checkpointing: compute the layers again in the backward pass: a step takes less
             memory, and about a third more time.
         seed: decides everything random.
