@@ -87,7 +87,7 @@ class TextCodec:
         """
         if config.tokenizer == SentencePieceBPE.name:
             assert config.vocab_size is not None
-            model_file = _model_file(folder, side)
+            model_file = _file(folder, "sentencepiece", side, "model")
             train_sentencepiece(
                 texts,
                 model_file,
@@ -114,7 +114,7 @@ class TextCodec:
                     f"the vocabulary is empty: no token of the {config.tokenizer} tokenizer is "
                     f"seen data.min_freq = {config.min_freq} times"
                 )
-        vocabulary.save(_vocabulary_file(folder, side))
+        vocabulary.save(_file(folder, "vocabulary", side, "txt"))
         return cls(tokenizer, vocabulary)
 
     @classmethod
@@ -124,7 +124,8 @@ class TextCodec:
         Raises:
             CheckpointError: a file is missing or damaged, or the files do not belong together.
         """
-        model_file, vocabulary_file = _model_file(folder, side), _vocabulary_file(folder, side)
+        model_file = _file(folder, "sentencepiece", side, "model")
+        vocabulary_file = _file(folder, "vocabulary", side, "txt")
         loaded = get_tokenizer(tokenizer, model_file=model_file)
         vocabulary = Vocabulary.load(vocabulary_file)
         tokens = vocabulary.itos
@@ -176,9 +177,5 @@ class TextCodec:
         return self.tokenizer.detokenize(self.vocabulary.decode(ids))
 
 
-def _model_file(folder: Path, side: str) -> Path:
-    return folder / (f"sentencepiece.{side}.model" if side else "sentencepiece.model")
-
-
-def _vocabulary_file(folder: Path, side: str) -> Path:
-    return folder / (f"vocabulary.{side}.txt" if side else "vocabulary.txt")
+def _file(folder: Path, stem: str, side: str, suffix: str) -> Path:
+    return folder / ".".join(filter(None, (stem, side, suffix)))

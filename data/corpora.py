@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.config import nearest
-from core.errors import ConfigError
+from core.config import check_choice
 
 DATA_FOLDER_VARIABLE = "TRANSFORMER_SUITE_DATA"
 
@@ -67,10 +66,8 @@ class Corpus:
 
 def find_corpus(name: str) -> Corpus:
     """Returns the corpus ``name``; a ConfigError if it is unknown."""
-    if name in CORPORA:
-        return CORPORA[name]
-    hint = nearest(name, CORPORA) or f"; known: {', '.join(CORPORA)}"
-    raise ConfigError(f"unknown corpus {name!r}{hint}")
+    check_choice("corpus", name, CORPORA)
+    return CORPORA[name]
 
 
 def data_folder() -> Path:

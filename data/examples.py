@@ -22,7 +22,7 @@ Pair = tuple[list[int], list[int]]
 
 
 class _LazySequence(Sequence[T]):
-    """Items that are created on access. Equal to the list of the items, and printed like it."""
+    """Items that are created on access. Equal to the list of the items."""
 
     @abstractmethod
     def select(self, rows: Any) -> Self:
@@ -39,11 +39,6 @@ class _LazySequence(Sequence[T]):
         if not isinstance(other, Sequence):
             return NotImplemented
         return len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
 
 class IdLists(_LazySequence[list[int]]):
@@ -121,10 +116,6 @@ class Examples(_LazySequence[T]):
     def select(self, rows: Any) -> Self:
         columns = (c.select(rows) if isinstance(c, IdLists) else c[rows] for c in self.columns)
         return type(self)(*columns)
-
-    def cut(self, longest: int) -> "Examples[T]":
-        """Returns the examples, each side cut to its first ``longest`` ids."""
-        return Examples(*(c.cut(longest) if isinstance(c, IdLists) else c for c in self.columns))
 
     def __len__(self) -> int:
         return len(self.columns[0])

@@ -250,7 +250,9 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             sheet = load_workbook(path, read_only=True, data_only=True).worksheets[0]
             for row, values in enumerate(sheet.iter_rows(values_only=True), start=1):
-                fields = [_cell(value) for value in values]
+                # A date without its midnight.
+                cells = ("" if value is None else str(value) for value in values)
+                fields = [cell.removesuffix(" 00:00:00") for cell in cells]
                 while fields and not fields[-1] and len(fields) != width:
                     fields.pop()
                 width = width or len(fields)
@@ -259,11 +261,6 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise
         except Exception as error:  # of any kind: zip, XML and openpyxl have their own
             raise CorpusError(path, f"not a valid .xlsx file: {shorten(str(error))}") from error
-
-
-def _cell(value: object) -> str:
-    """Returns a value of Excel as text; a date without its midnight."""
-    return "" if value is None else str(value).removesuffix(" 00:00:00")
 
 
 def _objects(path: Path) -> Records:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.config import nearest
+from core.config import check_choice
 from core.errors import CheckpointError, ConfigError
 from core.storage.files import atomic_write, reason_of, require_regular_file
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
@@ -182,9 +182,7 @@ def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
         if model_file is None:
             raise ConfigError("the tokenizer 'sentencepiece' needs a trained model file")
         return SentencePieceBPE(model_file)
-    if name not in _BY_NAME:
-        hint = nearest(name, TOKENIZER_NAMES) or f"; known: {', '.join(TOKENIZER_NAMES)}"
-        raise ConfigError(f"unknown tokenizer {name!r}{hint}")
+    check_choice("tokenizer", name, TOKENIZER_NAMES)
     return _BY_NAME[name]()
 
 

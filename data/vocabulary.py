@@ -68,12 +68,6 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         return self.itos == other.itos if isinstance(other, Vocabulary) else NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(self.itos)
-
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self)} tokens)"
-
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of ``tokens``. Unknown and special tokens become ``UNK_ID``."""
         id_of = self._ids_of_text.get

@@ -4,7 +4,7 @@ Layers never request weights, so that PyTorch's fused kernel can run. Hooks on t
 request and record them during one call.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -45,7 +45,9 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
     ):
         model.decode(tgt, model.encode(src))
     recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
-    return AttentionWeights(*(_stacked(*weights) for weights in recorded))
+    return AttentionWeights(
+        *(torch.stack(x).masked_fill(is_pad[:, None, :, None], 0.0) for x, is_pad in recorded)
+    )
 
 
 @contextmanager
@@ -66,8 +68,3 @@ def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Te
             hooks.enter_context(attention.register_forward_pre_hook(request, with_kwargs=True))
             hooks.enter_context(attention.register_forward_hook(store))
         yield weights
-
-
-def _stacked(weights: Sequence[Tensor], query_is_pad: Tensor) -> Tensor:
-    """Returns the weights ``[L, B, H, T, S]``, 0 where ``query_is_pad`` ``[B, T]``."""
-    return torch.stack(list(weights)).masked_fill(query_is_pad[:, None, :, None], 0.0)

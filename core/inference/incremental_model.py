@@ -2,9 +2,7 @@
 
 import copy
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +59,7 @@ class IncrementalModel:
 
     The snapshot never changes. A model whose weights, modules, type or device have changed needs a
     new ``IncrementalModel``. One object serves several threads, because each search has its own
-    state. Dropout is never applied, and no gradient is recorded.
+    state. Dropout is never applied, and no gradient is recorded. Autocast must be off.
 
     Args:
         model: the trained model.
@@ -102,20 +100,19 @@ class IncrementalModel:
             ValueError: more positions than the model has.
         """
         self._check_length(len(src))
-        with _no_autocast(src.device):
-            is_pad = padding_mask(src, self.special.pad)
-            mask = is_pad if is_pad.any() else None
-            x = embedding(src, self._src_table)
-            memory = self._encoder(self._with_positions(x, slice(len(src))), mask)
-            reader = self._source_reader
-            return DecoderState(
-                caches=self._decoder.init_cache(memory, mask),
-                memory_mask=None if mask is None else added_mask(mask, memory),
-                lineage=Lineage(memory),
-                sentences=memory.shape[1],
-                decoder_inputs=None if reader is None else reader(x, memory, mask),
-                memory_mean=_mean(memory, mask),
-            )
+        is_pad = padding_mask(src, self.special.pad)
+        mask = is_pad if is_pad.any() else None
+        x = embedding(src, self._src_table)
+        memory = self._encoder(self._with_positions(x, slice(len(src))), mask)
+        reader = self._source_reader
+        return DecoderState(
+            caches=self._decoder.init_cache(memory, mask),
+            memory_mask=None if mask is None else added_mask(mask, memory),
+            lineage=Lineage(memory),
+            sentences=memory.shape[1],
+            decoder_inputs=None if reader is None else reader(x, memory, mask),
+            memory_mean=_mean(memory, mask),
+        )
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -130,18 +127,17 @@ class IncrementalModel:
         if len(tokens) != rows:
             raise ValueError(f"{len(tokens)} tokens for a state of {rows} rows")
         self._check_length(state.length + 1)
-        with _no_autocast(tokens.device):
-            state.lineage.append()
-            x = self._with_positions(embedding(tokens, self._tgt_table), state.length)
-            inputs = state.decoder_inputs
-            if inputs is not None and state.length < len(inputs):
-                x += inputs[state.length].repeat_interleave(state.lineage.beams, dim=0)
-            turned = self._rotations
-            if turned is not None:
-                turned = turned[:, state.length : state.length + 1]
-            x = self._decoder(x, state.caches, state.lineage, state.memory_mask, turned)
-            state.length += 1
-            return self._generator(x)
+        state.lineage.append()
+        x = self._with_positions(embedding(tokens, self._tgt_table), state.length)
+        inputs = state.decoder_inputs
+        if inputs is not None and state.length < len(inputs):
+            x += inputs[state.length].repeat_interleave(state.lineage.beams, dim=0)
+        turned = self._rotations
+        if turned is not None:
+            turned = turned[:, state.length : state.length + 1]
+        x = self._decoder(x, state.caches, state.lineage, state.memory_mask, turned)
+        state.length += 1
+        return self._generator(x)
 
     def _with_positions(self, x: Tensor, places: slice | int) -> Tensor:
         return x if self._positions is None else x + self._positions[places]
@@ -169,7 +165,8 @@ def greedy_decode(
     prepared = IncrementalModel(model)
     if max_lengths is None:
         max_lengths = 2 * (src != model.special.pad).sum(dim=0) + 10
-    with torch.inference_mode():
+    # The packed kernels do not support autocast.
+    with torch.inference_mode(), torch.autocast(src.device.type, enabled=False):
         found = greedy_search(
             prepared.step,
             prepared.start(src),
@@ -185,13 +182,6 @@ def _mean(memory: Tensor, is_pad: Tensor | None) -> Tensor:
         return memory.mean(dim=0)
     is_token = (~is_pad).t().unsqueeze(2).to(memory)
     return (memory * is_token).sum(dim=0) / is_token.sum(dim=0).clamp(min=1.0)
-
-
-def _no_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Returns a context without autocast, which the packed kernels do not support."""
-    if torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
 
 
 def added_mask(is_pad: Tensor, like: Tensor) -> Tensor:

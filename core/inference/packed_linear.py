@@ -31,11 +31,13 @@ class PackedLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         weight = weight.detach()
-        blocks = _in_blocks(weight)
-        self._is_in_blocks = blocks is not None
-        self._weight = weight.clone() if blocks is None else blocks
+        can_pack = weight.device.type == "cpu" and weight.dtype == torch.float32
+        self._is_in_blocks = HAS_ONEDNN and can_pack
+        self._weight = _reorder(weight, None) if self._is_in_blocks else weight.clone()
         self._bias = None if bias is None else bias.detach().clone()
-        self._fp16 = _as_fp16(weight, self._bias)
+        self._fp16 = None
+        if HAS_FBGEMM and can_pack and torch.equal(weight.half().float(), weight):
+            self._fp16 = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), self._bias)
 
     def __call__(self, x: Tensor, *, relu: bool = False) -> Tensor:
         """Maps ``[..., D]`` to ``[..., E]``, with a ReLU on the output if asked for."""
@@ -56,22 +58,6 @@ class PackedLinear:
 
     def _is_for_fp16(self, x: Tensor) -> bool:
         return self._fp16 is not None and 0 < x.numel() <= _FEW_ROWS * x.shape[-1]
-
-
-def _in_blocks(weight: Tensor) -> Tensor | None:
-    """Returns ``weight`` in the order of oneDNN, or None where there is no such order."""
-    if not HAS_ONEDNN or weight.device.type != "cpu" or weight.dtype != torch.float32:
-        return None
-    return _reorder(weight, None)
-
-
-def _as_fp16(weight: Tensor, bias: Tensor | None) -> torch.ScriptObject | None:
-    """Returns ``weight`` as fp16 in the order of FBGEMM, or None if that is not exact."""
-    if not HAS_FBGEMM or weight.device.type != "cpu" or weight.dtype != torch.float32:
-        return None
-    if not torch.equal(weight.half().float(), weight):
-        return None
-    return torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
 
 
 def _direct(operator: torch._ops.OpOverloadPacket) -> Callable[..., Tensor]:

@@ -225,17 +225,11 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
 
 
 def _packed_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
-    """Returns a snapshot of ``norm`` as a function.
-
-    Calling the module would take twice the time for a single row.
-    """
-    if norm is None:
-        return lambda x: x
-    norm = deepcopy(norm)
+    """Returns a snapshot of ``norm``; calling it takes half the time of the module for one row."""
     if not isinstance(norm, nn.LayerNorm):
-        return norm
-    shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
-    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+        return deepcopy(norm) or (lambda x: x)
+    args = deepcopy((norm.normalized_shape, norm.weight, norm.bias, norm.eps))
+    return lambda x: torch.layer_norm(x, *args)
 
 
 def _projection(attention: MyMultiheadAttention, start: int, end: int) -> PackedLinear:

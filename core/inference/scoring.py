@@ -1,7 +1,7 @@
 """The probability of a given output, teacher-forced, without a search."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -49,10 +49,11 @@ def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Pai
     with torch.inference_mode():
         given = torch.cat([torch.full_like(tgt[:1], bos), tgt[:-1]])
         positions = max(1, _ROWS // max(1, tgt.shape[1]))
+        hidden = (model.decode(given, model.encode(src)).split(positions) for model in models)
         found = []
-        for logits, chosen in zip(
-            _logits(models, src, given, positions), tgt.split(positions), strict=True
-        ):
+        for chosen, *states in zip(tgt.split(positions), *hidden, strict=True):
+            pairs = zip(models, states, strict=True)
+            logits = mean_log_probs([model.generator(own) for model, own in pairs])
             logits[..., [pad, bos]] = -math.inf
             logits[..., unk].masked_fill_(chosen != unk, -math.inf)
             found.append(logits.log_softmax(dim=2).gather(2, chosen.unsqueeze(2)).squeeze(2))
@@ -60,17 +61,3 @@ def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Pai
         if tokens.isnan().any():
             raise UserError("the model returned NaN; its weights are damaged")
     return PairScores(tokens, tokens.sum(dim=0))
-
-
-def _logits(
-    models: Sequence[SequenceToSequence], src: Tensor, given: Tensor, positions: int
-) -> Iterator[Tensor]:
-    """Yields the float32 logits ``[n, B, V]`` after each of the next n positions of ``given``.
-
-    ``given`` is ``[T, B]``; n is ``positions``, and may be less at the end.
-    """
-    hidden = [model.decode(given, model.encode(src)).split(positions) for model in models]
-    for at_positions in zip(*hidden, strict=True):
-        pairs = zip(models, at_positions, strict=True)
-        logits = [model.generator(states).float() for model, states in pairs]
-        yield logits[0] if len(logits) == 1 else mean_log_probs(logits)

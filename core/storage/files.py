@@ -126,18 +126,6 @@ def remove_partial_files(folder: str | Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def remove_partial_versions(target: str | Path) -> None:
-    """Removes the unfinished files of killed writers of ``target``; nobody may be writing it."""
-    target = Path(target)
-    if len(target.stem) > _MAX_STEM or len(target.suffix) > _MAX_SUFFIX:
-        return  # unfinished files of another target may have the same names
-    stem, suffix = re.escape(target.stem), re.escape(target.suffix)
-    with suppress(OSError):
-        for path in target.parent.iterdir():
-            if re.fullmatch(rf"\.{stem}\.[0-9a-f]{{12}}\.partial{suffix}", path.name):
-                path.unlink(missing_ok=True)
-
-
 def write_text(path: str | Path, text: str) -> None:
     """Writes ``text`` as UTF-8, atomically, and leaves its line ends as they are."""
     with atomic_write(path) as temporary:

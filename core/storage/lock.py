@@ -6,9 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import IO
 
 from core.errors import UserError, escape
 from core.progress import log
@@ -66,15 +64,14 @@ def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
             file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
         except OSError as error:
             raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
-        yield partial(_check_place, folder, lock, file)
 
+        def check_place() -> None:
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                    return
+            raise UserError(
+                f"{folder}: this folder has been removed, renamed or replaced while the program "
+                "was writing in it: the program ends without saving"
+            )
 
-def _check_place(folder: Path, path: Path, file: IO[bytes]) -> None:
-    """Raises a UserError if ``file`` is not the one at ``path``."""
-    with suppress(OSError):
-        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-            return
-    raise UserError(
-        f"{folder}: this folder has been removed, renamed or replaced while the program was "
-        "writing in it: the program ends without saving"
-    )
+        yield check_place

@@ -22,10 +22,10 @@ from core.distributed.process_group import ProcessGroup
 from core.errors import ChangedConditions, CheckpointError, Interrupted, UserError
 from core.progress import Progress, log
 from core.storage.checkpoint import WEIGHTS_FILE, load_weights
-from core.storage.files import is_file
+from core.storage.files import is_file, write_text
 from core.training.compilation import WrappedLayers
 from core.training.config import TrainConfig
-from core.training.history import add_step, cut_steps, write_history
+from core.training.history import HISTORY_FILE, add_step, as_csv, cut_steps
 from core.training.kept_checkpoints import KeptCheckpoints
 from core.training.microbatches import Batch, LossFunction
 from core.training.schedule import Schedule, make_schedule
@@ -297,7 +297,7 @@ class Trainer:
             )
             self._kept.keep(state, metrics[self._objective.metric])
         if self._group.is_main:
-            write_history(self._options.folder, state.history)
+            write_text(self._options.folder / HISTORY_FILE, as_csv(state.history))
         state.begin_epoch()
         self.save()
         self._kept.remove_others(state)

@@ -40,11 +40,6 @@ def add_step(folder: Path, row: CurveRow) -> None:
     append(path, f"{header}\n{line}".encode() if is_empty else line.encode())
 
 
-def write_history(folder: Path, rows: Sequence[CurveRow]) -> None:
-    """Writes ``history.csv``."""
-    write_text(folder / HISTORY_FILE, as_csv(rows))
-
-
 def as_csv(rows: Sequence[CurveRow]) -> str:
     """Returns ``rows`` as CSV with a header."""
     text, records = io.StringIO(), [row.columns() for row in rows]

@@ -67,7 +67,7 @@ class CustomSchedule:
         if step is None:
             self.steps += 1
             step = self.steps
-        step = _from_one(step)
+        step = max(1, step)
         return self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5)
 
 
@@ -80,7 +80,7 @@ def make_schedule(config: TrainConfig, *, d_model: int, total_steps: int) -> Sch
     if config.schedule == "cosine":
         return cosine(peak, warmup_steps, total_steps)
     if config.schedule == "constant":
-        return constant(peak, warmup_steps)
+        return _after_warmup(peak, warmup_steps, lambda step: 1.0)
     return inverse_sqrt(peak, warmup_steps)
 
 
@@ -102,23 +102,11 @@ def cosine(peak: float, warmup_steps: int, total_steps: int) -> Schedule:
     return _after_warmup(peak, warmup_steps, share)
 
 
-def constant(peak: float, warmup_steps: int) -> Schedule:
-    """Returns a linear warmup to ``peak``, then a constant rate."""
-    return _after_warmup(peak, warmup_steps, lambda step: 1.0)
-
-
 def _after_warmup(peak: float, warmup_steps: int, share: Schedule) -> Schedule:
     """Returns a linear warmup to ``peak``, and then the ``share`` of it at each step."""
 
     def rate(step: int) -> float:
-        step = _from_one(step)
+        step = max(1, step)
         return peak * step / warmup_steps if step < warmup_steps else peak * share(step)
 
     return rate
-
-
-def _from_one(step: int) -> int:
-    """Returns the number of a step that may have been counted from 0."""
-    if step < 0:
-        raise ValueError(f"steps are counted from 1 (or 0), not {step}")
-    return max(1, step)

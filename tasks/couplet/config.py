@@ -9,16 +9,7 @@ from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
 from core.training.config import MAX_COUNT, TrainConfig
 from tasks.couplet.tones import SYSTEMS
-from tasks.runs.presets import (
-    PAPER_GENERATION,
-    PAPER_TRAINING,
-    PAPER_TRANSFORMER,
-    SMALL_TRAINING,
-    SMALL_TRANSFORMER,
-    TINY_TRAINING,
-    TINY_TRANSFORMER,
-    check_weight,
-)
+from tasks.runs import presets
 
 MAX_POOL = 200
 
@@ -66,7 +57,7 @@ class CoupletData:
         one_each = f"{count} numbers, one for each of data.extra"
         check(len(weights) in (0, count), "data.extra_weights", list(weights), one_each)
         for weight in weights:
-            check_weight("data.extra_weights", weight)
+            presets.check_weight("data.extra_weights", weight)
         check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
@@ -146,8 +137,8 @@ def tiny() -> CoupletConfig:
     """Returns a configuration for tests and first steps: seconds on any machine."""
     return CoupletConfig(
         form=STRICT,
-        model=_sizes(TINY_TRANSFORMER, max_len=64),
-        train=TINY_TRAINING,
+        model=_sizes(presets.TINY_TRANSFORMER, max_len=64),
+        train=presets.TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
 
@@ -159,9 +150,9 @@ def small() -> CoupletConfig:
     """
     return CoupletConfig(
         form=STRICT,
-        model=_sizes(SMALL_TRANSFORMER, dim_feedforward=256, max_len=128, tie_output=False),
+        model=_sizes(presets.SMALL_TRANSFORMER, dim_feedforward=256, max_len=128, tie_output=False),
         data=CoupletData(min_freq=3),
-        train=replace(SMALL_TRAINING, epochs=2, warmup=0.2, label_smoothing=0.0),
+        train=replace(presets.SMALL_TRAINING, epochs=2, warmup=0.2, label_smoothing=0.0),
     )
 
 
@@ -172,7 +163,7 @@ def laptop() -> CoupletConfig:
     """
     return CoupletConfig(
         form=STRICT,
-        model=_sizes(SMALL_TRANSFORMER, d_model=256, dropout=0.1, max_len=128),
+        model=_sizes(presets.SMALL_TRANSFORMER, d_model=256, dropout=0.1, max_len=128),
         data=CoupletData(min_freq=3),
         train=TrainConfig(
             epochs=3,
@@ -207,9 +198,9 @@ def best() -> CoupletConfig:
 
 def paper() -> CoupletConfig:
     """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
-    model = _sizes(PAPER_TRANSFORMER, aligned=False)
+    model = _sizes(presets.PAPER_TRANSFORMER, aligned=False)
     return CoupletConfig(
-        form=STRICT, model=model, train=PAPER_TRAINING, generation=PAPER_GENERATION
+        form=STRICT, model=model, train=presets.PAPER_TRAINING, generation=presets.PAPER_GENERATION
     )
 
 

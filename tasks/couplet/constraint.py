@@ -13,20 +13,9 @@ from torch import Tensor
 from core.config import check
 from core.errors import ConfigError
 from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
+from tasks.couplet import rules
 from tasks.couplet.config import FormConfig
 from tasks.couplet.request import WILDCARDS, CoupletRequest
-from tasks.couplet.rules import (
-    RULES,
-    avoided_words,
-    broken_rule,
-    ending_tone,
-    first_positions,
-    last_word,
-    parallel_places,
-    partners,
-    spread,
-    tone_places,
-)
 from tasks.couplet.script import simplified
 from tasks.couplet.tones import LEVEL, OBLIQUE, Tones, is_punctuation, line_tones, rhymes, tones
 from tasks.texts import check_unicode
@@ -68,10 +57,10 @@ class CoupletConstraint:
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
         # [B, L] each: where a character first occurs, the ids of marks and of given characters,
         # and the place of this clause that the word answers (parallels).
-        self._first_positions = tensor([first_positions(line) for line in lines])
+        self._first_positions = tensor([rules.first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
         forced = [
-            [table.given_id(c) if c else -1 for c in spread(*pair)]
+            [table.given_id(c) if c else -1 for c in rules.spread(*pair)]
             for pair in zip(lines, given or [()] * len(lines), strict=True)
         ]
         self._given = tensor(forced)
@@ -86,7 +75,7 @@ class CoupletConstraint:
         self._is_rhyming = torch.zeros_like(self._taken)
         for row, line in enumerate(lines):
             self._taken[row, [*table.ids(line), *(i for i in forced[row] if i >= 0)]] = True
-            if (end := last_word(line)) >= 0:
+            if (end := rules.last_word(line)) >= 0:
                 self._is_rhyming[row, table.rhyming(line[end])] = True
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
@@ -150,20 +139,20 @@ class CoupletConstraint:
         It is "given" for characters of the user, and "" where the token is allowed.
         """
         outputs, first = output.unsqueeze(1), output.new_zeros(1)
-        rules, allowed = ["", "punctuation", "length"], self._table.is_word.unsqueeze(0)
+        names, allowed = ["", "punctuation", "length"], self._table.is_word.unsqueeze(0)
         numbers = (~allowed).long()
         numbers[0, EOS_ID] = 2
         for rule, kept in self._asked(outputs, first):
-            numbers[allowed & ~(narrowed := _narrowed(allowed, kept))] = len(rules)
-            rules, allowed = [*rules, rule], narrowed
+            numbers[allowed & ~(narrowed := _narrowed(allowed, kept))] = len(names)
+            names, allowed = [*names, rule], narrowed
         if (token := int(self._forced(outputs, first))) >= 0:
             place = min(len(output), self._marks.shape[1] - 1)
             is_mark, is_given = (x[0, place] >= 0 for x in (self._marks, self._given))
             rule = "given" if is_given else "punctuation" if is_mark else "repetition"
-            rules[1:] = ["length" if token == EOS_ID else rule] * len(rules)
+            names[1:] = ["length" if token == EOS_ID else rule] * len(names)
             numbers[:] = 1
             numbers[0, token] = 0
-        return [rules[number] for number in numbers[0].tolist()]
+        return [names[number] for number in numbers[0].tolist()]
 
     def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""
@@ -196,7 +185,7 @@ class CharacterTable:
     ) -> None:
         self.form = form
         self.swapped = swapped
-        self.avoided = avoided | avoided_words()
+        self.avoided = avoided | rules.avoided_words()
         self._vocabulary = vocabulary
         self._characters = vocabulary.itos[len(SPECIALS) :]
         marks = [is_punctuation(c) for c in self._characters]
@@ -228,7 +217,7 @@ class CharacterTable:
 
     def partners(self, token: int) -> list[int]:
         """Returns the ids of the characters that answer ``token`` (:func:`rules.partners`)."""
-        return self.ids(partners(self._vocabulary.itos[token]))
+        return self.ids(rules.partners(self._vocabulary.itos[token]))
 
     def rhyming(self, character: str) -> list[int]:
         """Returns the ids of the characters that rhyme with ``character`` in all readings."""
@@ -272,7 +261,7 @@ def _bits(tones: Tones) -> int:
 def _echoes(line: Sequence[str]) -> list[int]:
     """Returns for each place the one that it answers inside its clause, or -1."""
     found = [-1] * len(line)
-    for i, j in parallel_places(line):
+    for i, j in rules.parallel_places(line):
         found[j] = i
     return found
 
@@ -283,14 +272,14 @@ def _needs(line: Sequence[str], table: CharacterTable, *, is_end: bool) -> list[
     ``is_end`` asks for the last word alone.
     """
     needs, form = [0] * len(line), table.form
-    pattern, end = first_positions(line), last_word(line)
+    pattern, end = rules.first_positions(line), rules.last_word(line)
     if form.tones == "off" or end < 0:
         return needs
     found = line_tones(line, form.rhyme)
-    if wanted := ending_tone(found[end], swapped=table.swapped):
+    if wanted := rules.ending_tone(found[end], swapped=table.swapped):
         needs[pattern[end]] |= _BITS[wanted]
     if form.tones == "strict" and not is_end:
-        for i in tone_places(line):
+        for i in rules.tone_places(line):
             if len(found[i]) == 1 and i != end:
                 needs[pattern[i]] |= 3 - _bits(found[i])
     return needs
@@ -341,8 +330,8 @@ def given_characters(
         for segment in line:
             end = start + len(segment) if is_pattern or start else max(len(given), len(segment))
             found.append(given[start:end])
-            if rule := broken_rule(segment, found[-1], table.form.rhyme, table.form.tones):
-                what = (RULES[rule].__doc__ or "").partition("\n")[0].rstrip(".")
+            if rule := rules.broken_rule(segment, found[-1], table.form.rhyme, table.form.tones):
+                what = (rules.RULES[rule].__doc__ or "").partition("\n")[0].rstrip(".")
                 answered = f"{text!r} is in no answer to {''.join(segment)!r}"
                 reason = f"{answered}: it breaks the rule of {rule}: {what}"
                 raise ConfigError(reason, option=name)

@@ -119,7 +119,8 @@ def rhyme(pair: Pair) -> str:
 def palindrome(pair: Pair) -> str:
     """A first line that reads the same backwards (回文) has an answer that does so as well."""
     first, second = pair.words
-    is_broken = is_palindrome(first) and second != second[::-1]
+    is_one = len(first) >= 3 and first == first[::-1] and len(set(first)) > 1
+    is_broken = is_one and second != second[::-1]
     return "the first line is one, the second is not" if is_broken else ""
 
 
@@ -225,11 +226,6 @@ def clauses(line: Sequence[str]) -> list[list[int]]:
         elif not is_punctuation(character):
             found[-1].append(i)
     return [clause for clause in found if clause]
-
-
-def is_palindrome(words: Sequence[str]) -> bool:
-    """Returns whether at least three words, not all the same, read the same backwards."""
-    return len(words) >= 3 and [*words] == [*words[::-1]] and len(set(words)) > 1
 
 
 def last_word(line: Sequence[str]) -> int:

@@ -49,11 +49,9 @@ def read_history(run: Path) -> pd.DataFrame:
             raise CheckpointError(f"{path}: not a training curve: there is no column {name}")
     if curve.empty:
         raise CheckpointError(f"{path}: no epoch is finished")
-    if not curve["epoch"].abs().lt(math.inf).all():
-        raise CheckpointError(f"{path}: damaged: an epoch has no number")
-    if (large := curve.abs().gt(_LARGEST) & curve.abs().lt(math.inf)).any(axis=None):
-        row = int(large.any(axis=1).argmax())
-        raise CheckpointError(f"{path}, line {row + 2}: a number is too large to be drawn")
+    is_large = curve.abs().gt(_LARGEST) & curve.abs().lt(math.inf)
+    if is_large.any(axis=None) or not curve["epoch"].abs().lt(math.inf).all():
+        raise CheckpointError(f"{path}: damaged: an epoch has no number, or one is too large")
     return curve
 
 

@@ -170,7 +170,8 @@ class _BatchSearch:
             sources = [*chain.from_iterable(self.texts.segments)]
             step = record.begin(step, sources, rows[0].max_length, self.config)
             options["record"] = record
-        with torch.inference_mode():
+        # The packed kernels do not support autocast.
+        with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             state = self.model.start(src)
             found = find(step, state, **options)
             if find is greedy_search:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core.errors import UserError
-from core.storage.files import atomic_write, is_file, reason_of, remove_partial_versions
+from core.storage.files import atomic_write, is_file, reason_of
 from data.readers import UTF8, chosen_encoding, iter_lines
 
 # Large enough to fill batches of sentences of one length, small enough for memory and latency.
@@ -254,12 +254,9 @@ def open_rows(texts: Iterator[str]) -> Iterator[Lines]:
 def open_output(path: Path) -> Iterator[Callable[[str], object]]:
     """Yields a function that writes text. The file appears at ``path`` only after a clean exit.
 
-    What a killed program has left of the same file is removed.
-
     Raises:
         UserError: the file cannot be written.
     """
-    remove_partial_versions(path)
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file.write
 

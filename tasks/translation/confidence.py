@@ -80,7 +80,7 @@ class Confidence:
         for ids, hypothesis in zip(segments, hypotheses, strict=True):
             features = features_of(ids, hypothesis)
             logit = intercept + sum(a * b for a, b in zip(slopes, features, strict=True))
-            total += len(ids) * _sigmoid(logit)
+            total += len(ids) * (1.0 / (1.0 + math.exp(-logit)) if logit > _LOWEST else 0.0)
             count += len(ids)
         return round(total / count, _DIGITS)
 
@@ -129,7 +129,3 @@ def are_good(translations: Sequence[str], references: Sequence[str]) -> list[boo
         chrf.sentence_score(translation, [reference]).score >= GOOD_CHRF
         for translation, reference in zip(translations, references, strict=True)
     ]
-
-
-def _sigmoid(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit)) if logit > _LOWEST else 0.0

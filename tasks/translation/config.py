@@ -11,16 +11,7 @@ from core.training.config import MAX_COUNT, TrainConfig
 from data.codec import MAX_TOKENS, CodecConfig
 from data.tables import TableLayout
 from data.tokenizers import SentencePieceBPE
-from tasks.runs.presets import (
-    PAPER_GENERATION,
-    PAPER_TRAINING,
-    PAPER_TRANSFORMER,
-    SMALL_TRAINING,
-    SMALL_TRANSFORMER,
-    TINY_TRAINING,
-    TINY_TRANSFORMER,
-    check_weight,
-)
+from tasks.runs import presets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +33,7 @@ class ExtraCorpus:
 
     def __post_init__(self) -> None:
         check(bool(self.path), "data.extra.path", self.path, "the path of a corpus")
-        check_weight("data.extra.weight", self.weight)
+        presets.check_weight("data.extra.weight", self.weight)
         is_tag = re.fullmatch(r"(?!(unk|pad|bos|eos)\Z)[a-z][a-z0-9_-]{0,19}", self.tag)
         allowed = "up to 20 of a-z, 0-9, _ and -, the first a letter, and not a special token"
         check(not self.tag or is_tag is not None, "data.extra.tag", self.tag, allowed)
@@ -113,9 +104,9 @@ class TranslationConfig:
 def tiny() -> TranslationConfig:
     """Returns a configuration for tests and first steps: seconds on any machine."""
     return TranslationConfig(
-        model=TINY_TRANSFORMER,
+        model=presets.TINY_TRANSFORMER,
         data=TranslationData(vocab_size=600, byte_fallback=True),
-        train=TINY_TRAINING,
+        train=presets.TINY_TRAINING,
         generation=GenerationConfig(beam_size=1),
     )
 
@@ -127,9 +118,9 @@ def small() -> TranslationConfig:
     which would take another minute or two.
     """
     return TranslationConfig(
-        model=SMALL_TRANSFORMER,
+        model=presets.SMALL_TRANSFORMER,
         data=TranslationData(vocab_size=4000, byte_fallback=True, max_tokens=60),
-        train=replace(SMALL_TRAINING, choose_search=False),
+        train=replace(presets.SMALL_TRAINING, choose_search=False),
         generation=GenerationConfig(beam_size=4),
     )
 
@@ -141,7 +132,7 @@ def laptop() -> TranslationConfig:
             d_model=192, nhead=6, dim_feedforward=768, dropout=0.1, positions="rotary"
         ),
         data=TranslationData(byte_fallback=True, max_tokens=80),
-        train=replace(SMALL_TRAINING, epochs=10, learning_rate=2e-3, warmup=0.078),
+        train=replace(presets.SMALL_TRAINING, epochs=10, learning_rate=2e-3, warmup=0.078),
     )
 
 
@@ -163,10 +154,10 @@ def best() -> TranslationConfig:
 def paper() -> TranslationConfig:
     """Returns the base model of Vaswani et al. (2017), table 3 and section 5, for a GPU."""
     return TranslationConfig(
-        model=PAPER_TRANSFORMER,
+        model=presets.PAPER_TRANSFORMER,
         data=TranslationData(vocab_size=37000, byte_fallback=True),
-        train=PAPER_TRAINING,
-        generation=PAPER_GENERATION,
+        train=presets.PAPER_TRAINING,
+        generation=presets.PAPER_GENERATION,
     )
 
 

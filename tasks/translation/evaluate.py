@@ -21,9 +21,6 @@ from tasks.translation.dataset import ParallelCorpus
 if TYPE_CHECKING:
     from tasks.translation.predict import Engine, Translator
 
-Score = tuple[float, str]
-"""A figure from 0 to 100, and how it was computed."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationReport(Report):
@@ -72,23 +69,25 @@ class TranslationReport(Report):
         )
 
     def row(self) -> dict[str, str]:
-        figures = {"BLEU": self.bleu, "chrF": self.chrf, "TER": self.ter}
-        row = {"sentences": f"{self.sentences:,}"}
-        row |= {name: f"{value:.2f}" for name, value in figures.items()}
-        row["loops"] = f"{self.loops:,}"
-        row["unfamiliar"] = "" if self.unfamiliar is None else f"{self.unfamiliar:,}"
-        row["confidence"] = "" if self.confidence is None else f"{self.confidence:.2f}"
-        return row
+        return {
+            "sentences": f"{self.sentences:,}",
+            "BLEU": f"{self.bleu:.2f}",
+            "chrF": f"{self.chrf:.2f}",
+            "TER": f"{self.ter:.2f}",
+            "loops": f"{self.loops:,}",
+            "unfamiliar": "" if self.unfamiliar is None else f"{self.unfamiliar:,}",
+            "confidence": "" if self.confidence is None else f"{self.confidence:.2f}",
+        }
 
     def notes(self) -> list[str]:
-        signatures = self.bleu_signature, self.chrf_signature, self.ter_signature
-        return [
-            f"{name} {each}" for name, each in zip(("BLEU", "chrF", "TER"), signatures, strict=True)
-        ]
+        chrf, ter = f"chrF {self.chrf_signature}", f"TER {self.ter_signature}"
+        return [f"BLEU {self.bleu_signature}", chrf, ter]
 
 
-def score(metric: Metric, translations: Sequence[str], references: Sequence[str]) -> Score:
-    """Returns the score of a corpus, and its sacreBLEU signature (Post 2018)."""
+def score(
+    metric: Metric, translations: Sequence[str], references: Sequence[str]
+) -> tuple[float, str]:
+    """Returns the score of a corpus, 0 to 100, and its sacreBLEU signature (Post 2018)."""
     value = metric.corpus_score(translations, [references]).score
     return value, str(metric.get_signature())
 
@@ -111,21 +110,14 @@ def evaluate(
         batch_tokens=translator.config.train.batch_tokens,
         device=translator.device,
     )
-    cased, cased_signature = score(BLEU(), translations, references)
-    lowercase, lowercase_signature = score(BLEU(lowercase=True), translations, references)
-    chrf, chrf_signature = score(CHRF(), translations, references)
-    ter, ter_signature = score(TER(), translations, references)
+    metrics = {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF(), "ter": TER()}
+    figures: dict[str, Any] = {}
+    for name, metric in metrics.items():
+        figures[name], figures[f"{name}_signature"] = score(metric, translations, references)
     return TranslationReport(
         split=split,
         sentences=len(sources),
-        bleu=cased,
-        bleu_signature=cased_signature,
-        bleu_lowercase=lowercase,
-        bleu_lowercase_signature=lowercase_signature,
-        chrf=chrf,
-        chrf_signature=chrf_signature,
-        ter=ter,
-        ter_signature=ter_signature,
+        **figures,
         loops=sum(map(has_loop, sources, translations)),
         unfamiliar=sum(map(is_unfamiliar, familiarities)) if familiarities else None,
         confidence=fmean(confidences) if confidences else None,

@@ -97,12 +97,10 @@ def _specification(translator: "Translator") -> "TransformerSpec":
         side.pre_norm = config.norm_first
         _copy_norm(side.layer_norm, stack.norm)
         for ours, theirs in zip(stack.layers, side.layer, strict=True):
-            _copy_self_attention(theirs.self_attention, ours.self_attn, ours.norm1)
-            last_norm = ours.norm2
+            _copy_attention(theirs.self_attention, ours.self_attn, ours.norm1, [3])
             if stack is decoder:
-                _copy_memory_attention(theirs.attention, ours.multihead_attn, ours.norm2)
-                last_norm = ours.norm3
-            _copy_norm(theirs.ffn.layer_norm, last_norm)
+                _copy_attention(theirs.attention, ours.multihead_attn, ours.norm2, [1, 2])
+            _copy_norm(theirs.ffn.layer_norm, ours.norm3 if stack is decoder else ours.norm2)
             _copy_linear(theirs.ffn.linear_0, ours.linear1.weight, ours.linear1.bias)
             _copy_linear(theirs.ffn.linear_1, ours.linear2.weight, ours.linear2.bias)
     spec.encoder.embeddings[0].weight = _as_array(model.src_embedding.weight)
@@ -111,18 +109,16 @@ def _specification(translator: "Translator") -> "TransformerSpec":
     return spec
 
 
-def _copy_self_attention(theirs: Any, ours: MyMultiheadAttention, norm: nn.LayerNorm) -> None:
+def _copy_attention(
+    theirs: Any, ours: MyMultiheadAttention, norm: nn.LayerNorm, parts: list[int]
+) -> None:
+    """Copies an attention; ``parts`` are the numbers of projections in each of their layers."""
     _copy_norm(theirs.layer_norm, norm)
-    _copy_linear(theirs.linear[0], ours.in_proj_weight, ours.in_proj_bias)
-    _copy_linear(theirs.linear[1], ours.out_proj.weight, ours.out_proj.bias)
-
-
-def _copy_memory_attention(theirs: Any, ours: MyMultiheadAttention, norm: nn.LayerNorm) -> None:
-    width = ours.embed_dim
-    _copy_norm(theirs.layer_norm, norm)
-    _copy_linear(theirs.linear[0], ours.in_proj_weight[:width], ours.in_proj_bias[:width])
-    _copy_linear(theirs.linear[1], ours.in_proj_weight[width:], ours.in_proj_bias[width:])
-    _copy_linear(theirs.linear[2], ours.out_proj.weight, ours.out_proj.bias)
+    sizes = [count * ours.embed_dim for count in parts]
+    weights, biases = ours.in_proj_weight.split(sizes), ours.in_proj_bias.split(sizes)
+    for linear, weight, bias in zip(theirs.linear, weights, biases, strict=False):
+        _copy_linear(linear, weight, bias)
+    _copy_linear(theirs.linear[-1], ours.out_proj.weight, ours.out_proj.bias)
 
 
 def _copy_norm(theirs: Any, ours: nn.LayerNorm) -> None:

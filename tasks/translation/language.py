@@ -73,10 +73,8 @@ class LanguageDetector:
         Sentences of fewer than :data:`MIN_WORDS` words have no say; one must be longer.
         """
         words = [_WORD.findall(sentence.lower()) for sentence in sentences(text)]
-        long_enough = [sentence for sentence in words if len(sentence) >= MIN_WORDS]
-        return bool(long_enough) and all(
-            self._mean_log_odds(sentence) > _THRESHOLD for sentence in long_enough
-        )
+        found = [self._log_odds_of(sentence) for sentence in words if len(sentence) >= MIN_WORDS]
+        return bool(found) and all(sum(odds) / len(odds) > _THRESHOLD for odds in found)
 
     def side(self, text: str) -> tuple[Literal["source", "target"] | None, float]:
         """Returns the language of ``text`` and the share of the evidence that speaks for it.
@@ -103,10 +101,6 @@ class LanguageDetector:
         alarms = self.recognized(sources) * len(sources)
         is_quiet = alarms <= max(1.0, MAX_FALSE_ALARMS * len(sources))
         return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED
-
-    def _mean_log_odds(self, words: Iterable[str]) -> float:
-        found = self._log_odds_of(words)
-        return sum(found) / len(found)
 
     def _log_odds_of(self, words: Iterable[str]) -> list[float]:
         return [self._of_bucket[_bucket(ngram)] for word in words for ngram in _ngrams(word)]

@@ -86,7 +86,7 @@ def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
         start = end = len(sentence)
         if any(c.isalpha() and (letters is None or c in letters) for c in sentence):
             start = _emoji_before(sentence)
-            end -= len(_emoji_after(sentence[start:]))
+            end -= _emoji_before(sentence[start:][::-1])
         kept += sentence[:start]
         if kept.strip() and (start < end or not sentence):
             found.append(LinePart(space + kept, []))
@@ -153,9 +153,3 @@ def _emoji_before(sentence: str) -> int:
     """Returns the length of the emoji and spaces that a sentence begins with; 0 without emoji."""
     length = len(sentence) - len(sentence.lstrip(_EMOJI_OR_SPACE))
     return length if any(map(_IS_EMOJI, sentence[:length])) else 0
-
-
-def _emoji_after(sentence: str) -> str:
-    """Returns the emoji and spaces that a sentence ends with; nothing without emoji."""
-    after = sentence[len(sentence.rstrip(_EMOJI_OR_SPACE)) :]
-    return after if any(map(_IS_EMOJI, after)) else ""

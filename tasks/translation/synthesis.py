@@ -32,8 +32,6 @@ MAX_LENGTH_RATIO = 100.0
 # Short texts may differ by a few tokens whatever the ratio.
 _FREE_TOKENS = 5
 
-Pair = tuple[str, str]
-
 
 def synthesize(
     text: Path,
@@ -83,7 +81,11 @@ def synthesize(
         **({"column": column} if column else {}),
         "language": config.src,
         "translated_into": config.tgt,
-        "models": [_digests(folder) for folder in models],
+        "models": [
+            corpus_digests(folder, [folder / name for name in names])
+            for folder in models
+            if (names := [CONFIG_FILE, *text_files(folder), WEIGHTS_FILE])
+        ],
         "search": asdict(request.resolve(translator.generation)),
         "engine": translator.engine,
         "batch_tokens": request.batch_tokens,
@@ -118,7 +120,7 @@ def _pairs(
     request: GenerationRequest,
     length_ratio: float,
     counts: Counter[str],
-) -> Iterator[Pair]:
+) -> Iterator[tuple[str, str]]:
     """Yields the lines of ``chunk`` with their translations; ``counts`` the others."""
     kept: list[tuple[int, str, int]] = []
     for number, line in zip(chunk.numbers, chunk.texts, strict=True):
@@ -143,9 +145,3 @@ def _pairs(
                 counts["length_ratio"] += 1
             else:
                 yield text, translation
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    """Returns the digests of a model's files by name."""
-    names = [CONFIG_FILE, *text_files(folder), WEIGHTS_FILE]
-    return corpus_digests(folder, [folder / name for name in names])

@@ -61,9 +61,9 @@ def test_the_real_captions_are_the_published_ones(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("multi30", "unknown corpus 'multi30'; did you mean 'multi30k'"),
-        ("wikitext", "unknown corpus 'wikitext'; known: multi30k, ag_news, couplet"),
-        ("../etc", "unknown corpus"),
+        ("multi30", "not 'multi30'; did you mean 'multi30k'"),
+        ("wikitext", "corpus must be one of multi30k, ag_news, couplet, not 'wikitext'"),
+        ("../etc", "corpus must be one of"),
     ],
 )
 def test_an_unknown_name_is_answered_with_a_known_one(name: str, message: str) -> None:

@@ -258,8 +258,8 @@ def test_every_name_gives_the_tokenizer_of_that_name(name: str, model_file: Path
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("sentencepeice", "unknown tokenizer 'sentencepeice'; did you mean 'sentencepiece'"),
-        ("spacy", "unknown tokenizer 'spacy'; known: basic_english, whitespace"),
+        ("sentencepeice", "not 'sentencepeice'; did you mean 'sentencepiece'"),
+        ("spacy", "tokenizer must be one of basic_english, whitespace"),
         ("sentencepiece", "needs a trained model file"),
     ],
 )

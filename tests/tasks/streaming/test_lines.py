@@ -255,27 +255,6 @@ def test_an_output_file_appears_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == "Größe\n".encode()
 
 
-@pytest.mark.parametrize("name", ["output.txt", "a[b]*.c.txt", "x" * 60 + ".txt"])
-def test_the_next_output_replaces_what_a_killed_program_has_left(name: str, tmp_path: Path) -> None:
-    """After ``kill -9``, a hidden file stayed beside the output for ever."""
-    path = tmp_path / name
-    other = tmp_path / ".output.0123456789ab.partial.json"
-    other.touch()
-    pid = os.fork()
-    if pid == 0:
-        with open_output(path) as write:
-            write("half\n")
-            os._exit(0)
-    os.waitpid(pid, 0)
-    assert len(list(tmp_path.iterdir())) == 2
-    with open_output(path) as write:
-        write("whole\n")
-    # The name of a long one does not say whose it is.
-    left = 1 if len(name) > 60 else 0
-    assert len(list(tmp_path.iterdir())) == 2 + left
-    assert path.read_text() == "whole\n" and other.exists()
-
-
 def test_a_line_without_an_end_is_given_up(tmp_path: Path) -> None:
     """``--input /dev/zero`` filled the memory."""
     path = tmp_path / "long"
