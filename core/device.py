@@ -68,9 +68,7 @@ def device_of_rank(name: str, local_rank: int) -> str:
 def use_threads(count: int | None = None) -> int:
     """Sets the number of threads that torch computes with, and returns it.
 
-    Args:
-        count: None: as many as there are free cores (:func:`free_cores`), unless the environment
-            variable ``OMP_NUM_THREADS`` decides.
+    None: the number of :func:`free_cores`, unless ``OMP_NUM_THREADS`` decides.
     """
     if count is None and "OMP_NUM_THREADS" not in os.environ:
         count = min(free_cores(), torch.get_num_threads())

@@ -27,11 +27,7 @@ class ConfigError(UserError, ValueError):
 
 
 class CorpusError(UserError):
-    """A corpus that cannot be read.
-
-    ``path`` is the file or folder. ``line`` is the line, counted from 1, or None if the problem is
-    not in one line.
-    """
+    """A corpus that cannot be read: its file or folder, and the line, from 1, or None."""
 
     def __init__(self, path: str | Path, reason: str, line: int | None = None) -> None:
         self.path = Path(path)

@@ -44,11 +44,7 @@ def silence() -> Iterator[None]:
 class Progress(tqdm):  # type: ignore[misc]
     """The progress of a long task: a bar on a terminal, a line every half minute in a log.
 
-    Args:
-        total: the number of units; None if it is unknown.
-        label: the name of the task.
-        unit: the name of a unit.
-        done: the units done before, for a task that is resumed.
+    ``done`` of ``total`` units, which may be unknown, were done before.
     """
 
     monitor_interval = 0  # no thread

@@ -42,12 +42,7 @@ class _LazySequence(Sequence[T]):
 
 
 class IdLists(_LazySequence[list[int]]):
-    """Lists of token ids in one array.
-
-    Args:
-        ids: the ids of all lists.
-        starts, ends: the positions in ``ids`` where each list begins and ends.
-    """
+    """Lists of token ids in one array ``ids``: list i is from ``starts[i]`` to ``ends[i]``."""
 
     def __init__(
         self, ids: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]
@@ -90,11 +85,7 @@ class IdLists(_LazySequence[list[int]]):
 
 
 class Examples(_LazySequence[T]):
-    """Encoded examples: tuples of the sides as lists of ids, or of a text and its label.
-
-    Args:
-        columns: the elements of the tuples, one column for each position.
-    """
+    """Encoded examples, by column: tuples of the sides as ids, or of a text and its label."""
 
     def __init__(self, *columns: IdLists | NDArray[np.int64]) -> None:
         self.columns = columns

@@ -111,11 +111,7 @@ def row_error(path: Path, row: int, reason: str) -> CorpusError:
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Checks that ``path`` is a regular file, and names it in errors of the system.
-
-    Raises:
-        CorpusError: it cannot be read.
-    """
+    """Checks that ``path`` is a regular file; errors of the system become CorpusErrors."""
     try:
         require_regular_file(path)
         yield

@@ -109,11 +109,7 @@ class Table:
         return names if len(self.columns) <= _MAX_NAMES else f"{names}, ..."
 
     def text(self, row: int, record: Record, names: Iterable[str]) -> str:
-        """Returns the values of some columns, joined by a space; nothing for a missing value.
-
-        Raises:
-            CorpusError: a value is a list or an object.
-        """
+        """Returns some values, joined by a space; a CorpusError for a list or an object."""
         parts = []
         for name in names:
             value = record.get(name)
@@ -149,11 +145,7 @@ class Table:
 
 
 def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
-    """Opens a table; its suffix tells the format, and an unknown one means CSV.
-
-    Raises:
-        CorpusError: the file cannot be read or has no rows.
-    """
+    """Opens a table by its suffix, an unknown one as CSV; a CorpusError if that fails."""
     suffix = path.suffix.lower()
     if is_folder(path):
         if not table_files(path):

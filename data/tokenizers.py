@@ -30,12 +30,7 @@ _DECOMPOSED = re.compile(r"\w[\u0300-\u036f]{1,8}")
 
 
 class Tokenizer(ABC):
-    """Text to tokens and back.
-
-    Attributes:
-        name: what :func:`get_tokenizer` takes.
-        separator: what is between two tokens, and between two sentences.
-    """
+    """Text to tokens and back. ``separator`` is between two tokens, and between two sentences."""
 
     name: str
     separator = " "
@@ -173,11 +168,7 @@ TOKENIZER_NAMES = (*_BY_NAME, SentencePieceBPE.name)
 
 
 def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
-    """Returns the tokenizer ``name``; ``sentencepiece`` alone needs a ``model_file``.
-
-    Raises:
-        ConfigError: an unknown name, or no model file.
-    """
+    """Returns a tokenizer; a ConfigError if it is unknown or lacks its ``model_file``."""
     if name == SentencePieceBPE.name:
         if model_file is None:
             raise ConfigError("the tokenizer 'sentencepiece' needs a trained model file")

@@ -74,10 +74,7 @@ class Vocabulary:
         return [id_of(token, UNK_ID) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens of ``ids`` up to the first ``<eos>``, without ``<pad>`` and ``<bos>``.
-
-        An id outside the vocabulary is an IndexError.
-        """
+        """Returns tokens up to ``<eos>``, no ``<pad>`` or ``<bos>``; unknown ids: IndexError."""
         tokens = []
         for index in ids:
             if index == EOS_ID:
@@ -94,11 +91,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a file that :meth:`save` wrote.
-
-        Raises:
-            CheckpointError: the file is missing, unreadable, or not a vocabulary.
-        """
+        """Reads what :meth:`save` wrote; a CheckpointError if it is missing or damaged."""
         try:
             text = read_text(path)
         except UserError as error:

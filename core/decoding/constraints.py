@@ -70,9 +70,7 @@ class NoRepeatNgram:
 
 
 class ForcedPrefix:
-    """Makes an output begin with given tokens.
-
-    A forced token is the only one allowed, so its probability is 1.
+    """Makes an output begin with given tokens, the only ones allowed: their probability is 1.
 
     Args:
         prefixes: the first ids of each sentence's output, without special tokens; may be empty.

@@ -132,10 +132,7 @@ def _draw_from_nucleus(
 
 
 def _most_probable(logits: Tensor, count: int) -> Tensor:
-    """Returns the ids ``[R, count]`` of the most probable tokens, the most probable first.
-
-    Of tokens that are equal on the grid, those with lower ids come first.
-    """
+    """Returns the ids ``[R, count]`` of the likeliest tokens, of equal ones the lower ids first."""
     size = logits.shape[1]
     ranks = logits.double().div_(_GRID).round_()
     ranks -= torch.arange(size, device=logits.device) / size

@@ -24,10 +24,9 @@ Loss = Callable[[Any], tuple[Tensor, int]]
 
 
 class DataParallel:
-    """The backward pass of ``model`` in one of several processes, which sums the gradients.
+    """The backward pass of ``model``, on one device, in one of several processes.
 
-    Args:
-        model: all parameters are on one device. They are set to those of the main process.
+    The parameters are set to those of the main process, and gradients are summed.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -43,10 +43,9 @@ class ProcessGroup:
         return self.rank == 0
 
     def shard(self, examples: Sequence[T]) -> Sequence[T]:
-        """Returns this process's shard of ``examples``, which may be empty.
+        """Returns every ``size``-th of ``examples``; none may be left for this process.
 
-        It is every ``size``-th example: when the examples are sorted by length, the total lengths
-        of any two shards differ by at most the longest example.
+        Of examples sorted by length, the total lengths of two shards differ by the longest at most.
         """
         return examples[self.rank :: self.size]
 
@@ -68,10 +67,7 @@ class ProcessGroup:
         self.sum([0])
 
     def broadcast(self, compute: Callable[[], T]) -> T:
-        """Returns the result of ``compute`` in the main process; the others do not call it.
-
-        The result is sent as JSON.
-        """
+        """Returns, in all processes, what ``compute`` returns in the main one; sent as JSON."""
         if self.size == 1:
             return compute()
         text = json.dumps(compute()).encode() if self.is_main else b""
@@ -156,11 +152,7 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
 
 @contextmanager
 def connection() -> Iterator[None]:
-    """Turns a failure of the network in the body into an error of its own type.
-
-    Raises:
-        Disconnected: another process cannot be reached.
-    """
+    """Turns a failure of the network in the body into :class:`Disconnected`."""
     try:
         yield
     except RuntimeError as error:

@@ -18,11 +18,7 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """One of ``size`` processes that work together.
-
-    ``rank`` is its number among all processes, ``local_rank`` its number among those of its own
-    machine; both count from 0.
-    """
+    """One of ``size`` processes: its number among all, and among those of its machine, from 0."""
 
     rank: int = 0
     size: int = 1
@@ -35,11 +31,7 @@ class World:
 
 
 def world_from_environment(variables: Mapping[str, str] = os.environ) -> World:
-    """Returns the world that torchrun has started this process in; one process without it.
-
-    Raises:
-        ConfigError: torchrun's variables are incomplete, or are not numbers.
-    """
+    """Returns torchrun's world, or one process; a ConfigError if torchrun's variables are wrong."""
     if "RANK" not in variables:
         return World()
     try:

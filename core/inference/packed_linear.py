@@ -22,12 +22,7 @@ _FEW_ROWS = 40
 
 
 class PackedLinear:
-    """``x W^T + b`` with a copy of the weights.
-
-    Args:
-        weight: ``[E, D]``.
-        bias: ``[E]`` or None.
-    """
+    """``x W^T + b`` with a copy of ``weight`` ``[E, D]`` and ``bias``, ``[E]`` or None."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         weight = weight.detach()

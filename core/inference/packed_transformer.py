@@ -62,10 +62,7 @@ class PackedDecoder:
         self._norm = _packed_norm(decoder.norm)
 
     def init_cache(self, memory: Tensor, is_pad: Tensor | None) -> list[LayerCache]:
-        """Returns a cache for every layer, filled with the keys and values of the memory.
-
-        ``memory`` is ``[S, B, D]``; ``is_pad`` ``[B, S]`` is True at its padding.
-        """
+        """Returns each layer's cache with ``memory`` ``[S, B, D]``; ``is_pad`` is ``[B, S]``."""
         return [layer.init_cache(memory, is_pad) for layer in self._layers]
 
     def __call__(

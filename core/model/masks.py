@@ -46,9 +46,7 @@ def create_mask(src: Tensor, tgt: Tensor, pad_id: int) -> tuple[Tensor, Tensor, 
 
 
 def combine_masks(
-    attn_mask: Tensor | None,
-    key_padding_mask: Tensor | None,
-    shape: tuple[int, int, int, int],
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, shape: tuple[int, int, int, int]
 ) -> Tensor | None:
     """Returns one mask that broadcasts to ``[B, H, T, S]`` and blocks what either mask blocks.
 

@@ -202,10 +202,7 @@ class MyTransformerEncoder(_Stack):
     """A stack of ``num_layers`` copies of an encoder layer."""
 
     def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None
     ) -> Tensor:
         """``[S, B, D]`` -> the memory ``[S, B, D]``."""
         x, rotations = src, self._rotations(src)

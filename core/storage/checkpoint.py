@@ -40,10 +40,7 @@ Shapes = Mapping[str, Sequence[int]]
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], *, digests: Mapping[str, str] | None = None
 ) -> None:
-    """Writes ``tensors`` in one atomic step.
-
-    Args:
-        digests: those of other files, by name; see :func:`read_digests`.
+    """Writes ``tensors``, and the ``digests`` of other files by name (:func:`read_digests`).
 
     Raises:
         UserError: the file cannot be written (a full disk, no permission...); an old file stays.
@@ -86,11 +83,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_digests(path: Path) -> dict[str, str]:
-    """Returns the digests of other files that the header of a file of tensors has, by name.
-
-    Raises:
-        CheckpointError: the file is missing or damaged.
-    """
+    """Returns digests of other files in the header of ``path``; a CheckpointError if damaged."""
     with _opened(path) as file:
         digests = json.loads((file.metadata() or {}).get("files", "{}"))
     if not isinstance(digests, dict):
@@ -178,11 +171,7 @@ def save_weights(
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    """Copies the weights in the file ``path`` into ``model``, converted to its type.
-
-    Raises:
-        CheckpointError: the file is damaged, or belongs to another architecture.
-    """
+    """As :func:`copy_into`, with the weights that :func:`load_tensors` reads from ``path``."""
     copy_into(model, load_tensors(path), path)
 
 
@@ -261,11 +250,7 @@ def _sort_header(path: Path) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[safe_open]:
-    """Opens a file of tensors whose header can be one of ours, and explains errors in the block.
-
-    Raises:
-        CheckpointError: the file is missing or damaged.
-    """
+    """Opens a file of tensors; what is wrong with it, also in the block, is a CheckpointError."""
     if not is_file(path):
         raise CheckpointError(f"{path}: there is no such file")
     try:

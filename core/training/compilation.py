@@ -42,10 +42,7 @@ def check_compiler(device: torch.device) -> None:
 
 
 class WrappedLayers:
-    """The layers of ``model`` in training, as ``config`` wants them.
-
-    They are compiled at their first use, and computed again in the backward pass.
-    """
+    """The layers of ``model`` in training, as ``config`` wants them."""
 
     def __init__(self, model: nn.Module, config: TrainConfig) -> None:
         self._forwards: dict[nn.Module, Callable[..., Tensor]] = {}

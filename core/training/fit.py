@@ -279,10 +279,7 @@ class Trainer:
         self._group.barrier()
 
     def finish_epoch(self) -> None:
-        """Validates, keeps the weights if they are among the best, and saves the run.
-
-        With ``train.ema``, the averaged weights are validated and kept.
-        """
+        """Validates the weights or their ``train.ema``, keeps them if needed, and saves the run."""
         state = self.state
         with self._step.averages_in_place():
             self.model.eval()

@@ -41,10 +41,7 @@ class KeptCheckpoints:
     is_writer: bool
 
     def keep(self, state: TrainingState, value: float) -> None:
-        """Keeps the weights of the current epoch, whose metric is ``value``, if they are needed.
-
-        Those of the best epoch become the model; those of the best or last ones are averaged.
-        """
+        """Keeps the weights if the metric ``value`` is best, or if they are to be averaged."""
         if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
             self._save_model()
@@ -75,9 +72,7 @@ class KeptCheckpoints:
     ) -> None:
         """Makes the mean of the candidates' weights the model, if it beats the best epoch.
 
-        Args:
-            measure_final: the metric of the model as it will be used, which decides. By default it
-                is the metric of ``validate``.
+        ``measure_final`` decides, the metric of the model as it will be used; or else ``validate``.
         """
         if is_file(best := self._path(state.best_epoch)):
             load_weights(best, self.model)

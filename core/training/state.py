@@ -179,22 +179,14 @@ class TrainingState:
 
 
 def save_state(path: Path, state: TrainingState, tensors: Tensors) -> None:
-    """Writes the state of a run in one atomic step.
-
-    Raises:
-        UserError: the file cannot be written; the old one stays.
-    """
+    """Writes the state of a run in one atomic step; after a UserError, the old file is there."""
     numbers = json.dumps({"state": asdict(state)}).encode()
     content = torch.frombuffer(bytearray(numbers), dtype=torch.uint8)
     save_tensors(path, {**tensors, "numbers": content})
 
 
 def load_state(path: Path) -> tuple[TrainingState, Tensors]:
-    """Returns the state that :func:`save_state` wrote, and its tensors.
-
-    Raises:
-        CheckpointError: the file is missing or damaged, or not a training state of this version.
-    """
+    """Returns what :func:`save_state` wrote; a CheckpointError for all other files."""
     tensors = load_tensors(path)
     if "random.cpu" in tensors:
         init = path.parents[1]

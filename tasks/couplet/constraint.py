@@ -107,10 +107,7 @@ class CoupletConstraint:
         return forced.masked_fill(position >= self._lengths[sentences], EOS_ID)
 
     def _choices(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns ``[R, V]``: the words that keep the rules at a position that repeats nothing.
-
-        A rule that no word is left for is not asked for.
-        """
+        """Returns the words ``[R, V]`` that keep the rules, as far as words are left."""
         allowed = self._table.is_word.repeat(len(sentences), 1)
         for _, kept in self._asked(outputs, sentences):
             allowed = _narrowed(allowed, kept)
@@ -267,10 +264,7 @@ def _echoes(line: Sequence[str]) -> list[int]:
 
 
 def _needs(line: Sequence[str], table: CharacterTable, *, is_end: bool) -> list[int]:
-    """Returns the tones, as bits, that the answer needs at the first place of each character.
-
-    ``is_end`` asks for the last word alone.
-    """
+    """Returns the tones that the answer needs at each character's first place, as bits."""
     needs, form = [0] * len(line), table.form
     pattern, end = rules.first_positions(line), rules.last_word(line)
     if form.tones == "off" or end < 0:

@@ -103,11 +103,7 @@ class LoadCoupletDataset:
         self.codec = codec
 
     def read(self, split: str) -> list[TextPair]:
-        """Returns the couplets of a split: train (with its extra folders), val or test.
-
-        Raises:
-            CorpusError: a file is missing, unreadable, or not parallel to the other.
-        """
+        """Returns the couplets of a split; train has extra folders. Errors as in one folder."""
         return [couplet for _, part in self._parts(split) for couplet in part]
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
@@ -115,10 +111,7 @@ class LoadCoupletDataset:
         return self._drawn(split, [], max_len=max_len, seed=0).pairs
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """Returns the training couplets in batches, without those too long for ``max_len``.
-
-        With ``config.extra_weights`` every epoch draws those of the extra folders anew.
-        """
+        """Returns batches of training couplets; every epoch draws those of extra folders anew."""
         drawn = self._drawn("train", self.config.extra_weights, max_len=max_len, seed=seed)
         return PairData(drawn, batch_tokens=batch_tokens, seed=seed)
 

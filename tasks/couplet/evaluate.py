@@ -62,11 +62,7 @@ def evaluate(
     split: str,
     request: GenerationRequest = DEFAULT_REQUEST,
 ) -> CoupletReport:
-    """Returns the report on one split, whose first lines are answered as ``request`` says.
-
-    Raises:
-        CorpusError: all first lines are refused.
-    """
+    """Returns the report on one split; a CorpusError if all of its first lines are refused."""
     read = dataset.read(split)
     pairs = [pair for pair in read if writer.refusal(pair.source) is None]
     if not pairs:

@@ -101,10 +101,7 @@ def ending(pair: Pair) -> str:
 
 
 def tones(pair: Pair) -> str:
-    """The tones at places 2, 4 and 6 of each clause are opposed (平仄对立, article 5).
-
-    "Opposed" has the meaning of :func:`ending`.
-    """
+    """The tones at places 2, 4 and 6 of each clause are opposed (平仄对立, article 5)."""
     places = [i for i in tone_places(pair.first) if i < len(pair.second)]
     return " ".join(filter(None, (pair.alike(i, i) for i in places)))
 
@@ -259,10 +256,7 @@ def split_line(line: Sequence[str], size: int) -> list[list[str]]:
 
 
 def find_avoided(line: Sequence[str], words: frozenset[str]) -> str | None:
-    """Returns the first of ``words`` in ``line``, or None.
-
-    Words inside a phrase of ``words/harmless.txt`` do not count: 山阴道, 今日你.
-    """
+    """Returns the first of ``words`` in ``line``, outside of phrases of ``harmless.txt``."""
     text = "".join(line)
     for phrase in read_words("harmless.txt"):
         text = text.replace(phrase, "\N{IDEOGRAPHIC SPACE}" * len(phrase))

@@ -61,10 +61,7 @@ def draw_neighbors(
 
 
 def nearest(vectors: Tensor, index: int, count: int) -> tuple[list[int], list[float]]:
-    """Returns the ``count`` rows of ``vectors`` ``[V, D]`` nearest to row ``index``, and cosines.
-
-    The vectors have length 1; special tokens are left out.
-    """
+    """Returns the ``count`` rows of unit ``vectors`` ``[V, D]`` nearest to ``index``; cosines."""
     check_range("count", count, 1, len(vectors) - len(SPECIALS) - 1)
     cosines = vectors @ vectors[index]
     cosines[: len(SPECIALS)] = cosines[index] = -torch.inf
@@ -98,13 +95,10 @@ def quality_by_length(
     metric: str = "chrf",
     width: int = 5,
 ) -> tuple[list[LengthBin], str]:
-    """Returns the score of each bin that has sentences, shortest first, and the signature.
-
-    Bins have ``width`` lengths: 1 to width, width + 1 to 2 * width... A source without tokens is
-    in the first.
+    """Returns the score of each bin of ``width`` lengths with sentences, and the signature.
 
     Args:
-        lengths: the number of tokens of each source.
+        lengths: the number of tokens of each source, 0 counted as 1.
         metric: "chrf" (Popović 2015) or "bleu", of the corpus that is in a bin.
     """
     import sacrebleu

@@ -91,8 +91,7 @@ def is_short(pair: Pair, max_tokens: int) -> bool:
 def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]:
     """Returns the indices of the pairs with at most ``max_tokens`` ids on either side.
 
-    The number of longer pairs is reported on stderr; a CorpusError if all are longer. ``path`` is
-    where the pairs come from, for messages.
+    Logs how many of ``path`` are longer; a CorpusError if all are.
     """
     lengths = Examples.of_pairs(pairs).lengths.max(axis=1).tolist()
     short = [index for index, length in enumerate(lengths) if length <= max_tokens]
@@ -112,9 +111,6 @@ def source_tensor(sources: Sequence[Sequence[int]]) -> Tensor:
 
 
 def as_tensors(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
-    """Returns ``src`` ``[S, B]`` and ``tgt`` ``[T+1, B]``, the latter from ``<bos>`` to ``<eos>``.
-
-    The decoder reads the first T positions of ``tgt`` and predicts the last T.
-    """
+    """Returns ``src`` ``[S, B]``, and ``tgt`` ``[T+1, B]`` from ``<bos>`` to ``<eos>``."""
     targets = pad_sequence([[BOS_ID, *target, EOS_ID] for _, target in pairs])
     return source_tensor([source for source, _ in pairs]), targets

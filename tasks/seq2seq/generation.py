@@ -83,8 +83,7 @@ class SearchResult(Generic[E]):
     ) -> "SearchResult[E]":
         """Returns the results for ``texts``, given those for the segments of all of them.
 
-        Each text has at most ``config.n_best`` outputs: the best combinations of those of its
-        segments, or combinations by rank where these differ on purpose.
+        Sampled and diverse outputs are combined by rank, others to the ``config.n_best`` best.
         """
         is_ranked = config.sample or config.diversity > 0.0
         combine = combinations_by_rank if is_ranked else best_combinations

@@ -108,12 +108,7 @@ def attention(
     vocabularies: tuple[Vocabulary, Vocabulary],
     device: torch.device,
 ) -> Attention:
-    """Returns the attention of ``model`` between the ids of a source and those of its output.
-
-    Args:
-        source, target: without special tokens.
-        vocabularies: of source and target.
-    """
+    """Returns the attention between the ids of a source and its output, without special tokens."""
     src = source_tensor([source])
     tgt = pad_sequence([[BOS_ID, *target]])
     weights = attention_weights(model, src.to(device), tgt.to(device))

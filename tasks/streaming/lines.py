@@ -193,11 +193,7 @@ def open_texts(
 
 @contextmanager
 def open_table(path: Path | None, *, encoding: str | None = None) -> Iterator[Lines]:
-    """Opens the pairs at ``path``, or those of standard input: a source, a tab and its target.
-
-    Raises:
-        UserError: the file cannot be read; a line does not have exactly one tab (names it).
-    """
+    """Opens the pairs of a file or standard input; a UserError names a line without one tab."""
 
     def checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:
         number = 0
@@ -252,11 +248,7 @@ def open_rows(texts: Iterator[str]) -> Iterator[Lines]:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[Callable[[str], object]]:
-    """Yields a function that writes text. The file appears at ``path`` only after a clean exit.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Yields the writer of a file that appears after a clean exit; a UserError if it cannot."""
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file.write
 

@@ -32,10 +32,7 @@ _EMOJI = ["😀🙏", "🌀🗿", "🚀🛥", "☀⛅", "🤗🧿"]
 
 
 def augmented(source: str, target: str, rng: random.Random) -> tuple[str, str]:
-    """Returns a pair that is changed in one way, which ``rng`` chooses.
-
-    Where the way does not suit the pair, something is put at the end of both sides.
-    """
+    """Returns a pair changed in a way that ``rng`` chooses, or else with something at both ends."""
     kind = rng.randrange(8)
     if kind == 0:
         return source.upper(), target

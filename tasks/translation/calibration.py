@@ -19,12 +19,7 @@ from core.progress import log
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs.checkpoint_folder import CONFIDENCE_FILE, LANGUAGE_FILE
 from tasks.seq2seq.request import GenerationRequest
-from tasks.translation.confidence import (
-    LEAST_OF_A_KIND,
-    Confidence,
-    are_good,
-    features_of,
-)
+from tasks.translation.confidence import LEAST_OF_A_KIND, Confidence, are_good, features_of
 from tasks.translation.dataset import ParallelCorpus, spaced
 from tasks.translation.language import LanguageDetector
 from tasks.translation.segments import encoded_segments

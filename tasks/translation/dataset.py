@@ -97,18 +97,11 @@ class ParallelCorpus:
         self.source, self.target = source, target
 
     def read(self, split: str) -> list[TextPair]:
-        """Returns the sentence pairs of a split.
-
-        Raises:
-            CorpusError: a file is missing, unreadable, or not parallel to the other.
-        """
+        """Returns the pairs of a split; a CorpusError if a file is missing or not valid."""
         return self.pairs.read(split)
 
     def natural_pairs(self, most: int) -> list[TextPair]:
-        """Returns at most ``most`` training pairs, from each folder in the share of an epoch.
-
-        Folders with a tag are left out: one of their sides was made by a model.
-        """
+        """Returns ``most`` training pairs, of all folders without a tag, which models made."""
         parts = [(self.read("train"), 1.0)]
         parts += [(self._read_extra(e), e.weight) for e in self.config.extra if not e.tag]
         total = sum(weight * len(pairs) for pairs, weight in parts)

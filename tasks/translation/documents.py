@@ -26,10 +26,7 @@ from tasks.translation.spelling import readable, usual_case
 
 @dataclass(frozen=True)
 class Segment:
-    """A sentence or a part of one: its ids.
-
-    Where placeholders stand for ``literals`` in it, ``text`` is what was encoded.
-    """
+    """A sentence or a part: its ids, and the ``text`` where placeholders stand for ``literals``."""
 
     ids: list[int]
     text: str = ""
@@ -72,14 +69,9 @@ class EncodedDocuments(EncodedTexts):
 
 
 class DocumentCodec:
-    """Makes documents of texts, and texts of their translations.
+    """Makes documents of texts, and texts of translations; segments have at most ``size`` ids.
 
-    Args:
-        source, target: the codecs of both languages.
-        size: the most ids in a segment.
-
-    Attributes:
-        letters: the characters that the model knows; None: all of them.
+    ``letters`` are the characters that the model knows; None: all of them.
     """
 
     def __init__(self, source: TextCodec, target: TextCodec, size: int) -> None:
@@ -137,10 +129,7 @@ class DocumentCodec:
         return [each for each in segment.literals if text.count(each) != 1]
 
     def without(self, segment: Segment, placeholders: Sequence[str]) -> Segment:
-        """Returns ``segment`` without some of its placeholders.
-
-        The first of them becomes the fallback, the others what they stand for.
-        """
+        """Returns ``segment`` with the fallback for its first lost placeholder, no others."""
         text, others = segment.text, dict(segment.literals)
         for name in placeholders:
             own = others.pop(name)

@@ -20,12 +20,7 @@ from core.storage.checkpoint import WEIGHTS_FILE
 from core.storage.files import exists
 from data.corpora import data_folder
 from data.vocabulary import BOS, PAD
-from tasks.seq2seq.generation import (
-    EncodedTexts,
-    SegmentResult,
-    SourceSegment,
-    source_segments,
-)
+from tasks.seq2seq.generation import EncodedTexts, SegmentResult, SourceSegment, source_segments
 from tasks.seq2seq.request import GenerationRequest
 from tasks.translation.export import import_ctranslate2, to_ctranslate2
 
@@ -83,10 +78,7 @@ class CTranslate2Engine:
     def search(
         self, texts: EncodedTexts, config: GenerationConfig, request: GenerationRequest
     ) -> list[SegmentResult]:
-        """Returns the hypotheses for each segment of all texts, the best first.
-
-        The arguments are those of :func:`tasks.seq2seq.generation.search_segments`.
-        """
+        """As :func:`tasks.seq2seq.generation.search_segments`."""
         segments = source_segments(texts, config, request, self._max_len)
         longest = max((segment.max_length for segment in segments), default=0)
         found = self._search(segments, longest, config, request)

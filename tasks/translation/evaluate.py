@@ -138,10 +138,7 @@ def evaluate_folder(
     assignments: Sequence[str] = (),
     **options: Any,
 ) -> TranslationReport:
-    """Measures the model in a folder; ``options`` are those of :class:`GenerationRequest`.
-
-    The other arguments and the errors are those of :func:`open_split`.
-    """
+    """Measures a model (:func:`open_split`); ``options`` are those of a request."""
     request = GenerationRequest.of(**options)
     opened = open_split(model, data, split, assignments, device=device, engine=engine, int8=int8)
     return evaluate(*opened, request)

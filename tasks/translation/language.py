@@ -36,11 +36,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class LanguageDetector:
-    """Tells target texts from source texts.
-
-    Args:
-        log_odds: ``[BUCKETS]``, of the n-grams with this checksum.
-    """
+    """Tells target from source texts by ``log_odds`` ``[BUCKETS]``, by n-grams' checksums."""
 
     def __init__(self, log_odds: Tensor) -> None:
         self.log_odds = log_odds
@@ -55,11 +51,7 @@ class LanguageDetector:
 
     @classmethod
     def load(cls, folder: Path) -> "LanguageDetector | None":
-        """Loads it from a checkpoint folder; None without its file.
-
-        Raises:
-            CheckpointError: the file is damaged.
-        """
+        """Loads it from a folder; None without its file, a CheckpointError if damaged."""
         tensors = load_optional(folder / LANGUAGE_FILE, {"log_odds": [_BUCKETS]})
         return None if tensors is None else cls(tensors["log_odds"].float())
 
@@ -94,10 +86,7 @@ class LanguageDetector:
         return sum(map(self.is_target, texts)) / max(1, len(texts))
 
     def is_useful(self, sources: Sequence[str], targets: Sequence[str]) -> bool:
-        """Returns whether it tells held-out texts of the two languages apart.
-
-        It does not where the two sides are one language, or where there was too little text.
-        """
+        """Returns whether it tells held-out texts apart: two languages, enough text."""
         alarms = self.recognized(sources) * len(sources)
         is_quiet = alarms <= max(1.0, MAX_FALSE_ALARMS * len(sources))
         return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED

@@ -75,11 +75,7 @@ class LinePart(NamedTuple):
 
 
 def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
-    """Splits a line; its parts are the line, but for white space at the end of the sentences.
-
-    Args:
-        letters: the characters that the model knows; None: all.
-    """
+    """Splits a line, without white space at its ends; ``letters`` are known, all if None."""
     found = [LinePart("", [])]
     kept = space = ""  # what is not in ``found`` yet, and the white space before it
     for sentence in [*sentences(line), ""]:
@@ -134,10 +130,7 @@ def restored(text: str, literals: Mapping[str, str]) -> str:
 
 
 def literal_of(word: str, letters: Collection[str]) -> tuple[str, str, str]:
-    """Returns what stands before the literal in ``word``, the literal, and what stands after it.
-
-    All are empty if ``word`` has no literal.
-    """
+    """Returns what is before the literal in ``word``, the literal, and what follows; "" without."""
     start = len(word) - len(word.lstrip(_OPENING))
     end = max(start, len(word.rstrip(_CLOSING)))
     literal = word[start:end]

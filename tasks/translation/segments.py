@@ -63,10 +63,7 @@ def sentences(text: str) -> list[str]:
 
 
 def encoded_segments(text: str, encode: Encode, size: int) -> list[list[int]]:
-    """Returns the ids of each segment of ``text``, at most ``size`` per segment.
-
-    An empty text has no segments.
-    """
+    """Returns the ids of each segment of ``text``, at most ``size``; none if it is empty."""
     parts = (sentence for _, line in lines(text) for sentence in sentences(line))
     return [ids for sentence in parts for ids in segments_of(sentence, encode, size)]
 

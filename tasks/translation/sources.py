@@ -74,14 +74,7 @@ PairSource: TypeAlias = PairFolder | PairTables
 
 
 def open_pairs(path: Path, config: TranslationData, *, seed: int) -> PairSource:
-    """Opens a corpus: a folder of aligned lines, unless it has a table named train.
-
-    Args:
-        seed: selects the pairs of the splits that have no files.
-
-    Raises:
-        CorpusError: there is no such corpus.
-    """
+    """Opens a folder of aligned lines or, with a table named train, tables; else a CorpusError."""
     if not exists(path):
         raise CorpusError(path, "there is no such folder or file")
     if is_folder(path) and not is_file(table_paths(path, PAIR_SUFFIXES)["train"]):
