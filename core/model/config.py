@@ -61,7 +61,11 @@ class EncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(EncoderConfig):
-    """The sizes of a whole Transformer; ``num_decoder_layers`` is the number of decoder layers."""
+    """The sizes of a whole Transformer.
+
+    Args:
+        num_decoder_layers: the number of decoder layers.
+    """
 
     num_decoder_layers: int = 3
 

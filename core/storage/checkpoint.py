@@ -218,13 +218,11 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     Raises:
         CheckpointError: a damaged file, or one whose weights have other names or shapes.
     """
-    total: dict[str, Tensor] = {}
-    for path in paths:
+    total = {name: tensor.double() for name, tensor in load_tensors(paths[0]).items()}
+    for path in paths[1:]:
         tensors = load_tensors(path)
-        if path != paths[0]:
-            _check_shapes(_shapes(total), _shapes(tensors), path, f"the same model as {paths[0]}")
-        for name, tensor in tensors.items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+        _check_shapes(_shapes(total), _shapes(tensors), path, f"the same model as {paths[0]}")
+        total = {name: tensor + tensors[name].double() for name, tensor in total.items()}
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 

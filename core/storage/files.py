@@ -16,9 +16,6 @@ from core.errors import UserError
 # The errors of a full or failing disk. In the middle of a write, they name no file.
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 
-# The most characters of a name that its unfinished files have in their names.
-_MAX_STEM, _MAX_SUFFIX = 40, 20
-
 # The names of unfinished files: by ``_name_beside``, and by safetensors, which writes to a
 # temporary file of its own.
 _PARTIAL = re.compile(r"\..*\.[0-9a-f]{12}\.partial(\..*)?|\.tmp[0-9A-Za-z]{6}")
@@ -204,7 +201,7 @@ def _mode(path: str | Path) -> int:
 
 def _name_beside(target: Path) -> Path:
     """Returns a unique name for ``target`` while it is unfinished."""
-    stem, suffix = target.stem[:_MAX_STEM], target.suffix[:_MAX_SUFFIX]
+    stem, suffix = target.stem[:40], target.suffix[:20]
     return target.with_name(f".{stem}.{secrets.token_hex(6)}.partial{suffix}")
 
 

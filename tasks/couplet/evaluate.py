@@ -14,7 +14,6 @@ from tasks.couplet.dataset import LoadCoupletDataset
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES, check
 from tasks.runs.checkpoint_folder import Folders
-from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
 
@@ -71,12 +70,7 @@ def evaluate(
         answers = writer.generate(
             [first for first, _ in pairs], request.replaced(on_batch=bar.advance)
         )
-    measured = measure_pairs(
-        writer.models,
-        dataset.encoded(split, max_len=writer.max_len),
-        batch_tokens=writer.config.train.batch_tokens,
-        device=writer.device,
-    )
+    measured = writer.measure(dataset.encoded(split, max_len=writer.max_len))
     metric = sacrebleu.BLEU(tokenize="char")
     bleu = metric.corpus_score([a.second for a in answers], [[second for _, second in pairs]])
     return CoupletReport(

@@ -17,7 +17,7 @@ from tasks.runs import run
 from tasks.runs.checkpoint_folder import CONFIG_FILE, describe
 from tasks.runs.initial import TokenWeights
 from tasks.runs.training import Place, Training
-from tasks.seq2seq.objective import measure_pairs, pair_loss
+from tasks.seq2seq.objective import pair_loss
 
 
 def train(config: CoupletConfig, options: run.RunOptions) -> dict[str, Any]:
@@ -58,12 +58,7 @@ class CoupletTraining(Training):
         self.files = self.dataset.files("train", "val", *(["test"] if self.has_test else ()))
 
     def validate(self) -> dict[str, float]:
-        measured = measure_pairs(
-            [self.model],
-            self.val_pairs,
-            batch_tokens=self.config.train.batch_tokens,
-            device=self.place.device,
-        )
+        measured = self._writer(self.config).measure(self.val_pairs)
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
@@ -73,8 +68,10 @@ class CoupletTraining(Training):
     def evaluate(self, config: CoupletConfig) -> CoupletReport | None:
         if not self.has_test:
             return None
-        writer = CoupletWriter([self.model], self.dataset.codec, config, self.place.device)
-        return evaluate(writer, self.dataset, "test")
+        return evaluate(self._writer(config), self.dataset, "test")
+
+    def _writer(self, config: CoupletConfig) -> CoupletWriter:
+        return CoupletWriter([self.model], self.dataset.codec, config, self.place.device)
 
     def new_weights(self) -> Sequence[str]:
         """Returns the names of the weights of the alignment, if the initial model has none."""

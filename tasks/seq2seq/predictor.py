@@ -19,12 +19,14 @@ from core.inference.ensemble import Ensemble, StepModel
 from core.inference.incremental_model import IncrementalModel
 from core.model.sequence_to_sequence import SequenceToSequence
 from data.codec import TextCodec
+from data.examples import Pair
 from data.vocabulary import BOS_ID, EOS_ID, Vocabulary
 from tasks.inside import Trace
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders, model_folders
 from tasks.seq2seq.generation import E, SearchResult, search_segments
 from tasks.seq2seq.labeled_attention import Attention, attention
+from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.pair_scores import PairScore, score_texts
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.texts import as_texts
@@ -45,6 +47,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
     """
 
     models: list[SequenceToSequence]
+    config: Any
     request_type: ClassVar[type[GenerationRequest]] = GenerationRequest
 
     def __init__(
@@ -142,6 +145,11 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         encoded = self._encode(texts, request)
         found = search_segments(self.step_model(), encoded, config, request, self.device)
         return SearchResult.of(encoded, found, config)
+
+    def measure(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """Returns the mean loss and the accuracy on encoded pairs (:func:`.measure_pairs`)."""
+        tokens = self.config.train.batch_tokens
+        return measure_pairs(self.models, pairs, batch_tokens=tokens, device=self.device)
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         model = self.models[0]

@@ -12,7 +12,6 @@ from sacrebleu.metrics.base import Metric
 from core.config import override
 from tasks.familiarity import is_unfamiliar
 from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
-from tasks.seq2seq.objective import measure_pairs
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
 from tasks.translation.confidence import has_loop
@@ -104,12 +103,7 @@ def evaluate(
     translations = [translation.text for translation in found]
     confidences = [each.confidence for each in found if each.confidence is not None]
     familiarities = [each.familiarity for each in found if each.familiarity is not None]
-    measured = measure_pairs(
-        translator.models,
-        dataset.encoded(split, max_len=translator.max_len),
-        batch_tokens=translator.config.train.batch_tokens,
-        device=translator.device,
-    )
+    measured = translator.measure(dataset.encoded(split, max_len=translator.max_len))
     metrics = {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF(), "ter": TER()}
     figures: dict[str, Any] = {}
     for name, metric in metrics.items():

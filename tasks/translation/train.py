@@ -11,7 +11,7 @@ from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.runs import run
 from tasks.runs.initial import TokenWeights
 from tasks.runs.training import Place, SearchChoice, Training
-from tasks.seq2seq.objective import measure_pairs, pair_loss
+from tasks.seq2seq.objective import pair_loss
 from tasks.seq2seq.request import GREEDY, GenerationRequest
 from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, calibrate
 from tasks.translation.codecs import load_codecs
@@ -73,13 +73,9 @@ class TranslationTraining(Training):
 
     def validate(self) -> dict[str, float]:
         sources, targets = zip(*self.val_texts, strict=True)
-        measured = measure_pairs(
-            [self.model],
-            self.val_pairs,
-            batch_tokens=self.config.train.batch_tokens,
-            device=self.place.device,
-        )
-        translations = [found.text for found in self._translator().generate(sources, GREEDY)]
+        translator = self._translator()
+        measured = translator.measure(self.val_pairs)
+        translations = [found.text for found in translator.generate(sources, GREEDY)]
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],
