@@ -14,8 +14,6 @@ logistic regression learns what tells the training texts from them ("outlier exp
 al. 2019), and adds to the distance of the texts that it takes for others.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +78,7 @@ class Familiarity:
         lengths: tuple[Tensor, Tensor] | None = None,
         *,
         others: Tensor | None = None,
-    ) -> Familiarity:
+    ) -> "Familiarity":
         """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``.
 
         Args:
@@ -105,7 +103,7 @@ class Familiarity:
         return found
 
     @classmethod
-    def load(cls, folder: Path, *, width: int) -> Familiarity | None:
+    def load(cls, folder: Path, *, width: int) -> "Familiarity | None":
         """Loads it from a checkpoint folder; None if an older program made that.
 
         Raises:

@@ -1,7 +1,5 @@
 """What the predictors of all tasks are: a trained model, or several as one, ready for texts."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
@@ -36,12 +34,12 @@ class Predictor(ABC, Generic[R]):
 
     @classmethod
     @abstractmethod
-    def load(cls, folder: Folders = None, *, device: str = "auto") -> Self:
+    def load(cls, folder: "Folders" = None, *, device: str = "auto") -> Self:
         """Loads the model in ``folder``, the shipped one by default."""
 
     @abstractmethod
     def predict(
-        self, texts: str | Iterable[str], *, batch_tokens: int = ..., on_batch: OnBatch = ...
+        self, texts: str | Iterable[str], *, batch_tokens: int = ..., on_batch: "OnBatch" = ...
     ) -> list[R]:
         """Returns the result of each of ``texts``, each with a ``record()`` for JSON.
 

@@ -1,7 +1,5 @@
 """Whether probabilities are what they say: of what gets 80%, 80% should be right."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The texts that callers of the Python API hand in: checked before any work begins."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterable

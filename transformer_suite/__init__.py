@@ -4,8 +4,6 @@ Names are imported when they are first used, so that ``import transformer_suite`
 not import torch.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Beam search, and the state of a beam, which diverse beam search uses as well."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -125,7 +123,7 @@ class Candidates(NamedTuple):
     """The row within the sentence that the token extends."""
     tokens: Tensor
 
-    def unfinished(self, is_end: Tensor, size: int) -> Candidates:
+    def unfinished(self, is_end: Tensor, size: int) -> "Candidates":
         """Returns the best ``size`` candidates that do not end, ``[B, size]``, the best first."""
         choice = is_end.byte().argsort(dim=1, stable=True)[:, :size]
         scores = self.scores.masked_fill(is_end, -math.inf)

@@ -1,7 +1,5 @@
 """Greedy search, and the loop that it shares with sampling: one output for each sentence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ beams of a sentence have computed stay where they were written, and :class:`Line
 which of them each beam descends. It is an attention mask, a thousand times smaller than the keys.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -8,8 +8,6 @@ Parameters have the names, the layout and the order of ``torch.nn.MultiheadAtten
 are interchangeable, and with the same weights the outputs are equal.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

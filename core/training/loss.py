@@ -6,8 +6,6 @@ every word, and the loss of one token is
     -(1 - e) log p(y) - (e / V) * sum_v log p(v).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

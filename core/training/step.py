@@ -1,7 +1,5 @@
 """One step of the optimizer: the gradient of some batches, its length, and the new weights."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import os

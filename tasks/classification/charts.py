@@ -1,7 +1,5 @@
 """The charts of a classifier's report: the page contains them, and ``plot`` draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +54,7 @@ def draw_chart(path: str | Path, run: Path, kind: str) -> None:
             raise CheckpointError(f"{file}: damaged: there is no chart of its {kind}") from error
 
 
-def draw_confusion(figure: Figure, report: Mapping[str, Any]) -> None:
+def draw_confusion(figure: "Figure", report: Mapping[str, Any]) -> None:
     """Draws the confusion matrix of the ``MAX_CELLS`` classes with most texts.
 
     The color of a cell shows its share of the row.
@@ -84,7 +82,7 @@ def draw_confusion(figure: Figure, report: Mapping[str, Any]) -> None:
     display.ax_.set(xlabel="prediction", ylabel="label")
 
 
-def draw_reliability(figure: Figure, report: Mapping[str, Any]) -> None:
+def draw_reliability(figure: "Figure", report: Mapping[str, Any]) -> None:
     """Draws the reliability diagram (Guo et al. 2017) without and with temperature scaling.
 
     Below it are the numbers of texts in the bins.

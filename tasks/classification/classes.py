@@ -1,7 +1,5 @@
 """The names of the classes: one per line of ``classes.txt``, in the order of their numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

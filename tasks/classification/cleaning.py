@@ -1,7 +1,5 @@
 """Removes what web scraping left in AG_News: HTML entities, tags, backslashes."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """The configuration of a classification run, and its presets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

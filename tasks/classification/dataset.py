@@ -1,7 +1,5 @@
 """Labeled texts as ids: AG_News, or tables of any kind (:mod:`.sources`)."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -96,7 +94,7 @@ class LoadSentenceClassificationDataset:
         """Returns the training texts as ids."""
         return self._texts_and_labels("train")[0]
 
-    def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> TextData:
+    def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> "TextData":
         """Returns the training rows in batches; reports classes with hardly any rows.
 
         The batches of a small table are smaller than ``batch_tokens``.

@@ -1,7 +1,5 @@
 """From scores to classes: temperature, thresholds, and weights of classes of unequal size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

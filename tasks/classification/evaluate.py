@@ -1,7 +1,5 @@
 """Measuring a classifier: accuracy, precision, recall, F1 and the confusion matrix."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ word deleted). It needs no gradients and covers everything that decides the answ
 n-grams, pooling and temperature.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the least regularized loss are found in a second, and they suit texts that were 
 than those of any network that is trained on the same texts alone.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

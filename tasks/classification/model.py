@@ -3,8 +3,6 @@
 A linear model over hashed n-grams may stand beside the encoder (:mod:`.ngrams`).
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ one table, as in fastText (Joulin et al. 2017, section 2.1; Bojanowski et al. 20
 the characters). All are computed from token ids, so a model needs no other input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Classifying texts with a trained model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -103,7 +101,7 @@ class Classifier(Predictor[Classification]):
         *,
         device: str = "auto",
         early_exit: float | None = None,
-    ) -> Classifier:
+    ) -> "Classifier":
         """Loads the model in ``folder``, or the pretrained one.
 
         Args:
@@ -204,7 +202,7 @@ class Classifier(Predictor[Classification]):
             results.append(result if text else Classification("", 0.0, {}))
         return results
 
-    def explain(self, texts: str | Iterable[str], **options: Any) -> list[Explanation]:
+    def explain(self, texts: str | Iterable[str], **options: Any) -> "list[Explanation]":
         """Returns what each word of the texts adds to the log-odds of their classes.
 
         ``options`` are those of :meth:`outputs`; the errors are those of :meth:`classify`.

@@ -3,8 +3,6 @@
 The page is one HTML file that contains its pictures, without scripts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Where labeled texts come from: a folder in AG_News' layout, or the tables of a user."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training a classifier."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """From the lines of an input to those of an output: what all commands on texts and pairs share."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

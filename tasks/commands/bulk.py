@@ -5,8 +5,6 @@ A worker is a process with one model (an actor of Ray). Ray starts one that dies
 its chunks. A file gets its name once it is whole, so a second start does what is missing.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import logging
@@ -68,7 +66,7 @@ Chunk = tuple["pa.Table", dict[int, str]]
 """Some rows of a file, and why some of them are refused, by their places in the chunk."""
 
 
-def filesystem_of(address: str) -> tuple[FileSystem, str]:
+def filesystem_of(address: str) -> "tuple[FileSystem, str]":
     """Returns the file system of an address (``s3://bucket/file``, or a path) and the path in it.
 
     Raises:
@@ -158,7 +156,7 @@ def read_chunks(address: str) -> Iterator[Chunk]:
                 yield pa.table({n: _array([row.get(n) for row in found]) for n in names}), refused
 
 
-def _array(values: list[Any]) -> pa.Array:
+def _array(values: list[Any]) -> "pa.Array":
     import pyarrow as pa
 
     try:
@@ -182,7 +180,7 @@ def _row_of(line: bytes, *, is_json: bool) -> Row | str:
     return row if isinstance(row, dict) else "not a JSON object"
 
 
-def write_file(address: str, kind: str, added: int, tables: Iterator[pa.Table]) -> None:
+def write_file(address: str, kind: str, added: int, tables: "Iterator[pa.Table]") -> None:
     """Writes a file, which gets its name once it is whole.
 
     Args:
@@ -335,7 +333,7 @@ def tables_of(
     progress: Progress,
     *,
     has_familiarity: bool,
-) -> Iterator[pa.Table]:
+) -> "Iterator[pa.Table]":
     """Yields the tables of one file; counts rows, unfamiliar and refused ones, which are named.
 
     Raises:

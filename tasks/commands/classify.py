@@ -1,7 +1,5 @@
 """``classify``: the class of a text, such as the topic of news."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Sequence

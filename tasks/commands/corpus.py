@@ -1,7 +1,5 @@
 """The corpus that a command works on: a folder, a name in the catalog, or the task's default."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from core.config import nearest

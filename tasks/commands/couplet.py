@@ -1,7 +1,5 @@
 """``couplet``: the second line of a Chinese couplet for a first line."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +78,7 @@ def couplet(**options: Any) -> None:
     is_one &= options["texts"] != ("-",)
     is_read = options["output_path"] is None and is_terminal() and not layout.vertical
 
-    def lines_for(line: str, found: Couplet) -> list[str]:
+    def lines_for(line: str, found: "Couplet") -> list[str]:
         """Returns the answer as lines, and draws it."""
         if not found.second:  # an empty line, or one that is refused
             return [""]
@@ -92,7 +90,7 @@ def couplet(**options: Any) -> None:
         rules = [_faults(found)] if has_rules else []
         return ["\t".join([found.second, *([banner or ""] if layout.banner else []), *rules])]
 
-    def pair_for(line: str, found: Couplet) -> list[str]:
+    def pair_for(line: str, found: "Couplet") -> list[str]:
         """Returns the couplet as one reads it; of several answers, each with a number."""
         if not found.second:
             return [""]
@@ -147,7 +145,7 @@ def _check_layout(options: dict[str, Any], layout: Layout) -> None:
         check_picture(layout.picture)
 
 
-def _finished(line: str, found: Couplet, layout: Layout) -> tuple[tuple[str, str], str | None]:
+def _finished(line: str, found: "Couplet", layout: Layout) -> tuple[tuple[str, str], str | None]:
     """Returns the first and the second line, and the banner; reports faults, and draws them."""
     from core.progress import log
     from tasks.couplet.layout import banner as banner_of
@@ -164,7 +162,7 @@ def _finished(line: str, found: Couplet, layout: Layout) -> tuple[tuple[str, str
     return pair, banner
 
 
-def _faults(couplet: Couplet) -> str:
+def _faults(couplet: "Couplet") -> str:
     """Returns the rules that a couplet breaks, or a tick."""
     return " ".join(f"✗{rule}" for rule in couplet.broken) or "✓"
 

@@ -1,7 +1,5 @@
 """``data``: the corpora, how to get them and how to check them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -59,7 +57,7 @@ def verify(name: str) -> None:
     show_reports(name, fetching.verify(name))
 
 
-def show_reports(name: str, reports: Sequence[FileReport]) -> None:
+def show_reports(name: str, reports: "Sequence[FileReport]") -> None:
     """Prints the state of every file of a corpus.
 
     Raises:

@@ -1,7 +1,5 @@
 """``evaluate``: the quality of a model on a corpus."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``export``: a translation model in the format of another engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The group of all commands: it imports a command when it is called, and reports its errors."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import io

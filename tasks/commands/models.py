@@ -1,7 +1,5 @@
 """``models``: the shipped models, and the calibration of checkpoint folders."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The options that commands share, their limits, and the objects that hold their values."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

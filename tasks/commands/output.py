@@ -1,7 +1,5 @@
 """How commands print results, progress and tables."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

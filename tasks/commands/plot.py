@@ -1,7 +1,5 @@
 """``plot``: pictures that explain the Transformer, and pictures of what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module

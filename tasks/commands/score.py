@@ -1,7 +1,5 @@
 """``score``: how probable a model finds given pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

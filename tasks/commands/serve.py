@@ -1,7 +1,5 @@
 """``serve``: the three applications on a web page, and for programs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``synthesize``: text in one language becomes a parallel corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``train``: a new model from a corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``translate``: German texts into English, or whatever pair of languages a model has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +74,7 @@ def translate(**options: Any) -> None:
 
     doubtful: list[int] = []
 
-    def categories(number: int, line: str, result: Translation) -> Iterator[str]:
+    def categories(number: int, line: str, result: "Translation") -> Iterator[str]:
         """Yields what a line counts as in :func:`notes`."""
         if line.strip():
             yield "lines"

@@ -1,7 +1,5 @@
 """The answer to a first line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,7 +24,7 @@ class Couplet(Ranked):
     score: float
     broken: dict[str, str] = field(default_factory=dict)
     note: str = ""
-    others: tuple[Couplet, ...] = ()
+    others: "tuple[Couplet, ...]" = ()
 
     @property
     def rules(self) -> dict[str, bool]:

@@ -1,7 +1,5 @@
 """Answering the first lines of couplets with a trained model."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -141,7 +139,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return couplets[0] if isinstance(lines, str) else couplets
 
     @classmethod
-    def _load_one(cls, path: Path, device: torch.device) -> CoupletWriter:
+    def _load_one(cls, path: Path, device: torch.device) -> "CoupletWriter":
         config = read_config(path, cls.task, CoupletConfig)
         codec = TextCodec.load(path, tokenizer=TOKENIZER)
         size = len(codec.vocabulary)
@@ -156,7 +154,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return writer
 
     @classmethod
-    def _join(cls, members: Sequence[CoupletWriter]) -> CoupletWriter:
+    def _join(cls, members: "Sequence[CoupletWriter]") -> "CoupletWriter":
         first = members[0]
         models = [model for member in members for model in member.models]
         writer = cls(models, first.codec, first.config, first.device)
@@ -213,7 +211,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         """Whether there is a model of first lines for second ones."""
         return self._opposite_folder is not None
 
-    def opposite(self) -> CoupletWriter:
+    def opposite(self) -> "CoupletWriter":
         """Returns the writer of first lines for second ones, of the subfolder ``backward``.
 
         It is loaded at the first call.

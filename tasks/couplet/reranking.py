@@ -12,8 +12,6 @@ character and with a weight (:class:`RerankConfig`):
                (ibid., section 4.3, with a rank for a probability); ranks end at 2,000
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from operator import eq

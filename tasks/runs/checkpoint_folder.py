@@ -12,8 +12,6 @@
 * ``README.md``: the model card of a shipped model
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from os import PathLike

@@ -1,7 +1,5 @@
 """The configuration of a run: a preset, changed by a file and by assignments."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The splits of a corpus: files of their own, or held out from the training rows."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from abc import ABC, abstractmethod

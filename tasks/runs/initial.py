@@ -1,7 +1,5 @@
 """Fine-tuning: a run that starts from the weights of an existing model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar

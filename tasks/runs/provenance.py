@@ -1,7 +1,5 @@
 """Provenance: what ``metrics.json`` records so that a run can be repeated."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """A training run from its configuration to its metrics, the same for every task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The folder of a run: whether a run may use it, and what a run that fails early leaves there."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """What a task brings to a run: its model, its data, its loss and its measurements."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

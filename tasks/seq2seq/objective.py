@@ -1,7 +1,5 @@
 """What a model of pairs is trained and validated on: loss and token accuracy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

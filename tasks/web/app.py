@@ -1,7 +1,5 @@
 """The web application: routes, the page, and what every request passes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

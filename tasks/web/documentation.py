@@ -1,7 +1,5 @@
 """The OpenAPI document as a page that works offline; FastAPI's own pages load other sites."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any

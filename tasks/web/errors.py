@@ -1,7 +1,5 @@
 """Requests that are not answered with a result, and what their clients are told."""
 
-from __future__ import annotations
-
 import sys
 from traceback import extract_tb
 from typing import Any

@@ -1,7 +1,5 @@
 """What every request passes before a route sees it, and every answer on its way back."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -4,8 +4,6 @@
 describes them, with JSON or URL-encoded form bodies.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs
 

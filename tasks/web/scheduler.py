@@ -7,8 +7,6 @@ turn. So a short request waits for one turn, whatever the others ask for, and ev
 what it would have got alone.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence

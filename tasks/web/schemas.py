@@ -1,7 +1,5 @@
 """The bodies of requests and answers. The options have the names of the command line."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """The process that serves: sockets, slow clients, signals."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The loaded models with their queues: what all routes of the service share."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
@@ -59,7 +57,7 @@ class Service:
         *,
         device: str,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> Service:
+    ) -> "Service":
         """Loads the model of each task and tries it on a text; None for the shipped model.
 
         Args:
