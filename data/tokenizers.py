@@ -200,9 +200,7 @@ def train_sentencepiece(
 
     The same texts give the same file. Without ``byte_fallback``, every character of the texts is in
     the vocabulary.
-
-    Args:
-        tags: tokens that no text contains, besides the special ones: :func:`tag_token`.
+    ``tags`` are tokens that no text contains, besides the special ones: :func:`tag_token`.
 
     Raises:
         ConfigError: there is no text, or ``vocab_size`` is less than the number of characters.

@@ -27,12 +27,7 @@ def all_of(*constraints: Constraint) -> Constraint:
 
 
 class MinimumLength:
-    """Forbids an output to end before it has a number of tokens (without ``<eos>``).
-
-    Args:
-        lengths: ``[B]``, the fewest tokens of each sentence's output, on the device of the search.
-        vocab_size: V.
-    """
+    """Forbids an output to end before it has ``lengths`` ``[B]`` tokens (without ``<eos>``)."""
 
     def __init__(
         self, lengths: Tensor, *, vocab_size: int, special: SpecialIds = SpecialIds()
@@ -46,12 +41,7 @@ class MinimumLength:
 
 
 class NoRepeatNgram:
-    """Forbids n-grams that the output already contains (Paulus et al. 2018, section 2.5: n = 3).
-
-    Args:
-        size: n, at least 1; with 1 no token occurs twice.
-        vocab_size: V.
-    """
+    """Forbids n-grams of ``size`` n that an output contains (Paulus et al. 2018, section 2.5)."""
 
     def __init__(self, size: int, *, vocab_size: int) -> None:
         self._size = size
@@ -70,11 +60,9 @@ class NoRepeatNgram:
 
 
 class ForcedPrefix:
-    """Makes an output begin with given tokens, the only ones allowed: their probability is 1.
+    """Makes outputs begin with ``prefixes`` of ids, which may be empty, one for each sentence.
 
-    Args:
-        prefixes: the first ids of each sentence's output, without special tokens; may be empty.
-        vocab_size: V.
+    Given tokens are the only ones allowed, so their probability is 1.
     """
 
     def __init__(

@@ -49,10 +49,7 @@ class DataParallel:
 
         Every process makes the last call of a step together with the others. After it, all have
         the sum of the gradients of all processes.
-
-        Args:
-            batch: this process's shard; None if it is empty.
-            is_last: whether this is the last backward pass of the step.
+        ``batch`` is this process's shard, None if it is empty; ``is_last`` is about the step.
 
         Returns:
             The loss, and the number of targets.

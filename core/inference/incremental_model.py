@@ -61,9 +61,6 @@ class IncrementalModel:
     new ``IncrementalModel``. One object serves several threads, because each search has its own
     state. Dropout is never applied, and no gradient is recorded. Autocast must be off.
 
-    Args:
-        model: the trained model.
-
     Attributes:
         special: the ids of the special tokens.
         vocab_size: V, the size of the target vocabulary.
@@ -155,12 +152,8 @@ def greedy_decode(
     """Returns the most probable token at every step, for a batch ``src`` ``[S, B]``.
 
     It takes a snapshot of ``model``, which is worth keeping where there are many batches.
-
-    Args:
-        max_lengths: ``[B]``; by default an output may be twice as long as its source, plus ten.
-
-    Returns:
-        The output ids of each sentence, without special tokens.
+    By default, the ``max_lengths`` ``[B]`` of outputs are twice those of their sources, plus ten.
+    The ids of outputs come without special tokens.
     """
     prepared = IncrementalModel(model)
     if max_lengths is None:

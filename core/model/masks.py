@@ -51,9 +51,7 @@ def combine_masks(
     """Returns one mask that broadcasts to ``[B, H, T, S]`` and blocks what either mask blocks.
 
     The result is boolean if all given masks are, else float. It is None if there is no mask.
-
-    Args:
-        shape: the sizes (B, H, T, S).
+    ``shape`` has the sizes (B, H, T, S).
 
     Raises:
         ValueError: a mask of the wrong size or kind; the message names both sizes.

@@ -100,9 +100,7 @@ def load_optional(
 ) -> dict[str, Tensor] | None:
     """Returns the tensors that :func:`save_tensors` wrote; None without the file.
 
-    Args:
-        may_lack: the names of the tensors that may be missing.
-        may_be_infinite: the names of the tensors that may have infinite values.
+    Those of the names in ``may_lack`` may be missing, those in ``may_be_infinite`` be infinite.
 
     Raises:
         CheckpointError: as :func:`load_tensors`; or there are other names or ``shapes``; or values

@@ -31,9 +31,6 @@ def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
     Yields a function that raises a UserError if the lock is not at its path any more: the folder
     has been removed or renamed, and what is there now may belong to another process.
 
-    Args:
-        folder: the folder to protect, for the messages.
-
     Raises:
         UserError: another process holds the lock, or ``lock`` cannot be written.
     """

@@ -40,13 +40,12 @@ def accumulate_gradients(
     Each microbatch has its own stream of random numbers, and the gradients are added up in a fixed
     order: the same batch, random state and number of microbatches give the same bits.
 
+    Returns the summed loss, and the number of targets.
+
     Args:
         batch: the examples are the last axis; at least ``count`` of them.
         loss: called from several threads at a time.
         count: the number of microbatches.
-
-    Returns:
-        The summed loss, and the number of targets.
     """
     seeds = torch.randint(1 << 62, (count,)).tolist()
 

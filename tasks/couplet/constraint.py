@@ -295,9 +295,6 @@ def given_characters(
 
     They are the beginning of the answer, or some anywhere in it; None stands for a free one.
 
-    Args:
-        lines: first lines, each in segments of characters.
-
     Raises:
         ConfigError: a character that the model does not know, or one that breaks a rule, or a
             ``keep`` of another length than its line.

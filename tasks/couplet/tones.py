@@ -30,7 +30,6 @@ BOOKS = {
 """The rhyme book of each system, and how it reads entering tones."""
 
 Tones = frozenset[str]
-_UNKNOWN: Tones = frozenset()
 
 _TONES = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
 # The eighteen rhymes of 中华新韵 (1941), each with its finals in pypinyin's spelling. It does not

@@ -129,10 +129,7 @@ def draw_lengths(
     request: GenerationRequest,
 ) -> list[LengthBin]:
     """Translates a split of the corpus ``data``, draws the quality by length and returns the bins.
-
-    Args:
-        model: what :meth:`Translator.load` takes.
-        split: None: the first whose name begins with ``test``.
+    Without a ``split``, it is the first whose name begins with ``test``.
 
     Raises:
         ConfigError, UserError: a wrong split; or as for :func:`.picture`.

@@ -114,9 +114,6 @@ def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     Lines end in ``\\n`` or ``\\r\\n``; a byte order mark is dropped. A person at a terminal, or a
     program that waits for the answer to its last line, gets it at once.
 
-    Args:
-        name: the name of the stream in error messages.
-
     Raises:
         UserError: reading fails, or a line is not UTF-8 or too long (names the line).
     """

@@ -29,10 +29,8 @@ _ACRONYM = re.compile(
 def readable(line: str, letters: Collection[str] | None) -> str:
     """Returns a line without invisible characters, and with quotation marks that the model knows.
 
-    German and Swiss books have »these« and «these»: a mark before a word opens a quotation.
-
-    Args:
-        letters: the characters that the model knows; None: all.
+    German and Swiss books have »these« and «these»: a mark before a word opens a quotation. The
+    model knows the characters ``letters``; None: all.
     """
     line = _INVISIBLE.sub("", line)
     if letters is None:
