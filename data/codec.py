@@ -39,7 +39,6 @@ class CodecConfig:
     """
 
     RETIRED = MappingProxyType({"bpe_dropout": None})
-    """See :func:`core.config.without_retired`."""
 
     tokenizer: str = SentencePieceBPE.name
     vocab_size: int | None = 8000

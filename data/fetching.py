@@ -16,16 +16,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
 from core.errors import CorpusError, NetworkError, UserError, shorten
 from core.storage.files import atomic_write, is_file, reason_of, require_regular_file
 from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
 from data.readers import csv_rows, iter_lines
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsRead
 
 _TIMEOUT = 30  # seconds without a single byte
 _LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -243,7 +240,7 @@ def _writing(target: Path, most: int | None) -> Iterator[_LimitedFile]:
         yield _LimitedFile(file, most)
 
 
-def _copy(content: "SupportsRead[bytes]", target: Path, most: int | None) -> None:
+def _copy(content: Any, target: Path, most: int | None) -> None:
     """Copies at most ``most`` bytes: a few bytes of gzip can become gigabytes."""
     with _writing(target, most) as file:
         shutil.copyfileobj(content, file)

@@ -8,15 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from core.config import check_choice
 from core.errors import CheckpointError, ConfigError
 from core.storage.files import atomic_write, reason_of, require_regular_file
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
-
-if TYPE_CHECKING:
-    import jieba
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 
@@ -85,7 +82,7 @@ class JiebaWords(Tokenizer):
         return [word for word in self.words.lcut(text) if not word.isspace()]
 
     @cached_property
-    def words(self) -> "jieba.Tokenizer":
+    def words(self) -> Any:
         """jieba's segmentation, with the dictionary of its package."""
         import jieba
 

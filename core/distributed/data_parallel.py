@@ -87,6 +87,6 @@ def _sum_gradients(state, bucket):  # type: ignore[no-untyped-def]
     The caller divides by the number of targets of all processes. A mean of three would also be
     rounded: the gradient of a batch that only one process has a part of would not be exact.
     """
-    # No annotations: DistributedDataParallel refuses annotations that are strings.
+    # No annotations: DistributedDataParallel takes its own types alone, which mypy does not know.
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     return work.get_future().then(lambda future: future.value()[0])

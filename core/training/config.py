@@ -58,7 +58,6 @@ class TrainConfig:
     RETIRED = MappingProxyType(
         dict.fromkeys(("r_drop", "optimizer", "tensorboard", "explosion", *_RETIRED_TIMEOUTS))
     )
-    """See :func:`core.config.without_retired`."""
 
     epochs: int = 20
     batch_tokens: int = 2500

@@ -2,10 +2,7 @@
 
 from functools import cache
 from operator import ne
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    from opencc import OpenCC
+from typing import Any, Literal, get_args
 
 Script = Literal["auto", "simplified", "traditional"]
 """The values of ``script``: that of the first line, or one of the two."""
@@ -28,8 +25,8 @@ def traditional(text: str) -> str:
 
 def is_traditional(text: str) -> bool:
     """Returns whether more characters of ``text`` are only traditional than only simplified."""
-    changed = _count_changed(text, simplified(text))
-    return changed > 0 and changed > _count_changed(text, traditional(text))
+    changed = sum(map(ne, text, simplified(text)))
+    return changed > 0 and changed > sum(map(ne, text, traditional(text)))
 
 
 def _converted(text: str, direction: str) -> str:
@@ -38,12 +35,8 @@ def _converted(text: str, direction: str) -> str:
     return whole if len(whole) == len(text) else "".join(convert(c)[:1] or c for c in text)
 
 
-def _count_changed(text: str, other: str) -> int:
-    return sum(map(ne, text, other))
-
-
 @cache
-def _converter(direction: str) -> "OpenCC":
+def _converter(direction: str) -> Any:
     from opencc import OpenCC
 
     return OpenCC(direction)

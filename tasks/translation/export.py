@@ -20,8 +20,6 @@ from core.storage.files import exists, new_folder
 from data.vocabulary import BOS, EOS, UNK
 
 if TYPE_CHECKING:
-    from ctranslate2.specs import TransformerSpec
-
     from tasks.translation.predict import Translator
 
 
@@ -66,7 +64,7 @@ def import_ctranslate2() -> Any:
         raise UserError(message) from error
 
 
-def _specification(translator: "Translator") -> "TransformerSpec":
+def _specification(translator: "Translator") -> Any:
     """Returns the weights of the model under the names of CTranslate2."""
     from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
 
