@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from core.config import check, nearest
 from core.errors import CorpusError, shorten, shown
-from core.storage.files import is_file, is_folder
+from core.storage.files import is_file, is_folder, parsed
 from data.readers import chosen_encoding, csv_rows, encoding_of, iter_lines, reading, row_error
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx")
@@ -261,17 +261,9 @@ def _objects(path: Path) -> Records:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-            json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
-        except RecursionError as error:
-            raise row_error(path, row, "nested too deeply") from error
-        except UnicodeEncodeError as error:
-            raise row_error(path, row, "half of a surrogate pair is not a character") from error
-        except json.JSONDecodeError as error:
-            reason = f"not valid JSON: {shorten(str(error))}; every line must be one object"
-            raise row_error(path, row, reason) from error
+            record = parsed(line)
         except ValueError as error:
-            raise row_error(path, row, "a number that is too large, or NaN") from error
+            raise row_error(path, row, f"{error}; every line must be one object") from error
         if not isinstance(record, dict):
             raise row_error(path, row, f"{shown(record)} is not a JSON object")
         yield row, record

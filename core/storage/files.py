@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from core.errors import UserError
 
@@ -168,25 +169,25 @@ def write_json(path: str | Path, obj: object) -> None:
 
 
 def read_json(path: str | Path) -> object:
-    """Returns the content of a JSON file, as :func:`write_json` writes it.
+    """Returns the content of a JSON file; a UserError if that cannot be read or :func:`parsed`."""
+    try:
+        return parsed(read_text(path))
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
 
-    Raises:
-        UserError: the file cannot be read, is not UTF-8 or is not JSON; names the file and line.
-            Or it has a number or a character that :func:`write_json` would refuse.
-    """
-    text = read_text(path)
+
+def parsed(text: str) -> Any:
+    """Returns the content of a JSON text; a ValueError says why it is none that we would write."""
     try:
         content = json.loads(text)
         json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
         return content
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise UserError(f"{path}: not usable JSON: nested too deeply") from error
-    except UnicodeEncodeError as error:
-        raise UserError(f"{path}: not usable JSON: half of a surrogate pair") from error
-    except ValueError as error:
-        raise UserError(f"{path}: not usable JSON: a number that is too large, or NaN") from error
+        raise ValueError(f"not valid JSON: {error}") from error
+    except (RecursionError, ValueError) as error:
+        known = {RecursionError: "nested too deeply", UnicodeEncodeError: "half a surrogate pair"}
+        reason = known.get(type(error), "a number that is too large, or NaN")
+        raise ValueError(f"not usable JSON: {reason}") from error
 
 
 def _mode(path: str | Path) -> int:

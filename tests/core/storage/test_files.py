@@ -144,13 +144,13 @@ def test_json_that_other_programs_could_not_read_is_not_written(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"a": 1,\n "b" 2}', r"a\.json:2: not valid JSON"),
-        (b"", r"a\.json:1: not valid JSON"),
+        (b'{"a": 1,\n "b" 2}', r"a\.json: not valid JSON: .* line 2"),
+        (b"", r"a\.json: not valid JSON: .* line 1"),
         (b'{"a": "\xff"}', r"a\.json: not valid UTF-8 \(byte 7\)"),
         (b"[1e999]", r"a\.json: not usable JSON: a number that is too large"),
         (b"[NaN]", r"a\.json: not usable JSON: a number that is too large"),
         (b"1" * 5000, r"a\.json: not usable JSON: a number that is too large"),
-        (b'["\\ud800"]', r"a\.json: not usable JSON: half of a surrogate pair"),
+        (b'["\\ud800"]', r"a\.json: not usable JSON: half a surrogate pair"),
         (b"[" * 100_000, r"a\.json: not usable JSON: nested too deeply"),
     ],
 )
