@@ -74,7 +74,7 @@ class Vocabulary:
         return [id_of(token, UNK_ID) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Returns tokens up to ``<eos>``, no ``<pad>`` or ``<bos>``; unknown ids: IndexError."""
+        """Returns the tokens up to ``<eos>``, without padding; an IndexError for an unknown id."""
         tokens = []
         for index in ids:
             if index == EOS_ID:

@@ -88,7 +88,7 @@ def diverse_beam_search(
 
 
 def _choose(beams: Beams, totals: Tensor, diversity: float, eos: int) -> Candidates:
-    """Returns each output's best two candidates, ``[B*N, 2]``; totals ``[B, N, 1, V]``."""
+    """Returns the best two candidates of each output, ``[B*N, 2]``, by totals ``[B, N, 1, V]``."""
     counts = totals.new_zeros(totals.shape[0], totals.shape[3])  # [B, V]
     candidates: list[Candidates] = []
     for own in totals.unbind(1):

@@ -43,7 +43,7 @@ class ProcessGroup:
         return self.rank == 0
 
     def shard(self, examples: Sequence[T]) -> Sequence[T]:
-        """Returns every ``size``-th of ``examples``; none may be left for this process.
+        """Returns every ``size``-th of ``examples``, from this process's rank on; maybe none.
 
         Of examples sorted by length, the total lengths of two shards differ by the longest at most.
         """
@@ -67,7 +67,7 @@ class ProcessGroup:
         self.sum([0])
 
     def broadcast(self, compute: Callable[[], T]) -> T:
-        """Returns, in all processes, what ``compute`` returns in the main one; sent as JSON."""
+        """Returns what ``compute`` returns in the main process, to all processes, as JSON."""
         if self.size == 1:
             return compute()
         text = json.dumps(compute()).encode() if self.is_main else b""

@@ -31,7 +31,7 @@ class World:
 
 
 def world_from_environment(variables: Mapping[str, str] = os.environ) -> World:
-    """Returns torchrun's world, or one process; a ConfigError if torchrun's variables are wrong."""
+    """Returns the world that torchrun has set up, or one process; a ConfigError if unclear."""
     if "RANK" not in variables:
         return World()
     try:

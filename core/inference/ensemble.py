@@ -67,7 +67,7 @@ class Ensemble:
 
 
 def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
-    """Returns the logarithm of M models' mean probabilities; of one, its logits."""
+    """Returns the logarithm of the mean of M models' probabilities; of one model, its logits."""
     if len(logits) == 1:
         return logits[0].float()
     log_probs = torch.stack([x.float() for x in logits]).log_softmax(dim=-1)

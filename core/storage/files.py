@@ -169,7 +169,7 @@ def write_json(path: str | Path, obj: object) -> None:
 
 
 def read_json(path: str | Path) -> object:
-    """Returns the content of a JSON file; a UserError if that cannot be read or :func:`parsed`."""
+    """Returns the content of a JSON file; a UserError if it cannot be read or is not JSON."""
     try:
         return parsed(read_text(path))
     except ValueError as error:
@@ -177,7 +177,7 @@ def read_json(path: str | Path) -> object:
 
 
 def parsed(text: str) -> Any:
-    """Returns the content of a JSON text; a ValueError says why it is none that we would write."""
+    """Returns the content of a JSON text; a ValueError if it is not JSON, or not valid Unicode."""
     try:
         content = json.loads(text)
         json.dumps(content, ensure_ascii=False, allow_nan=False).encode()

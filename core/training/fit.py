@@ -279,7 +279,7 @@ class Trainer:
         self._group.barrier()
 
     def finish_epoch(self) -> None:
-        """Validates the weights or their ``train.ema``, keeps them if needed, and saves the run."""
+        """Validates the weights or their moving average, keeps them if needed, saves the run."""
         state = self.state
         with self._step.averages_in_place():
             self.model.eval()

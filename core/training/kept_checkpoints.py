@@ -41,7 +41,7 @@ class KeptCheckpoints:
     is_writer: bool
 
     def keep(self, state: TrainingState, value: float) -> None:
-        """Keeps the weights if the metric ``value`` is best, or if they are to be averaged."""
+        """Keeps the weights if their metric ``value`` is the best, or if they are averaged."""
         if is_better(self.metric, value, state.best):
             state.best, state.best_epoch = value, state.epoch
             self._save_model()

@@ -107,7 +107,7 @@ class CoupletConstraint:
         return forced.masked_fill(position >= self._lengths[sentences], EOS_ID)
 
     def _choices(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns the words ``[R, V]`` that keep the rules, as far as words are left."""
+        """Returns the words ``[R, V]`` that keep the rules; one that leaves none is not kept."""
         allowed = self._table.is_word.repeat(len(sentences), 1)
         for _, kept in self._asked(outputs, sentences):
             allowed = _narrowed(allowed, kept)

@@ -103,7 +103,7 @@ class LoadCoupletDataset:
         self.codec = codec
 
     def read(self, split: str) -> list[TextPair]:
-        """Returns the couplets of a split; train has extra folders. Errors as in one folder."""
+        """Returns the couplets of a split, of train with its extra folders; or a CorpusError."""
         return [couplet for _, part in self._parts(split) for couplet in part]
 
     def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:

@@ -61,7 +61,7 @@ def draw_neighbors(
 
 
 def nearest(vectors: Tensor, index: int, count: int) -> tuple[list[int], list[float]]:
-    """Returns the ``count`` rows of unit ``vectors`` ``[V, D]`` nearest to ``index``; cosines."""
+    """Returns the rows of unit ``vectors`` ``[V, D]`` nearest to row ``index``, and the cosines."""
     check_range("count", count, 1, len(vectors) - len(SPECIALS) - 1)
     cosines = vectors @ vectors[index]
     cosines[: len(SPECIALS)] = cosines[index] = -torch.inf
@@ -95,7 +95,7 @@ def quality_by_length(
     metric: str = "chrf",
     width: int = 5,
 ) -> tuple[list[LengthBin], str]:
-    """Returns the score of each bin of ``width`` lengths with sentences, and the signature.
+    """Returns the score of each bin of ``width`` lengths that has sentences, and the signature.
 
     Args:
         lengths: the number of tokens of each source, 0 counted as 1.

@@ -245,7 +245,7 @@ def open_rows(texts: Iterator[str]) -> Iterator[Lines]:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[Callable[[str], object]]:
-    """Yields the writer of a file that appears after a clean exit; a UserError if it cannot."""
+    """Yields the writer of a file, which appears after a clean exit, or raises a UserError."""
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file.write
 

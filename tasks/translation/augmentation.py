@@ -32,7 +32,7 @@ _EMOJI = ["😀🙏", "🌀🗿", "🚀🛥", "☀⛅", "🤗🧿"]
 
 
 def augmented(source: str, target: str, rng: random.Random) -> tuple[str, str]:
-    """Returns a pair changed in a way that ``rng`` chooses, or else with something at both ends."""
+    """Returns a pair changed in one way, which ``rng`` chooses, or with an addition at its ends."""
     kind = rng.randrange(8)
     if kind == 0:
         return source.upper(), target

@@ -101,7 +101,7 @@ class ParallelCorpus:
         return self.pairs.read(split)
 
     def natural_pairs(self, most: int) -> list[TextPair]:
-        """Returns ``most`` training pairs, of all folders without a tag, which models made."""
+        """Returns at most ``most`` training pairs; none with a tag, which a model has made."""
         parts = [(self.read("train"), 1.0)]
         parts += [(self._read_extra(e), e.weight) for e in self.config.extra if not e.tag]
         total = sum(weight * len(pairs) for pairs, weight in parts)

@@ -26,7 +26,7 @@ from tasks.translation.spelling import readable, usual_case
 
 @dataclass(frozen=True)
 class Segment:
-    """A sentence or a part: its ids, and the ``text`` where placeholders stand for ``literals``."""
+    """A sentence or a part of one: its ids, and its ``text`` if ``literals`` have placeholders."""
 
     ids: list[int]
     text: str = ""
@@ -129,7 +129,7 @@ class DocumentCodec:
         return [each for each in segment.literals if text.count(each) != 1]
 
     def without(self, segment: Segment, placeholders: Sequence[str]) -> Segment:
-        """Returns ``segment`` with the fallback for its first lost placeholder, no others."""
+        """Returns ``segment`` without these placeholders; the fallback replaces the first."""
         text, others = segment.text, dict(segment.literals)
         for name in placeholders:
             own = others.pop(name)

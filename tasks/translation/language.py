@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class LanguageDetector:
-    """Tells target from source texts by ``log_odds`` ``[BUCKETS]``, by n-grams' checksums."""
+    """Tells target texts from source texts by the ``log_odds`` ``[BUCKETS]`` of their n-grams."""
 
     def __init__(self, log_odds: Tensor) -> None:
         self.log_odds = log_odds
@@ -86,7 +86,7 @@ class LanguageDetector:
         return sum(map(self.is_target, texts)) / max(1, len(texts))
 
     def is_useful(self, sources: Sequence[str], targets: Sequence[str]) -> bool:
-        """Returns whether it tells held-out texts apart: two languages, enough text."""
+        """Returns whether it tells held-out texts of the two languages apart."""
         alarms = self.recognized(sources) * len(sources)
         is_quiet = alarms <= max(1.0, MAX_FALSE_ALARMS * len(sources))
         return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED

@@ -75,7 +75,7 @@ class LinePart(NamedTuple):
 
 
 def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
-    """Splits a line, without white space at its ends; ``letters`` are known, all if None."""
+    """Splits a line into parts, given the ``letters`` that the model knows (None: all)."""
     found = [LinePart("", [])]
     kept = space = ""  # what is not in ``found`` yet, and the white space before it
     for sentence in [*sentences(line), ""]:
@@ -130,7 +130,7 @@ def restored(text: str, literals: Mapping[str, str]) -> str:
 
 
 def literal_of(word: str, letters: Collection[str]) -> tuple[str, str, str]:
-    """Returns what is before the literal in ``word``, the literal, and what follows; "" without."""
+    """Returns what is before the literal in ``word``, the literal, and the rest; or empty texts."""
     start = len(word) - len(word.lstrip(_OPENING))
     end = max(start, len(word.rstrip(_CLOSING)))
     literal = word[start:end]
