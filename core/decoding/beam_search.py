@@ -14,6 +14,7 @@ from core.decoding.search import (
     Record,
     SearchState,
     Step,
+    check_log_probs,
     compact_indices,
     log_probabilities,
     mask_forbidden,
@@ -61,7 +62,7 @@ def beam_search(
     beams = Beams(len(finished), special.bos, max_lengths.device)
     while len(beams.sentences) > 0:
         is_unfinished = close_sentences(finished, beams)
-        if not is_unfinished.all():
+        if not all(is_unfinished):
             beams.keep(is_unfinished, state)
             continue
         logits = step(beams.history[-1], state)
@@ -74,7 +75,7 @@ def beam_search(
         if record is not None:
             record(beams.history, totals, candidates.rows, candidates.tokens, beam_size)
         is_end = candidates.tokens == special.eos
-        collect_finished(finished, beams, candidates, is_end[:, :beam_size])
+        collect_finished(finished, beams, candidates, is_end, beam_size)
         beams.advance(candidates.unfinished(is_end, beam_size), state)
     return [sentence.hypotheses for sentence in finished]
 
@@ -138,17 +139,15 @@ class Beams:
 
     def __init__(self, count: int, bos: int, device: torch.device) -> None:
         # One row for each sentence at first; the first step extends it to N rows.
-        self.sentences = torch.arange(count, device=device)  # [B], the sentence numbers
+        self.numbers = list(range(count))  # of the sentences
+        self.sentences = torch.arange(count, device=device)  # [B], the same
+        self.best = [0.0] * count  # the best score of each sentence
         self.scores = torch.zeros(count, 1, device=device)  # [B, N]
         self.history = torch.full((1, count), bos, device=device)  # [1 + t, B*N], from <bos> on
 
     def sentence_of_rows(self) -> Tensor:
         """Returns the sentence number of every row, ``[B*N]``."""
         return self.sentences.repeat_interleave(self.scores.shape[1])
-
-    def output(self, i: int, row: int) -> list[int]:
-        """Returns the tokens, without ``<bos>``, of one row of the ``i``-th sentence."""
-        return self.history[1:, i * self.scores.shape[1] + row].tolist()
 
     def totals(self, log_probs: Tensor) -> Tensor:
         """Returns the log-probability ``[B, N, V]`` of every continuation.
@@ -175,55 +174,76 @@ class Beams:
         self.scores = chosen.scores
         self.history = torch.cat([self.history[:, rows], chosen.tokens.view(1, -1)])
 
-    def keep(self, is_kept: Tensor, state: SearchState, *, groups: int = 1) -> None:
-        """Drops all other sentences than those of ``is_kept`` ``[B / groups]``.
+    def keep(self, is_kept: Sequence[bool], state: SearchState, *, groups: int = 1) -> None:
+        """Drops all other sentences than those of ``is_kept``, of B / ``groups``.
 
         In diverse beam search each sentence has ``groups`` beams, which ``state`` counts as one.
         """
-        kept = compact_indices(is_kept)
-        width = groups * self.scores.shape[1]
-        rows = (width * kept.unsqueeze(1) + torch.arange(width, device=kept.device)).flatten()
-        state.select(rows, kept)
-        beams = (groups * kept.unsqueeze(1) + torch.arange(groups, device=kept.device)).flatten()
+        order = torch.tensor(compact_indices(is_kept), dtype=torch.long)
+        width, device = groups * self.scores.shape[1], self.scores.device
+        rows = (width * order.unsqueeze(1) + torch.arange(width)).flatten().to(device)
+        state.select(rows, order)
+        beams = (groups * order.unsqueeze(1) + torch.arange(groups)).flatten()
+        self.numbers = [self.numbers[i] for i in beams.tolist()]
+        self.best = [self.best[i] for i in beams.tolist()]
+        beams = beams.to(device)
         self.sentences, self.scores = self.sentences[beams], self.scores[beams]
         self.history = self.history[:, rows]
 
 
-def close_sentences(finished: Sequence[FinishedHypotheses], beams: Beams) -> Tensor:
-    """Returns which sentences are unfinished, ``[B]``; stores those at their length limit."""
+def close_sentences(finished: Sequence[FinishedHypotheses], beams: Beams) -> list[bool]:
+    """Returns which of the B sentences are unfinished; stores those at their length limit."""
     is_unfinished = []
-    numbers, best = beams.sentences.tolist(), beams.scores.amax(dim=1).tolist()
-    for i, (number, log_prob) in enumerate(zip(numbers, best, strict=True)):
+    for i, (number, log_prob) in enumerate(zip(beams.numbers, beams.best, strict=True)):
         if finished[number].max_length < len(beams.history):
             finish_as_is(finished[number], beams, i)
             is_unfinished.append(False)
         else:
             is_unfinished.append(finished[number].can_be_overtaken_by(log_prob))
-    return torch.tensor(is_unfinished, device=beams.scores.device)
+    return is_unfinished
 
 
 def collect_finished(
-    finished: Sequence[FinishedHypotheses], beams: Beams, candidates: Candidates, is_end: Tensor
+    finished: Sequence[FinishedHypotheses],
+    beams: Beams,
+    candidates: Candidates,
+    is_end: Tensor,
+    size: int,
 ) -> None:
-    """Stores the candidates that end; ``is_end`` ``[B, N]`` is about the best N of them."""
-    numbers = beams.sentences.tolist()
-    is_stored = is_end & (candidates.scores[:, : is_end.shape[1]] > -math.inf)
-    places, ranks = is_stored.nonzero().unbind(dim=1)
-    if len(places) > 0:
+    """Stores those of the best ``size`` candidates that end, ``is_end`` ``[B, C]``.
+
+    Notes the best score of the others, which :meth:`Beams.advance` takes.
+
+    Raises:
+        UserError: NaN or infinite logits.
+    """
+    # The program waits for a GPU here, and nowhere else in a step in which no output ends.
+    scores, ends = torch.stack([candidates.scores, is_end.to(candidates.scores.dtype)]).tolist()
+    check_log_probs(own[0] for own in scores)
+    found = [
+        (i, rank)
+        for i, (own, is_last) in enumerate(zip(scores, ends, strict=True))
+        for rank in range(min(size, len(own)))
+        if is_last[rank] and own[rank] > -math.inf
+    ]
+    if found:
+        places, ranks = torch.tensor(found, device=is_end.device).unbind(1)
         rows = places * beams.scores.shape[1] + candidates.rows[places, ranks]
-        outputs = beams.history[1:, rows].t().tolist()
-        scores = candidates.scores[places, ranks].tolist()
-        for i, tokens, score in zip(places.tolist(), outputs, scores, strict=True):
-            finished[numbers[i]].add(tokens, score, len(tokens) + 1)
-    is_stuck = candidates.scores[:, 0] == -math.inf
-    for i in is_stuck.nonzero().flatten().tolist():
-        if not finished[numbers[i]].hypotheses:
-            finish_as_is(finished[numbers[i]], beams, i)
+        for (i, rank), tokens in zip(found, beams.history[1:, rows].t().tolist(), strict=True):
+            finished[beams.numbers[i]].add(tokens, scores[i][rank], len(tokens) + 1)
+    for i, own in enumerate(scores):
+        if own[0] == -math.inf and not finished[beams.numbers[i]].hypotheses:
+            finish_as_is(finished[beams.numbers[i]], beams, i)
+    beams.best = [
+        next((score for score, is_last in zip(*both, strict=True) if not is_last), -math.inf)
+        for both in zip(scores, ends, strict=True)
+    ]
 
 
 def finish_as_is(finished: FinishedHypotheses, beams: Beams, i: int) -> None:
     """Stores the unfinished outputs of the ``i``-th sentence as they are, without ``<eos>``."""
-    for row, log_prob in enumerate(beams.scores[i].tolist()):
+    rows = slice(i * beams.scores.shape[1], (i + 1) * beams.scores.shape[1])
+    outputs = beams.history[1:, rows].t().tolist()
+    for tokens, log_prob in zip(outputs, beams.scores[i].tolist(), strict=True):
         if log_prob > -math.inf:
-            tokens = beams.output(i, row)
             finished.add(tokens, log_prob, len(tokens))

@@ -69,10 +69,12 @@ def diverse_beam_search(
     state.select(beams.sentences // beam_size)
     while len(beams.sentences) > 0:
         is_unfinished = close_sentences(finished, beams)
-        beams.scores[~is_unfinished] = -math.inf
-        is_unfinished = is_unfinished.view(-1, beam_size).any(dim=1)
-        if not is_unfinished.all():
-            beams.keep(is_unfinished, state, groups=beam_size)
+        is_closed = [not unfinished for unfinished in is_unfinished]
+        closed = torch.tensor(is_closed).unsqueeze(1).to(beams.scores.device)
+        beams.scores = beams.scores.masked_fill(closed, -math.inf)
+        own = [is_unfinished[i : i + beam_size] for i in range(0, len(is_closed), beam_size)]
+        if not all(map(any, own)):
+            beams.keep(list(map(any, own)), state, groups=beam_size)
             continue
         logits = step(beams.history[-1], state)
         sentences = beams.sentence_of_rows() // beam_size
@@ -82,7 +84,7 @@ def diverse_beam_search(
         if record is not None:
             record(beams.history, totals.flatten(0, 1), candidates.rows, candidates.tokens, 1)
         is_end = candidates.tokens == special.eos
-        collect_finished(finished, beams, candidates, is_end[:, :1])
+        collect_finished(finished, beams, candidates, is_end, 1)
         beams.advance(candidates.unfinished(is_end, 1), state)
     return [_merge(finished[i : i + beam_size]) for i in range(0, len(finished), beam_size)]
 

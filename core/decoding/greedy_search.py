@@ -1,7 +1,8 @@
 """Greedy search, and the loop that it shares with sampling: one output for each sentence."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from core.decoding.search import (
     Record,
     SearchState,
     Step,
+    check_log_probs,
     compact_indices,
     log_probabilities,
     mask_forbidden,
@@ -80,10 +82,13 @@ def search_single_outputs(
             record(rows.history, totals, torch.zeros_like(tokens[:, None]), tokens[:, None], 1)
         chosen = log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
+        is_finished = is_stuck | (tokens == special.eos)
+        # The program waits for a GPU here, and nowhere else in a step in which no output ends.
+        added, ends = torch.stack([chosen, is_finished.to(chosen.dtype)]).tolist()
+        check_log_probs(added)
         rows.log_probs += chosen.masked_fill_(is_stuck, 0.0)
-        is_finished = is_stuck.logical_or_(tokens == special.eos)
-        if is_finished.any():
-            tokens = tokens[rows.finish(is_finished, state)]
+        if any(ends):
+            tokens = tokens[rows.finish(list(map(bool, ends)), state)]
         rows.history = torch.cat([rows.history, tokens.unsqueeze(0)])
     return rows.hypotheses
 
@@ -93,34 +98,38 @@ class Rows:
 
     def __init__(self, max_lengths: Tensor, bos: int) -> None:
         count, device = len(max_lengths), max_lengths.device
-        self.max_lengths = max_lengths  # [R]
-        self.sentences = torch.arange(count, device=device)  # [R], the sentence numbers
+        self.limits: list[int] = max_lengths.tolist()
+        self.numbers = list(range(count))  # of the sentences of the rows
+        self.sentences = torch.arange(count, device=device)  # [R], the same
         self.log_probs = torch.zeros(count, device=device)  # [R]
         self.history = torch.full((1, count), bos, device=device)  # [1 + t, R], from <bos> on
         self.hypotheses = [Hypothesis([], 0.0, 0.0)] * count
-        self._shortest_limit = int(max_lengths.min()) if count > 0 else 0
 
-    def is_full(self) -> Tensor | None:
-        """Returns which rows are at their length limit, ``[R]``, or None if none is."""
-        if len(self.history) <= self._shortest_limit:
+    def is_full(self) -> list[bool] | None:
+        """Returns which rows are at their length limit, or None if none is."""
+        if len(self.history) <= min(self.limits):
             return None
-        is_full = self.max_lengths < len(self.history)
-        return is_full if is_full.any() else None
+        return [limit < len(self.history) for limit in self.limits]
 
-    def finish(self, is_finished: Tensor, state: SearchState) -> Tensor:
-        """Stores the outputs of the finished rows ``[R]`` and returns the indices of the others.
+    def finish(self, is_finished: Sequence[bool], state: SearchState) -> Tensor:
+        """Stores the outputs of the finished rows, of R, and returns the indices of the others.
 
         Those are the only rows left, in this order, here and in ``state``.
         """
-        for sentence, tokens, log_prob in zip(
-            self.sentences[is_finished].tolist(),
-            self.history[1:, is_finished].t().tolist(),
-            self.log_probs[is_finished].tolist(),
+        device, rows = self.history.device, list(compress(range(len(is_finished)), is_finished))
+        ended = torch.tensor(rows, device=device)
+        for row, tokens, log_prob in zip(
+            rows,
+            self.history[1:, ended].t().tolist(),
+            self.log_probs[ended].tolist(),
             strict=True,
         ):
-            self.hypotheses[sentence] = Hypothesis(tokens, log_prob, log_prob)
-        kept = compact_indices(~is_finished)
-        state.select(kept, kept)
-        self.max_lengths, self.sentences = self.max_lengths[kept], self.sentences[kept]
-        self.log_probs, self.history = self.log_probs[kept], self.history[:, kept]
+            self.hypotheses[self.numbers[row]] = Hypothesis(tokens, log_prob, log_prob)
+        order = torch.tensor(compact_indices([not ends for ends in is_finished]), dtype=torch.long)
+        kept = order.to(device)
+        state.select(kept, order)
+        self.limits = [self.limits[row] for row in order.tolist()]
+        self.numbers = [self.numbers[row] for row in order.tolist()]
+        self.sentences, self.log_probs = self.sentences[kept], self.log_probs[kept]
+        self.history = self.history[:, kept]
         return kept

@@ -10,8 +10,9 @@ sentence depends on its own rows alone, so its result is the same in any batch, 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Protocol
 
 import torch
@@ -57,16 +58,14 @@ class Hypothesis:
     score: float
 
 
-def compact_indices(is_kept: Tensor) -> Tensor:
-    """Returns the indices of the kept items, ``[B]`` -> ``[K]``, in an order that moves few.
+def compact_indices(is_kept: Sequence[bool]) -> list[int]:
+    """Returns the indices of the kept items, of B, in an order that moves few.
 
     The last kept items fill the gaps. All others stay in place, so states need not copy them.
     """
-    kept = is_kept.nonzero().flatten()
-    order = torch.arange(len(kept), device=kept.device)
-    is_gap = ~is_kept[: len(kept)]
-    order[is_gap] = kept[kept >= len(kept)]
-    return order
+    kept = list(compress(range(len(is_kept)), is_kept))
+    last = (i for i in kept if i >= len(kept))
+    return [i if is_kept[i] else next(last) for i in range(len(kept))]
 
 
 def mask_forbidden(
@@ -92,20 +91,25 @@ def mask_forbidden(
 def log_probabilities(logits: Tensor) -> Tensor:
     """Overwrites ``logits`` ``[R, V]`` with the logarithm of their softmax and returns them.
 
-    Where every token is forbidden, all values stay at minus infinity.
+    Where every token is forbidden, all values stay at minus infinity. Rows with NaN or plus
+    infinity become NaN (:func:`check_log_probs`).
+    """
+    is_stuck = logits.amax(dim=1, keepdim=True) == -math.inf
+    log_probs = torch.log_softmax(logits, 1, out=logits)
+    # To look is cheaper than to write, where the program does not wait for it.
+    if logits.device.type == "cpu" and not is_stuck.any():
+        return log_probs
+    return log_probs.masked_fill_(is_stuck, -math.inf)
+
+
+def check_log_probs(values: Iterable[float]) -> None:
+    """Refuses NaN, once the program waits for the device anyway.
 
     Raises:
-        UserError: NaN or plus infinity in the logits, which a search cannot rank.
+        UserError: NaN, from logits that a search cannot rank.
     """
-    best = logits.amax(dim=1)
-    # NaN is not below infinity either.
-    if not (best < math.inf).all():
+    if any(map(math.isnan, values)):
         raise UserError(
             "the model returned NaN or infinite logits; its weights are damaged, or its numbers "
             "overflow in this precision"
         )
-    is_stuck = best == -math.inf
-    log_probs = torch.log_softmax(logits, 1, out=logits)
-    if is_stuck.any():
-        log_probs[is_stuck] = -math.inf
-    return log_probs

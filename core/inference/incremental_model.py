@@ -40,13 +40,16 @@ class DecoderState:
 
         Without ``sentences`` all sentences stay. ``rows`` has the same number of rows for each
         sentence, sentence after sentence. Sentences that keep their places are not copied.
+        ``sentences`` is on the CPU: the program does not wait for a GPU to know which these are.
         """
         if sentences is not None:
             self.sentences = len(sentences)
-            places = torch.arange(len(sentences), device=sentences.device)
+            places = torch.arange(len(sentences))
             places = places[sentences != places]
+            origins, places = sentences[places].to(rows.device), places.to(rows.device)
             for cache in self.caches:
-                cache.keep(len(sentences), places, sentences[places])
+                cache.keep(len(sentences), places, origins)
+            sentences = sentences.to(rows.device)
             if self.memory_mask is not None:
                 self.memory_mask = self.memory_mask.index_select(0, sentences)
             if self.decoder_inputs is not None:

@@ -64,7 +64,9 @@ class CoupletConstraint:
             for pair in zip(lines, given or [()] * len(lines), strict=True)
         ]
         self._given = tensor(forced)
-        self._echoes = tensor([_echoes(line) for line in lines])
+        echoes = [_echoes(line) for line in lines]
+        self._echoes = tensor(echoes)
+        self._echoing = {place for line in echoes for place, of in enumerate(line) if of >= 0}
         # [2, B, L]: the tones that places need as bits, first the endings alone, then all.
         self._needs = [
             tensor([_needs(line, table, is_end=is_end) for line in lines], 0)
@@ -84,11 +86,11 @@ class CoupletConstraint:
         ``outputs`` ``[t, R]`` are the tokens so far, ``sentences`` ``[R]`` the rows of the batch.
         """
         allowed = self._choices(outputs, sentences)
-        forced = self._forced(outputs, sentences)
-        rows = (forced >= 0).nonzero().flatten()
-        allowed[rows] = False
-        allowed[rows, forced[rows]] = True
-        return ~allowed
+        forced = self._forced(outputs, sentences).unsqueeze(1)
+        is_forced, token = forced >= 0, forced.clamp(min=0)
+        allowed &= ~is_forced
+        allowed.scatter_(1, token, allowed.gather(1, token) | is_forced)
+        return allowed.logical_not_()
 
     def _forced(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R]``: the only possible token where the rules leave no choice, else -1."""
@@ -126,7 +128,8 @@ class CoupletConstraint:
             return
         for rule, needs in zip(("ending", "tones"), self._needs, strict=True):
             yield rule, table.fitting[needs[sentences, position]]
-        yield "parallels", self._answers_echo(outputs, sentences)
+        if position in self._echoing:
+            yield "parallels", self._answers_echo(outputs, sentences)
         is_end = (self._needs[0][sentences, position] > 0).unsqueeze(1)
         yield "rhyme", ~(is_end & self._is_rhyming[sentences])
 
@@ -153,13 +156,14 @@ class CoupletConstraint:
 
     def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""
-        place = self._echoes[sentences, len(outputs)]
-        answers = torch.ones(
-            len(sentences), len(self._table.is_word), dtype=torch.bool, device=outputs.device
-        )
-        for row in (place >= 0).nonzero().flatten().tolist():
-            answers[row] = False
-            answers[row, self._table.partners(int(outputs[place[row], row]))] = True
+        place, count = self._echoes[sentences, len(outputs)], len(sentences)
+        words = outputs[place.clamp(min=0), torch.arange(count, device=place.device)]
+        words = words.masked_fill(place < 0, -1)
+        answers = self._taken.new_ones(count, self._taken.shape[1])
+        for row, word in enumerate(words.tolist()):
+            if word >= 0:
+                answers[row] = False
+                answers[row, self._table.partners(word)] = True
         return answers
 
 
@@ -283,7 +287,10 @@ def _narrowed(allowed: Tensor, more: Tensor) -> Tensor:
     """Returns the choices that ``more`` allows as well, in the rows where there are any."""
     both = allowed & more
     # The largest byte of a row is found forty times as fast as ``any`` of its booleans.
-    stuck = (both.view(torch.uint8).amax(dim=1) == 0).nonzero().flatten()
+    is_stuck = both.view(torch.uint8).amax(dim=1) == 0
+    if both.device.type != "cpu":  # which would have to wait
+        return both | (allowed & is_stuck.unsqueeze(1))
+    stuck = is_stuck.nonzero().flatten()
     both[stuck] = allowed[stuck]
     return both
 
