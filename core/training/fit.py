@@ -233,18 +233,12 @@ class Trainer:
 
     def _plan(self) -> Sequence[Any]:
         """Returns what the batches of the current epoch are made from."""
-        state = self.state
-        plan = self._objective.data.plan(state.epoch)
+        plan = self._objective.data.plan(self.state.epoch)
         if not plan:
             raise UserError("there is nothing to train on: the training data has no examples")
         if self._group.size > 1 and not self._group.is_same([len(item) for item in plan]):
             raise UserError(
                 "the processes read different training data: it must be the same for all"
-            )
-        if state.position > len(plan):
-            raise CheckpointError(
-                f"{self._options.folder}: the run stopped after batch {state.position} of epoch "
-                f"{state.epoch}, which has {len(plan)} batches: the training data has changed"
             )
         return plan
 

@@ -203,17 +203,9 @@ def load_state(path: Path) -> tuple[TrainingState, Tensors]:
 def copy_tensors(saved: Tensors, tensors: Tensors, source: Path) -> None:
     """Copies the ``saved`` tensors of a run, from the file ``source``: all of them, or none.
 
-    A run that had no moving average until now begins one; that of a run which wants none any more
-    is left out.
-
     Raises:
         CheckpointError: a tensor is missing, unknown, or has another shape or type.
     """
-    if not all("ema.n_averaged" in each for each in (saved, tensors)):
-        saved, tensors = (
-            {name: each[name] for name in each if not name.startswith("ema.")}
-            for each in (saved, tensors)
-        )
     for name in sorted(saved.keys() | tensors.keys()):
         found, wanted = _kind(saved.get(name)), _kind(tensors.get(name))
         if found != wanted:

@@ -118,17 +118,3 @@ def test_a_resumed_run_has_the_average_it_would_have_had(tmp_path: Path, at: int
         del tensors["numbers"]  # they know times
     assert same(*states)
     assert states[0]["ema.n_averaged"] == 24
-
-
-def test_an_average_may_begin_and_end_on_the_way(tmp_path: Path) -> None:
-    run_fit(tiny_model(), tmp_path, epochs=1, average=0)
-    model = tiny_model(99)
-    steps: list[dict[str, Tensor]] = []
-    run_fit(model, tmp_path, epochs=2, average=0, ema=0.6, resume=True, loss=noted(model, steps))
-    tensors = load_tensors(tmp_path / STATE)
-    name = "generator.bias"
-    weights = [*(step[name] for step in steps[1:]), tensors[f"model.{name}"]]
-    expected = by_hand(weights, 0.6)
-    torch.testing.assert_close(tensors[f"ema.{name}"].double(), expected, atol=1e-6, rtol=1e-5)
-    run_fit(tiny_model(), tmp_path, epochs=3, average=0, resume=True)
-    assert not any(name.startswith("ema.") for name in load_tensors(tmp_path / STATE))

@@ -183,15 +183,6 @@ def test_numbers_that_are_no_json_are_refused(sound: Tensors, tmp_path: Path, te
     assert_refused(with_numbers(sound, text), tmp_path, "not a training state")
 
 
-def test_a_position_beyond_the_epoch_is_refused(sound: Tensors, tmp_path: Path) -> None:
-    """The corpus has become smaller, or the number was crafted."""
-    numbers = numbers_in(sound)
-    numbers["state"].update(position=9)
-    save_tensors(tmp_path / STATE_FOLDER / STATE_FILE, with_numbers(sound, json.dumps(numbers)))
-    with pytest.raises(CheckpointError, match="after batch 9 of epoch 2, which has 8 batches"):
-        run_fit(tiny_model(), tmp_path, resume=True, ema=0.9)
-
-
 def test_a_state_survives_json() -> None:
     infinite = float("inf")
     row = CurveRow(epoch=1, step=3, metrics={"perplexity": infinite}, seconds=2.5)
