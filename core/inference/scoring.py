@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,17 +15,8 @@ from core.model.sequence_to_sequence import SequenceToSequence
 _ROWS = 256
 
 
-class PairScores(NamedTuple):
-    """Natural logarithms of probabilities."""
-
-    tokens: Tensor
-    """``[T, B]``, of each token; 0 at padding."""
-    sentences: Tensor
-    """``[B]``, of each whole output: the sum over its tokens."""
-
-
-def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> PairScores:
-    """Returns the log-probability of ``tgt`` ``[T, B]`` given ``src`` ``[S, B]``, token by token.
+def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Tensor:
+    """Returns log p(``tgt`` | ``src``) of each token, ``[T, B]``, 0 at padding; ``src`` ``[S, B]``.
 
     Several models are an ensemble, whose probabilities are the mean of theirs. As in a search, only
     tokens that can be chosen have a probability. An output that a search has found, with its
@@ -60,4 +50,4 @@ def score(models: Sequence[SequenceToSequence], src: Tensor, tgt: Tensor) -> Pai
         tokens = torch.cat(found).masked_fill(tgt == pad, 0.0)
         if tokens.isnan().any():
             raise UserError("the model returned NaN; its weights are damaged")
-    return PairScores(tokens, tokens.sum(dim=0))
+    return tokens

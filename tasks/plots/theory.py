@@ -6,6 +6,7 @@ from itertools import cycle
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from core.config import check
@@ -13,7 +14,6 @@ from core.model.embedding import PositionalEncoding
 from core.model.masks import generate_square_subsequent_mask, padding_mask
 from core.model.rotary import rotate, rotations
 from core.training.config import SCHEDULES, TrainConfig
-from core.training.loss import label_smoothed_cross_entropy
 from core.training.schedule import CustomSchedule, Schedule, make_schedule
 from data.vocabulary import BOS, BOS_ID, PAD, PAD_ID, UNK_ID
 from tasks.pictures import BLUE, COLORS, draw_matrix, picture
@@ -173,10 +173,8 @@ def draw_label_smoothing(path: str | Path, *, smoothing: Sequence[float], vocab_
         width = 0.8 / len(smoothing)
         for number, value in enumerate(smoothing):
             shift = (number - (len(smoothing) - 1) / 2) * width
-            # The gradient by a logit is the predicted probability, 1 / V, minus the target's.
-            logits = torch.zeros(1, vocab_size, requires_grad=True)
-            (gradient,) = torch.autograd.grad(_loss(logits, value), logits)
-            target = 1 / vocab_size - gradient[0]
+            target = torch.full([vocab_size], value / vocab_size)
+            target[0] += 1 - value
             left.bar((words + shift).numpy(), target.numpy(), width, label=f"e = {value:g}")
             (line,) = right.plot(p, _losses(p, value, vocab_size), label=f"e = {value:g}")
             if value > 0.0:
@@ -197,9 +195,5 @@ def _losses(p: Tensor, label_smoothing: float, vocab_size: int) -> Tensor:
     """Returns the loss in nats for each probability ``[n]`` of the right word; the rest is even."""
     rest = (1.0 - p) / (vocab_size - 1)
     logits = torch.stack([p, *[rest] * (vocab_size - 1)], dim=1).log()
-    return torch.stack([_loss(row, label_smoothing) for row in logits.unsqueeze(1)])
-
-
-def _loss(logits: Tensor, label_smoothing: float) -> Tensor:
-    right = torch.zeros(1, dtype=torch.long)
-    return label_smoothed_cross_entropy(logits, right, label_smoothing=label_smoothing)
+    right = torch.zeros(len(p), dtype=torch.long)
+    return F.cross_entropy(logits, right, label_smoothing=label_smoothing, reduction="none")

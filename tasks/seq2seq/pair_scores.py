@@ -103,7 +103,7 @@ def score_texts(
 
     def score_batch(batch: Sequence[int]) -> list[list[float]]:
         src, tgt = (source_tensor(side) for side in zip(*(pairs[i] for i in batch), strict=True))
-        return score(models, src.to(device), tgt.to(device)).tokens.t().tolist()
+        return score(models, src.to(device), tgt.to(device)).t().tolist()
 
     scored = map_on_cores(score_batch, batches, workers=None if device.type == "cpu" else 1)
     for batch, rows in zip(batches, scored, strict=True):

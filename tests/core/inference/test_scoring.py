@@ -70,7 +70,7 @@ def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> 
     targets = [as_target(one, int(limits[b])) for b, one in found]
     scored = score([model], src[:, [b for b, _ in found]], together(targets))
     for i, (_, one) in enumerate(found):
-        assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
+        assert scored.sum(dim=0)[i].item() == pytest.approx(one.log_prob, abs=1e-4)
 
 
 @law
@@ -84,7 +84,7 @@ def test_an_ensemble_scores_what_it_searches(seed: int, lengths: list[int]) -> N
     targets = [as_target(one, int(limits[b])) for b, one in found]
     scored = score(models, src[:, [b for b, _ in found]], together(targets))
     for i, (_, one) in enumerate(found):
-        assert scored.sentences[i].item() == pytest.approx(one.log_prob, abs=1e-4)
+        assert scored.sum(dim=0)[i].item() == pytest.approx(one.log_prob, abs=1e-4)
 
 
 def test_an_ensemble_averages_before_tokens_are_forbidden() -> None:
@@ -98,7 +98,7 @@ def test_an_ensemble_averages_before_tokens_are_forbidden() -> None:
     share = mean[:, 0, candidates].sum(dim=1)
     share[1] += mean[1, 0, UNK]
     expected = (mean[[0, 1, 2], 0, tgt[:, 0]] / share).log()
-    assert_near(score(models, src, tgt).tokens[:, 0], expected, 1e-4)
+    assert_near(score(models, src, tgt)[:, 0], expected, 1e-4)
 
 
 @law
@@ -112,10 +112,9 @@ def test_a_pair_has_the_same_score_alone_and_in_a_batch(
     both = score([model], together(sources, extra=1), together(targets, extra=2))
     for b, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
         alone = score([model], src, tgt)
-        assert_near(both.tokens[: len(tgt), [b]], alone.tokens, 1e-4)
-        assert (both.tokens[len(tgt) :, b] == 0.0).all()
-        assert_near(both.sentences[[b]], alone.sentences, 1e-4)
-        assert_near(alone.sentences[0], alone.tokens.sum(), 1e-5)
+        assert_near(both[: len(tgt), [b]], alone, 1e-4)
+        assert (both[len(tgt) :, b] == 0.0).all()
+        assert_near(both.sum(dim=0)[[b]], alone.sum(dim=0), 1e-4)
 
 
 def test_the_probabilities_of_all_allowed_tokens_sum_to_one() -> None:
@@ -125,10 +124,10 @@ def test_the_probabilities_of_all_allowed_tokens_sum_to_one() -> None:
     allowed = [EOS, *range(4, TGT_WORDS)]
     tgt = torch.tensor([[6] * len(allowed), allowed])
     scored = score([model], src.expand(-1, len(allowed)), tgt)
-    assert scored.tokens[1].exp().sum().item() == pytest.approx(1.0, abs=1e-5)
+    assert scored[1].exp().sum().item() == pytest.approx(1.0, abs=1e-5)
     with torch.inference_mode():
         logits = model(src, torch.tensor([[BOS], [6]]))[1, 0, allowed]
-    assert_near(scored.tokens[1], logits.log_softmax(dim=0), 1e-4)
+    assert_near(scored[1], logits.log_softmax(dim=0), 1e-4)
 
 
 def test_an_unknown_word_is_scored_over_the_words_and_itself() -> None:
@@ -136,7 +135,7 @@ def test_an_unknown_word_is_scored_over_the_words_and_itself() -> None:
     src, tgt = column(4, SRC_WORDS), torch.tensor([[UNK], [6]])
     with torch.inference_mode():
         logits = model(src, torch.tensor([[BOS], [UNK]]))[:, 0]
-    scored = score([model], src, tgt).tokens[:, 0]
+    scored = score([model], src, tgt)[:, 0]
     candidates = [UNK, EOS, *range(4, TGT_WORDS)]
     assert scored[0].item() == pytest.approx(
         float(logits[0, candidates].log_softmax(dim=0)[0]), abs=1e-4
@@ -145,7 +144,7 @@ def test_an_unknown_word_is_scored_over_the_words_and_itself() -> None:
     assert scored[1].item() == pytest.approx(
         float(logits[1, candidates].log_softmax(dim=0)[0]), abs=1e-4
     )
-    assert math.isfinite(float(score([model], src, tgt).sentences))
+    assert math.isfinite(float(score([model], src, tgt).sum(dim=0)))
 
 
 def test_a_target_from_bos_on_is_refused() -> None:
