@@ -39,7 +39,6 @@ from tasks.commands.options import (
     take,
 )
 from tasks.couplet.request import CoupletRequest
-from tasks.familiarity import is_unfamiliar
 from tasks.streaming.lines import json_line, one_line
 from tasks.task import task_named
 
@@ -339,6 +338,8 @@ def tables_of(
     Raises:
         FileFault: the file ends with a reason.
     """
+    from tasks.familiarity import is_unfamiliar
+
     for file, first, answer in parts:
         if isinstance(answer, str):
             if answer:
