@@ -162,7 +162,7 @@ class _BatchSearch:
             "special": self.model.special,
             "constraint": self._constraint_on(rows),
         }
-        step: Step = self._step
+        step: Step = self.model.step if self.request.on_step is None else self._watched_step
         if (record := self.request.record) is not None:
             sources = [*chain.from_iterable(self.texts.segments)]
             step = record.begin(step, sources, rows[0].max_length, self.config)
@@ -201,7 +201,7 @@ class _BatchSearch:
             return diverse_beam_search, options | {"diversity": config.diversity}
         return beam_search, options | {"n_best": config.n_best}
 
-    def _step(self, tokens: Tensor, state: Any) -> Tensor:
+    def _watched_step(self, tokens: Tensor, state: Any) -> Tensor:
         if self.request.on_step is not None:
             self.request.on_step()
         return self.model.step(tokens, state)
