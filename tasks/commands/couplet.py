@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from tasks.commands.answering import search_and_answer
 from tasks.commands.options import (
     PATH,
+    encoding_option,
     models_option,
     options_from,
     output_options,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @text_options
+@encoding_option
 @models_option
 @output_options
 @search_options

@@ -217,6 +217,11 @@ DATA_HELP = (
     "from `data list`."
 )
 data_option = click.option("--data", type=PATH, metavar="FOLDER", help=DATA_HELP)
+encoding_option = click.option(
+    "--encoding",
+    metavar="NAME",
+    help="Of a text file or CSV, such as cp1252; else UTF-8, UTF-16 or cp1252, as it seems.",
+)
 # Short forms of data.text, data.label and the like.
 layout_options = combined(
     click.option(
@@ -229,11 +234,7 @@ layout_options = combined(
         default=None,
         help="Whether a table begins with the names of its columns; else these are 1, 2...",
     ),
-    click.option(
-        "--encoding",
-        metavar="NAME",
-        help="Of a text file or CSV, such as cp1252; else UTF-8, UTF-16 or cp1252, as it seems.",
-    ),
+    encoding_option,
 )
 text_option = click.option(
     "--text", metavar="NAMES", help="The columns of a table with the text, separated by commas."

@@ -14,7 +14,7 @@ import torch
 
 from core.decoding.beam_search import length_normalizer
 from core.decoding.config import GenerationConfig
-from core.decoding.search import Hypothesis
+from core.decoding.search import Hypothesis, check_log_probs
 from core.errors import ConfigError, UserError
 from core.storage.checkpoint import WEIGHTS_FILE
 from core.storage.files import exists
@@ -122,6 +122,7 @@ class CTranslate2Engine:
             if request.on_step is not None:
                 request.on_step()
             result = future.result()
+            check_log_probs(result.scores)
             pairs = zip(result.hypotheses, result.scores, strict=True)
             found.append([self._hypothesis(*pair, max_length, penalty) for pair in pairs])
             request.on_batch(1)

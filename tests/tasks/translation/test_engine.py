@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,8 @@ from unittest.mock import Mock
 import pytest
 
 from core.errors import ConfigError, UserError
-from core.storage.checkpoint import WEIGHTS_FILE
-from tasks.runs.checkpoint_folder import PRETRAINED
+from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, save_tensors
+from tasks.runs.checkpoint_folder import PRETRAINED, file_digests
 from tasks.translation import engine
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of, run
@@ -155,6 +156,19 @@ def test_the_export_is_kept_by_the_bytes_of_the_weights(
         monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(UserError, match="belongs to another user"):
         Translator.load(folder, device="cpu", engine="ctranslate2")
+
+
+def test_weights_that_overflow_are_refused(
+    tiny_models: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_models("translation"), folder)
+    tensors = load_tensors(folder / WEIGHTS_FILE)
+    tensors["src_embedding.embedding.weight"].fill_(3e38)
+    save_tensors(folder / WEIGHTS_FILE, tensors, digests=file_digests(folder))
+    for options in ((), ("--engine", "ctranslate2"), ("--int8",)):
+        message = error_of(1, "translate", "--model", folder, *options, "Hund")
+        assert "NaN or infinite logits" in message
 
 
 def test_the_commands_have_the_engine(
