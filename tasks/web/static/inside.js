@@ -232,9 +232,9 @@ class View {
 
   table(names, rows) {
     const head = make("tr", {}, ...names.map(name => make("th", { scope: "col" }, name instanceof Node ? name : this.say(name))));
-    const body = rows.map(row => make("tr", {}, ...row.map(cell => make("td", {}, cell instanceof Node ? cell : String(cell)))));
-    const label = names.map(name => name.textContent ?? this.say(name)).join(", ");
-    return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": label },
+    const labels = names.map(name => name.textContent ?? this.say(name));
+    const body = rows.map(row => make("tr", {}, ...row.map((cell, i) => make("td", { "data-name": labels[i] }, cell instanceof Node ? cell : String(cell)))));
+    return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": labels.join(", ") },
       make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
   }
 
@@ -575,16 +575,18 @@ class View {
   drawBeside() {
     const parts = [];
     if (this.searches.length > 1) {
-      const rows = this.searches.map((search, number) => {
-        const name = search.options.sample ? "—" : String(search.options.beam_size);
-        const label = `${this.say("show")} ${this.say("width")} ${name}`;
+      const width = ({ options }) => options.sample ? "—" : String(options.beam_size);
+      const [first, ...others] = this.searches;
+      const different = [first, ...others.filter(search => width(search) !== width(first))];
+      const rows = different.sort((a, b) => width(a).localeCompare(width(b))).map(search => {
+        const label = `${this.say("show")} ${this.say("width")} ${width(search)}`;
         const button = make("button", { type: "button", textContent: this.say("show"), "aria-label": label, "aria-pressed": search === this.search });
         button.onclick = () => {
-          this.choose(number);
+          this.choose(this.searches.indexOf(search));
           this.drawSearch();
         };
         const output = this.token(search.output, 1, { className: "token long" });
-        return [name, output, fixed(search.nodes[search.chosen].log_prob), fixed(search.score(search.chosen)), search.columns.length - 1, button];
+        return [width(search), output, fixed(search.nodes[search.chosen].log_prob), fixed(search.score(search.chosen)), search.columns.length - 1, button];
       });
       parts.push(make("h3", { textContent: this.say("beside") }), this.table(["width", "output", "log_p", "score", "steps", "show"], rows));
     } else if (this.compare) {

@@ -393,11 +393,16 @@ def test_looking_inside(page: Page) -> None:
     page.keyboard.press("End")
     expect(view.locator(".masked")).to_have_count(0)
     # Why did the second hypothesis lose?
-    expect(view.locator("td .long", has_text="They part at step").first).to_be_visible()
+    why = view.locator("td .long", has_text="They part at step").first
+    expect(why).to_be_visible()
+    page.set_viewport_size({"width": 360, "height": 740})
+    box = why.bounding_box() or {}
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 360
     view.get_by_text("Compare greedy search").click()
     shown = view.locator("tr", has=page.get_by_role("button", name="show width 1"))
     shown.get_by_role("button").click()
     expect(view).to_contain_text("Greedy search. It stopped")
+    expect(view.get_by_role("button", name="show width")).to_have_count(8)
 
 
 def test_what_if_another_word_had_been_chosen(page: Page) -> None:
