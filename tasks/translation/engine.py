@@ -27,6 +27,10 @@ from tasks.translation.export import import_ctranslate2, to_ctranslate2
 if TYPE_CHECKING:
     from tasks.translation.predict import Translator
 
+# What is begun cannot be stopped, and a turn in the service lasts a second: then, no more than this
+# many rows of a search are begun at a time.
+_ROWS = 256
+
 
 class CTranslate2Engine:
     """CTranslate2's greedy and beam search with the model of ``translator``.
@@ -81,7 +85,12 @@ class CTranslate2Engine:
         """As :func:`tasks.seq2seq.generation.search_segments`."""
         segments = source_segments(texts, config, request, self._max_len)
         longest = max((segment.max_length for segment in segments), default=0)
-        found = self._search(segments, longest, config, request)
+        size = max(1, len(segments) if request.on_step is None else _ROWS // config.beam_size)
+        found = [
+            hypotheses
+            for start in range(0, len(segments), size)
+            for hypotheses in self._search(segments[start : start + size], longest, config, request)
+        ]
         for segment in segments:  # CTranslate2 has one limit for all of a call
             if any(len(each.tokens) > segment.max_length for each in found[segment.index]):
                 found[segment.index] = self._search([segment], segment.max_length, config, request)[

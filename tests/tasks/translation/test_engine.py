@@ -105,6 +105,21 @@ def test_every_output_has_its_own_limit(ours: Translator, theirs: Translator) ->
     assert theirs.translate(TEXTS, **options) == ours.translate(TEXTS, **options)
 
 
+def test_a_turn_of_the_service_begins_few_rows(
+    theirs: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_ROWS", 4)
+    expected = theirs.translate(TEXTS, beam_size=2)
+    own = theirs._engine
+    assert isinstance(own, engine.CTranslate2Engine)
+    search = Mock(wraps=own._engine.translate_batch)
+    monkeypatch.setattr(own, "_engine", Mock(translate_batch=search))
+    on_step = Mock()
+    assert theirs.translate(TEXTS, beam_size=2, on_step=on_step) == expected
+    assert on_step.call_count == sum(len(call.args[0]) for call in search.call_args_list)
+    assert max(len(call.args[0]) for call in search.call_args_list) == 2
+
+
 def test_confidence_is_computed_when_it_is_asked_for(theirs: Translator) -> None:
     plain = theirs.translate_scored(TEXTS[0])
     assert (plain.confidence, plain.familiarity) == (None, None)
