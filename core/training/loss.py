@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_CHUNK_ROWS = 256
+_CHUNK_ROWS = 256  # whose logits stay in a CPU's cache
+_CHUNK_LOGITS = 2**26  # a quarter of a gigabyte
 
 
 def label_smoothed_cross_entropy(
@@ -40,7 +41,7 @@ def linear_cross_entropy(
     """Returns the summed loss of ``F.linear(hidden, weight, bias)``, computed in chunks of rows.
 
     The logits over the vocabulary are the largest tensors of a training step, and exist for a few
-    hundred positions at a time here. Second derivatives are refused.
+    hundred positions at a time here, on a GPU for some thousands. Second derivatives are refused.
 
     Args:
         hidden: ``[N, D]``, one row for each target. weight: ``[V, D]``. bias: ``[V]``.
@@ -79,8 +80,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             weight_grad, bias_grad = torch.zeros_like(weight), torch.zeros_like(bias)
             # On a CPU, every product would transpose the matrix again.
             by_columns = w.t().contiguous().t() if device == "cpu" else w
-            for start in range(0, len(x), _CHUNK_ROWS):
-                rows = slice(start, start + _CHUNK_ROWS)
+            size = _CHUNK_ROWS if device == "cpu" else max(1, _CHUNK_LOGITS // len(weight))
+            for start in range(0, len(x), size):
+                rows = slice(start, start + size)
                 logits = F.linear(x[rows], by_columns, b).float()
                 part, grad = _loss_and_gradient(logits, targets[rows], label_smoothing)
                 loss += part

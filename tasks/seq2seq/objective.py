@@ -14,6 +14,9 @@ from data.examples import Pair
 from data.vocabulary import PAD_ID
 from tasks.seq2seq.batches import as_tensors
 
+_ROWS = 4096
+"""Targets whose logits are computed at once in a validation."""
+
 
 def pair_loss(model: SequenceToSequence, label_smoothing: float) -> LossFunction:
     """Returns the training loss: label-smoothed cross-entropy of the next target token, summed."""
@@ -55,10 +58,14 @@ def measure_pairs(
     with torch.inference_mode():
         for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
             src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
-            found = [model(src, tgt[:-1]) for model in models]
-            logits, targets = found[0] if len(found) == 1 else mean_log_probs(found), tgt[1:]
-            loss += label_smoothed_cross_entropy(logits, targets, pad_id=PAD_ID).item()
-            is_token = targets != PAD_ID
-            correct += int(((logits.argmax(dim=-1) == targets) & is_token).sum())
-            count += int(is_token.sum())
+            hidden = [model.decode(tgt[:-1], model.encode(src)).flatten(0, 1) for model in models]
+            places = (tgt[1:] != PAD_ID).flatten().nonzero().squeeze(1)
+            targets = tgt[1:].flatten()[places]
+            # All logits at once would be gigabytes with a GPU's batches.
+            for rows, wanted in zip(places.split(_ROWS), targets.split(_ROWS), strict=True):
+                found = [m.generator(own[rows]) for m, own in zip(models, hidden, strict=True)]
+                logits = found[0] if len(found) == 1 else mean_log_probs(found)
+                loss += label_smoothed_cross_entropy(logits, wanted).item()
+                correct += int((logits.argmax(dim=-1) == wanted).sum())
+            count += len(targets)
     return {"loss": loss / count, "accuracy": correct / count}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.errors import CorpusError
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from tasks.seq2seq import objective
 from tasks.seq2seq.batches import (
     Pair,
     PairData,
@@ -80,8 +81,12 @@ def by_hand(pairs: list[Pair]) -> tuple[float, int, int]:
     return loss, right, count
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 20, 1000])
-def test_what_is_measured_equals_a_loop_over_the_tokens(batch_tokens: int) -> None:
+@pytest.mark.parametrize(("batch_tokens", "rows"), [(1, 4096), (20, 5), (1000, 4096), (1000, 7)])
+def test_what_is_measured_equals_a_loop_over_the_tokens(
+    batch_tokens: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the logits of a batch are computed in several parts."""
+    monkeypatch.setattr(objective, "_ROWS", rows)
     model = network()
     # Some targets that the model gets right, so that the accuracy is above 0.
     guesses = [
