@@ -22,7 +22,7 @@ from core.parallel import at_most, map_on_cores
 from data.batching import bucket_by_length
 from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.n_best import Output, best_combinations, combinations_by_rank
-from tasks.seq2seq.request import GenerationRequest
+from tasks.seq2seq.request import GenerationRequest, batch_tokens_on
 
 # With so few rows, more threads than this cost more time than they save. Two are still worth it
 # for reading the weights.
@@ -123,7 +123,7 @@ def search_segments(
     """
     segments = source_segments(texts, config, request, model.max_len)
     search = _BatchSearch(model, config, request, texts, device)
-    batches = _in_batches(segments, config, request)
+    batches = _in_batches(segments, config, batch_tokens_on(device, request.batch_tokens))
     # A user's constraint need not be safe for several threads.
     workers = None if device.type == "cpu" and request.constraint is None else 1
     rows = len(segments) * (config.n_best if config.sample else config.beam_size)
@@ -262,11 +262,11 @@ def source_segments(
 
 
 def _in_batches(
-    segments: Sequence[SourceSegment], config: GenerationConfig, request: GenerationRequest
+    segments: Sequence[SourceSegment], config: GenerationConfig, batch_tokens: int
 ) -> list[list[SourceSegment]]:
     """Returns batches of segments of similar length, the longest first for even work."""
     lengths = [(len(segment.ids) + 1,) for segment in segments]
-    buckets = bucket_by_length(lengths, batch_tokens=request.batch_tokens, seed=None)
+    buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)
     most = config.most_sentences()
     return [
         [segments[i] for i in bucket[start : start + most]]

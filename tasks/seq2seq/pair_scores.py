@@ -14,7 +14,7 @@ from data.batching import bucket_by_length
 from data.codec import TextCodec
 from data.vocabulary import EOS, UNK_ID
 from tasks.seq2seq.batches import source_tensor
-from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, OnBatch, ignore_batch
+from tasks.seq2seq.request import OnBatch, batch_tokens_on, ignore_batch
 
 # The decimal places of numbers in JSON. More digits would differ from batch to batch.
 _DIGITS = 5
@@ -72,7 +72,7 @@ def score_texts(
     targets: Sequence[str],
     *,
     device: torch.device,
-    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    batch_tokens: int | None = None,
     on_batch: OnBatch = ignore_batch,
 ) -> list[PairScore]:
     """Returns the score of each of ``targets`` given the source at its position.
@@ -83,7 +83,7 @@ def score_texts(
     Args:
         models: one, or those of an ensemble.
         codecs: of source and target.
-        batch_tokens: the most tokens on either side of a batch.
+        batch_tokens: the most tokens on either side of a batch; None: :func:`.batch_tokens_on`.
         on_batch: gets the number of pairs that have just been finished.
     """
     source, target = codecs
@@ -97,7 +97,8 @@ def score_texts(
     log_probs = [[-math.inf] * length for _, length in lengths]
     limit = min(model.config.max_len for model in models)
     fitting = [i for i, sides in enumerate(lengths) if max(sides) <= limit]
-    buckets = bucket_by_length([lengths[i] for i in fitting], batch_tokens=batch_tokens, seed=None)
+    most = batch_tokens_on(device, batch_tokens)
+    buckets = bucket_by_length([lengths[i] for i in fitting], batch_tokens=most, seed=None)
     # The longest first, so that no core is left with a long batch at the end.
     batches = [[fitting[i] for i in bucket] for bucket in reversed(buckets)]
 

@@ -10,11 +10,10 @@ from core.decoding.config import GenerationConfig
 from core.errors import ConfigError
 
 if TYPE_CHECKING:
+    import torch
+
     from core.decoding.recording import SearchTree
     from core.decoding.search import Constraint
-
-# Enough rows to keep matrix products busy, few enough to stay in the processor's cache.
-DEFAULT_BATCH_TOKENS = 3000
 
 MAX_TEXTS = 1 << 32
 """The number of a text is below this one."""
@@ -25,6 +24,17 @@ OnBatch = Callable[[int], None]
 
 def ignore_batch(count: int) -> None:
     """The :data:`OnBatch` of callers who need no progress reports."""
+
+
+def batch_tokens_on(device: "torch.device", chosen: int | None = None) -> int:
+    """Returns how many tokens of a side a batch may have: the ``chosen`` number, if there is one.
+
+    On a CPU 3,000: enough rows to keep matrix products busy, few enough to stay in its cache. A GPU
+    waits for the launch of its kernels with so few: 24,000.
+    """
+    if chosen is not None:
+        return chosen
+    return 3_000 if device.type == "cpu" else 24_000
 
 
 OnStep = Callable[[], None]
@@ -64,7 +74,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     * ``glossary``: terms and what stands for them in the translation, such as names of products.
     * ``placeholders``: False: the model reads addresses, emoji and the like itself
       (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
-    * ``batch_tokens``: the most source tokens in a batch.
+    * ``batch_tokens``: the most source tokens in a batch; None: :func:`batch_tokens_on` its device.
     * ``on_batch``: gets the number of segments that have just been finished.
     * ``on_step``: is called before every step, in any thread. An exception ends the search.
     * ``record``: records the search for one text of one segment.
@@ -91,7 +101,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     )
     glossary: Mapping[str, str] | None = field(default=None, repr=False)
     placeholders: bool | None = None
-    batch_tokens: int = DEFAULT_BATCH_TOKENS
+    batch_tokens: int | None = None
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep | None = field(default=None, repr=False)
     record: "SearchTree | None" = field(default=None, repr=False)

@@ -21,7 +21,7 @@ from core.storage.files import exists
 from data.corpora import data_folder
 from data.vocabulary import BOS, PAD
 from tasks.seq2seq.generation import EncodedTexts, SegmentResult, SourceSegment, source_segments
-from tasks.seq2seq.request import GenerationRequest
+from tasks.seq2seq.request import GenerationRequest, batch_tokens_on
 from tasks.translation.export import import_ctranslate2, to_ctranslate2
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class CTranslate2Engine:
         self._ids = {word: number for number, word in enumerate(self._target_words)}
         self._max_len = translator.max_len
         self.name = "ctranslate2 int8" if int8 else "ctranslate2"
-        device = translator.device
+        self._device = device = translator.device
         self._workers = torch.get_num_threads() if device.type == "cpu" else 1
         self._engine: Any = ctranslate2.Translator(
             str(cached_export(translator, folder)),
@@ -112,7 +112,7 @@ class CTranslate2Engine:
         futures = self._engine.translate_batch(
             sources,
             target_prefix=prefixes if any(prefixes) else None,
-            max_batch_size=max(1, min(request.batch_tokens, share)),
+            max_batch_size=max(1, min(batch_tokens_on(self._device, request.batch_tokens), share)),
             batch_type="tokens",
             asynchronous=True,
             beam_size=config.beam_size,

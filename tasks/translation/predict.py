@@ -26,7 +26,7 @@ from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.generation import EncodedTexts, SearchResult, SegmentResult, search_segments
 from tasks.seq2seq.n_best import Ranked
 from tasks.seq2seq.predictor import PairPredictor
-from tasks.seq2seq.request import DEFAULT_BATCH_TOKENS, GenerationRequest, ignore_batch
+from tasks.seq2seq.request import GenerationRequest, batch_tokens_on, ignore_batch
 from tasks.texts import check_unicode, keeps_index
 from tasks.translation.codecs import load_codecs
 from tasks.translation.confidence import DOUBTFUL, Confidence, capped
@@ -361,7 +361,9 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         model = self.step_model()
         means = torch.zeros(len(segments), self.width)
         lengths = [(len(ids) + 1,) for ids in segments]
-        for batch in bucket_by_length(lengths, batch_tokens=DEFAULT_BATCH_TOKENS, seed=None):
+        for batch in bucket_by_length(
+            lengths, batch_tokens=batch_tokens_on(self.device), seed=None
+        ):
             src = source_tensor([segments[i] for i in batch]).to(self.device)
             means[batch] = model.start(src).memory_mean.float().cpu()
         return means

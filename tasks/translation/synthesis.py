@@ -22,7 +22,7 @@ from data.pairs import PAIR_SUFFIXES, iter_texts
 from data.tables import DEFAULT_LAYOUT, TableLayout
 from tasks.runs.checkpoint_folder import CONFIG_FILE, text_files
 from tasks.runs.provenance import corpus_digests, provenance
-from tasks.seq2seq.request import GenerationRequest
+from tasks.seq2seq.request import GenerationRequest, batch_tokens_on
 from tasks.streaming.lines import Chunk, open_rows, open_texts
 from tasks.translation.predict import Translator
 
@@ -88,7 +88,7 @@ def synthesize(
         ],
         "search": asdict(request.resolve(translator.generation)),
         "engine": translator.engine,
-        "batch_tokens": request.batch_tokens,
+        "batch_tokens": batch_tokens_on(translator.device, request.batch_tokens),
         "length_ratio": length_ratio,
         "device": translator.device.type,
     }

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from core.decoding.config import GenerationConfig
 from core.errors import ConfigError
 from tasks.couplet.request import CoupletRequest
-from tasks.seq2seq.request import MAX_TEXTS, GenerationRequest
+from tasks.seq2seq.request import MAX_TEXTS, GenerationRequest, batch_tokens_on
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert type(request.length_penalty) is float
     assert GenerationRequest(length_penalty=1) == GenerationRequest(length_penalty=1.0)
     assert len(GenerationRequest(numbers=np.arange(3)).numbers) == 3  # type: ignore[arg-type]
+
+
+def test_a_gpu_searches_larger_batches_unless_their_size_is_given() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda:1")
+    assert (batch_tokens_on(cpu), batch_tokens_on(gpu)) == (3_000, 24_000)
+    assert batch_tokens_on(gpu, 500) == batch_tokens_on(cpu, 500) == 500
 
 
 def test_a_string_is_one_word_to_avoid() -> None:
