@@ -37,7 +37,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Checkpoints are written through to the disk, which takes longer than many a training here. So
 # pytest's temporary folders are in memory where there is plenty: a run of all tests needs 0.6 GB.
 _IN_MEMORY = Path("/dev/shm")
-if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > 4_000_000_000:
+if os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > 4_000_000_000:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
