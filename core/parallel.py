@@ -4,8 +4,8 @@ A decoding step is many small operations. If each is split over the cores, it wa
 part. Batches that each have a core never wait for one another.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -39,6 +39,19 @@ def _map_in_threads(
             yield from pool.map(function, items)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yields ``function`` of every item; a thread computes the next one while one is in use."""
+    with ThreadPoolExecutor(1) as pool:
+        last: Future[Result] | None = None
+        for item in items:
+            following = pool.submit(function, item)
+            if last is not None:
+                yield last.result()
+            last = following
+        if last is not None:
+            yield last.result()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from torch import nn
 
 from core.distributed.process_group import ProcessGroup
 from core.errors import ChangedConditions, CheckpointError, Interrupted, UserError
+from core.parallel import map_ahead
 from core.progress import Progress, log
 from core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from core.storage.files import is_file, write_text
@@ -204,24 +205,19 @@ class Trainer:
 
     def train_epoch(self, is_stop_requested: Callable[[], bool]) -> None:
         """Trains from the current position to the end of its epoch."""
-        config, state, data = self.config, self.state, self._objective.data
+        config, state = self.config, self.state
         plan = self._plan()
         rate = self._schedule(len(plan))
         started = time.monotonic() - state.sums.seconds
         label = f"epoch {state.epoch}/{config.epochs}"
         self.model.train()
         with Progress(len(plan), label, unit="batch", done=state.position) as progress:
-            while state.position < len(plan):
-                items = plan[state.position : state.position + config.accumulate]
-                shards = [
-                    item if self._group.size == 1 else self._group.shard(item) for item in items
-                ]
-                batches = [data.batch(shard) if shard else None for shard in shards]
+            for batches in self._batches(plan):
                 loss = self._step.take(state, batches, self._objective.loss, rate(state.step + 1))
                 state.sums.seconds = time.monotonic() - started
                 self._log_step()
                 progress.advance(
-                    len(items),
+                    len(batches),
                     f"loss {loss:.3f}, {state.sums.tokens_per_second:,.0f} tokens/s, "
                     f"lr {state.learning_rate:.2e}",
                 )
@@ -230,6 +226,26 @@ class Trainer:
                     raise Interrupted(f"stopped at step {state.step}")
                 if state.step % config.save_every == 0 and state.position < len(plan):
                     self.save()
+
+    def _batches(self, plan: Sequence[Any]) -> Iterator[Sequence[Batch | None]]:
+        """Yields this process's batches of each step to come in the epoch.
+
+        While a GPU computes, a thread makes those of the next step, in pinned memory: from there
+        they are copied while the program goes on.
+        """
+        device, count, group = self._options.device, self.config.accumulate, self._group
+
+        def make(start: int) -> Sequence[Batch | None]:
+            items = plan[start : start + count]
+            shards = [item if group.size == 1 else group.shard(item) for item in items]
+            batches = [self._objective.data.batch(shard) if shard else None for shard in shards]
+            if device.type != "cuda":
+                return batches
+            with torch.cuda.device(device):  # a new thread would use the first GPU
+                return [batch and tuple(x.pin_memory() for x in batch) for batch in batches]
+
+        starts = range(self.state.position, len(plan), count)
+        return map(make, starts) if device.type == "cpu" else map_ahead(make, starts)
 
     def _plan(self) -> Sequence[Any]:
         """Returns what the batches of the current epoch are made from."""

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from core.parallel import at_most, map_on_cores
+from core.parallel import at_most, map_ahead, map_on_cores
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,21 @@ def test_an_error_ends_the_work_and_gives_the_threads_back() -> None:
         list(map_on_cores(work, range(10_000), workers=2))
     assert len(done) < 10_000
     assert torch.get_num_threads() == 4
+
+
+def test_the_next_item_is_worked_on_while_one_is_in_use() -> None:
+    begun = [threading.Event() for _ in range(3)]
+
+    def work(number: int) -> int:
+        begun[number].set()
+        return number
+
+    results = map_ahead(work, range(3))
+    assert next(results) == 0
+    assert begun[1].wait(timeout=30)
+    assert not begun[2].is_set()
+    assert [*results] == [1, 2]
+    assert [*map_ahead(work, [])] == []
 
 
 def test_threads_are_fewer_inside_the_block_never_more() -> None:

@@ -2,7 +2,10 @@
 
 import csv
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 import torch
@@ -11,17 +14,23 @@ from torch import Tensor
 from core.errors import UserError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
 from core.training import schedule
+from core.training.fit import FitOptions, Objective, Trainer
 from core.training.history import HISTORY_FILE
 from core.training.state import STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
+    CPU,
     PAD,
+    Crash,
+    Disturbed,
     Pair,
     Pairs,
+    crash,
     gradient_of_one_step,
     loss_of,
     mean_loss,
     run_fit,
     same,
+    tiny_config,
     tiny_model,
     weights_of,
     without_times,
@@ -70,6 +79,30 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, where: str) -> 
     assert load_tensors(tmp_path / STATE_FOLDER / STATE_FILE)
     resumed = run_fit(model, tmp_path, resume=True)
     assert resumed.epoch == 4
+
+
+def test_a_thread_makes_the_next_batches_of_a_gpu_in_pinned_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From the position of a resumed run on; an error comes where the batch is needed."""
+    made: list[int] = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(Tensor, "pin_memory", lambda ids: made.append(get_ident()) or ids + 100)
+    model, data, gpu = tiny_model(), Disturbed(8, crash), torch.device("cuda:1")
+    objective = Objective(data=data, loss=loss_of(model), validate=dict, metric="val_loss")
+    config = tiny_config(accumulate=2)
+    trainer = Trainer(model, config, objective, FitOptions(folder=tmp_path, device=CPU))
+    trainer._options = replace(trainer._options, device=gpu)
+    trainer.state.position = 2
+    plan = [*data.plan(1), *data.plan(2)][:11]
+    steps = trainer._batches(plan)
+    for start in (2, 4, 6):
+        expected = [Pairs().batch(item) for item in plan[start : start + 2]]
+        for batch, right in zip(next(steps), expected, strict=True):
+            assert all(map(torch.equal, batch, [ids + 100 for ids in right]))
+    with pytest.raises(Crash):
+        next(steps)
+    assert len({*made} - {get_ident()}) == 1
 
 
 def test_nothing_to_train_on(tmp_path: Path) -> None:
