@@ -66,6 +66,7 @@ class MyMultiheadAttention(nn.Module):
         need_weights: bool = True,
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
+        is_causal: bool = False,
         *,
         rotations: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
@@ -83,6 +84,7 @@ class MyMultiheadAttention(nn.Module):
             need_weights: whether to return the attention weights.
             attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
             average_attn_weights: whether to return their mean over the heads.
+            is_causal: ``attn_mask`` is the causal mask, which the fastest kernels have themselves.
             rotations: those of the positions of queries and keys (:mod:`core.model.rotary`), in
                 self-attention.
 
@@ -91,9 +93,12 @@ class MyMultiheadAttention(nn.Module):
             if not averaged, None if not requested.
 
         Raises:
-            ValueError: an input or a mask of the wrong size; the message names the sizes.
+            ValueError: an input or a mask of the wrong size; the message names the sizes. Or
+                ``is_causal`` without ``attn_mask``.
         """
         self._check_inputs(query, key, value)
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal is about attn_mask, which is missing")
         shape = (query.shape[1], self.num_heads, query.shape[0], key.shape[0])
         mask = combine_masks(attn_mask, key_padding_mask, shape)
         q, k, v = (split_heads(x, self.num_heads) for x in self._project(query, key, value))
@@ -105,7 +110,8 @@ class MyMultiheadAttention(nn.Module):
         if need_weights or (self.training and query.device.type == "cpu"):
             heads, weights = attend(q, k, v, mask, dropout_p)
         else:
-            heads = attend_fused(q, k, v, mask, dropout_p)
+            is_causal = is_causal and key_padding_mask is None
+            heads = attend_fused(q, k, v, mask, dropout_p, is_causal=is_causal)
         out = self.out_proj(merge_heads(heads))
         if weights is None or not need_weights:
             return out, None
@@ -201,10 +207,23 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
 
 
 def attend_fused(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout_p: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    *,
+    is_causal: bool = False,
 ) -> Tensor:
-    """Returns the heads of :func:`attend`, computed by PyTorch's fused kernel."""
+    """Returns the heads of :func:`attend`, computed by PyTorch's fused kernel.
+
+    With ``is_causal``, ``mask`` is the causal one. Flash attention runs without a mask alone.
+    """
+    if is_causal:
+        mask = None
     if mask is not None:
         # The kernel's boolean masks have the opposite meaning: True lets pass.
         mask = ~mask if mask.dtype == torch.bool else mask.to(q.dtype)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal
+    )

@@ -124,4 +124,5 @@ class SequenceToSequence(nn.Module):
             memory.states,
             tgt_mask=generate_square_subsequent_mask(tgt.shape[0], tgt.device, torch.bool),
             memory_key_padding_mask=memory.is_pad,
+            tgt_is_causal=True,
         )

@@ -141,18 +141,24 @@ class MyTransformerDecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        *,
         rotations: Tensor | None = None,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
+
+        ``tgt_is_causal``: ``tgt_mask`` is the causal mask.
+        """
         check_states("tgt", tgt, self.d_model)
         check_states("memory", memory, self.d_model)
         x, masks = tgt, {"attn_mask": tgt_mask, "key_padding_mask": tgt_key_padding_mask}
+        own: dict[str, Any] = {"is_causal": tgt_is_causal, "rotations": rotations}
         memory_masks = {"attn_mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
         if self.norm_first:
-            x = x + self._self_attention_block(self.norm1(x), **masks, rotations=rotations)
+            x = x + self._self_attention_block(self.norm1(x), **masks, **own)
             x = x + self._memory_block(self.norm2(x), memory, **memory_masks)
             return x + self._feed_forward_block(self.norm3(x))
-        x = self.norm1(x + self._self_attention_block(x, **masks, rotations=rotations))
+        x = self.norm1(x + self._self_attention_block(x, **masks, **own))
         x = self.norm2(x + self._memory_block(x, memory, **memory_masks))
         return self.norm3(x + self._feed_forward_block(x))
 
@@ -222,12 +228,16 @@ class MyTransformerDecoder(_Stack):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
     ) -> Tensor:
-        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``."""
+        """``tgt`` ``[T, B, D]`` and ``memory`` ``[S, B, D]`` -> ``[T, B, D]``.
+
+        ``tgt_is_causal``: ``tgt_mask`` is the causal mask.
+        """
         x, masks = tgt, (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         rotations = self._rotations(tgt)
         for layer in self.layers:
-            x = layer(x, memory, *masks, rotations)
+            x = layer(x, memory, *masks, tgt_is_causal, rotations=rotations)
         return x if self.norm is None else self.norm(x)
 
 

@@ -91,9 +91,9 @@ def test_weights_cost_nothing_unless_requested(monkeypatch: pytest.MonkeyPatch) 
     def watched(name: str) -> Callable[..., Any]:
         original = getattr(attention, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
             calls.append(name)
-            return original(*args)
+            return original(*args, **options)
 
         return call
 

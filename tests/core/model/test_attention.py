@@ -1,9 +1,11 @@
 """Multi-head attention against ``torch.nn``, its sizes and its laws."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -230,6 +232,32 @@ def test_padding_and_batch_change_nothing(
         if weights is not None:
             assert weights[:, :, source:].eq(0).all()
             assert_near(weights.sum(dim=-1), torch.ones(batch, target), 1e-5)
+
+
+def test_the_kernel_has_the_causal_mask_itself_unless_there_is_padding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On GPUs, flash attention runs without a mask alone."""
+    torch.manual_seed(1)
+    module, x = copied(8, 2)[0], torch.randn(7, 3, 8)
+    causal, is_pad = torch.ones(7, 7).triu(1).bool(), torch.rand(3, 7) < 0.3
+    kernel, calls = F.scaled_dot_product_attention, []
+
+    def counted(*args: Tensor, **options: Any) -> Tensor:
+        calls.append((options["attn_mask"] is not None, options["is_causal"]))
+        return kernel(*args, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    for padding, with_hint in ((None, (False, True)), (is_pad, (True, False))):
+        for need_weights in (True, False):
+            options = {"attn_mask": causal, "key_padding_mask": padding}
+            expected, _ = module(x, x, x, need_weights=need_weights, **options)
+            found, _ = module(x, x, x, need_weights=need_weights, is_causal=True, **options)
+            assert torch.equal(found, expected)
+        assert calls == [(True, False), with_hint]
+        calls.clear()
+    with pytest.raises(ValueError, match="attn_mask"):
+        module(x, x, x, is_causal=True)
 
 
 def test_second_derivatives_are_right_in_training_and_refused_in_evaluation() -> None:
