@@ -66,18 +66,23 @@ class ProcessGroup:
         """Waits until all processes have called it."""
         self.sum([0])
 
-    def broadcast(self, compute: Callable[[], T]) -> T:
-        """Returns what ``compute`` returns in the main process, to all processes, as JSON."""
+    def broadcast(self, compute: Callable[[], T], *, source: int = 0) -> T:
+        """Returns what ``compute`` returns in the process ``source``, to all, as JSON."""
         if self.size == 1:
             return compute()
-        text = json.dumps(compute()).encode() if self.is_main else b""
+        text = json.dumps(compute()).encode() if self.rank == source else b""
         (length,) = self.sum([len(text)])
         message = torch.zeros(int(length), dtype=torch.uint8)
-        if self.is_main:
+        if self.rank == source:
             message = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         with connection():
-            dist.broadcast(message, src=0)
+            dist.broadcast(message, src=source)
         return json.loads(message.numpy().tobytes())
+
+    def gather(self, results: Sequence[T]) -> list[T]:
+        """Returns the results for all examples, given those for this process's :meth:`shard`."""
+        shards = [self.broadcast(lambda: [*results], source=rank) for rank in range(self.size)]
+        return [shards[i % self.size][i // self.size] for i in range(sum(map(len, shards)))]
 
     def is_same(self, value: object) -> bool:
         """Returns whether all processes have the same ``value``, which is sent as JSON."""
@@ -91,6 +96,9 @@ class ProcessGroup:
         yield
         if self.is_main:
             self.barrier()
+
+
+ALONE = ProcessGroup()
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class TrainConfig:
         seed: decides everything random.
         save_every: the state is saved after this many steps, and after every epoch.
         timeout: with several processes, the seconds that they wait for one another, also while the
-            main process prepares the data, validates, or measures the final model.
+            main process prepares the data or measures the final model.
         log_every: ``steps.csv`` gets a row after this many steps; 0: never.
         choose_search: a task that searches for its outputs chooses the beam size and the length
             penalty on the validation data, once the weights are final.

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from core.distributed.process_group import ProcessGroup
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import ChangedConditions, CheckpointError, Interrupted, UserError
 from core.parallel import map_ahead
 from core.progress import Progress, log
@@ -66,7 +66,8 @@ class Objective:
 
     Attributes:
         loss: computes with the model in training mode, in the precision of the run.
-        validate: returns the metrics of the model in evaluation mode, ``metric`` among them.
+        validate: returns the metrics of the model in evaluation mode, ``metric`` among them. All
+            processes of the group that it gets call it, and may share the work.
         metric: decides which epoch is best; see :func:`.kept_checkpoints.is_better`.
         measure_final: returns the metric of the model as it will be used, by which the best epoch
             and the average of epochs are compared; None: the metric of ``validate``.
@@ -74,7 +75,7 @@ class Objective:
 
     data: TrainingData
     loss: LossFunction
-    validate: Callable[[], Metrics]
+    validate: Callable[[ProcessGroup], Metrics]
     metric: str
     measure_final: Callable[[], float] | None = None
 
@@ -121,7 +122,7 @@ def fit(
     With a group of several processes, each of them calls it. They train as one process would: every
     step takes the same batches, of which each process computes a shard, and leads to the same
     weights up to rounding. A run can be resumed with another number of processes. All need access
-    to the folder; the main process writes there, and validates.
+    to the folder; the main process writes there.
 
     The seed, the step and the rank decide the random numbers of a step. On a CPU, the same seed and
     number of threads and processes give the same run, bit for bit.
@@ -293,7 +294,8 @@ class Trainer:
         state = self.state
         with self._step.averages_in_place():
             self.model.eval()
-            metrics = self._group.broadcast(self._objective.validate)
+            measured = self._objective.validate(self._group)
+            metrics = self._group.broadcast(lambda: measured)
             self._check_folder()
             row = state.curve_row(state.sums, metrics, seconds=state.sums.seconds)
             state.history.append(row)
@@ -317,8 +319,8 @@ class Trainer:
         with self._group.main_process_first():
             if self._group.is_main:
                 self._check_folder()
-                objective = self._objective
-                self._kept.finish(self.state, objective.validate, objective.measure_final)
+                validate, measure_final = self._objective.validate, self._objective.measure_final
+                self._kept.finish(self.state, lambda: validate(ALONE), measure_final)
             load_weights(folder / WEIGHTS_FILE, self.model)
         self.model.eval()
         # What is measured next does not depend on how often the run was resumed.

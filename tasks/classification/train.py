@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.model.dropout import dropout
 from core.progress import log
 from core.storage.checkpoint import WEIGHTS_FILE, save_weights
@@ -124,11 +125,14 @@ class ClassificationTraining(Training):
         ngrams.weight = nn.Parameter(weights.clone(), requires_grad=False)
         return weights
 
-    def validate(self) -> dict[str, float]:
+    def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
         if self.validation is not None:
             return self.validation
-        batch_tokens = self.config.train.batch_tokens
-        return measure_texts(self.classifier, self.examples["val"], batch_tokens=batch_tokens)
+        examples, batch_tokens = self.examples["val"], self.config.train.batch_tokens
+        # Texts are few and short, and have a row of logits each: the main process is enough.
+        return group.broadcast(
+            lambda: measure_texts(self.classifier, examples, batch_tokens=batch_tokens)
+        )
 
     def calibrate(self, config: ClassificationConfig) -> ClassificationConfig:
         """Fits temperature and familiarity, and with fitted n-grams their weight.

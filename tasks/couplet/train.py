@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.files import is_file
 from data.codec import TextCodec
@@ -57,8 +58,8 @@ class CoupletTraining(Training):
         self.loss = pair_loss(self.model, config.train.label_smoothing)
         self.files = self.dataset.files("train", "val", *(["test"] if self.has_test else ()))
 
-    def validate(self) -> dict[str, float]:
-        measured = self._writer(self.config).measure(self.val_pairs)
+    def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
+        measured = self._writer(self.config).measure(self.val_pairs, group)
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],

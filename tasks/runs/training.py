@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from core.decoding.config import GenerationConfig
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import ConfigError
 from core.training.fit import TrainingData
 from core.training.microbatches import LossFunction
@@ -69,8 +70,12 @@ class Training(ABC):
         self.place = place
 
     @abstractmethod
-    def validate(self) -> Metrics:
-        """Returns the metrics of the model on the validation data, ``metric`` among them."""
+    def validate(self, group: ProcessGroup = ALONE) -> Metrics:
+        """Returns the metrics of the model on the validation data, ``metric`` among them.
+
+        Args:
+            group: the processes that call this together; each may measure a shard.
+        """
 
     @abstractmethod
     def evaluate(self, config: Any) -> Report | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.inference.ensemble import mean_log_probs
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
@@ -45,6 +46,7 @@ def measure_pairs(
     *,
     batch_tokens: int,
     device: torch.device,
+    group: ProcessGroup = ALONE,
 ) -> dict[str, float]:
     """Returns the mean ``loss`` (nats per token) and the token ``accuracy``, teacher-forced.
 
@@ -52,11 +54,13 @@ def measure_pairs(
 
     Args:
         models: one, or those of an ensemble; in evaluation mode. No pair is too long for them.
+        group: the processes that call this together; each measures every ``size``-th batch.
     """
     lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-    loss, correct, count = 0.0, 0, 0
+    loss = correct = count = 0.0
     with torch.inference_mode():
-        for indices in bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None):
+        batches = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)
+        for indices in group.shard(batches):
             src, tgt = (x.to(device) for x in as_tensors([pairs[i] for i in indices]))
             hidden = [model.decode(tgt[:-1], model.encode(src)).flatten(0, 1) for model in models]
             places = (tgt[1:] != PAD_ID).flatten().nonzero().squeeze(1)
@@ -68,4 +72,5 @@ def measure_pairs(
                 loss += label_smoothed_cross_entropy(logits, wanted).item()
                 correct += int((logits.argmax(dim=-1) == wanted).sum())
             count += len(targets)
+    loss, correct, count = group.sum([loss, correct, count])
     return {"loss": loss / count, "accuracy": correct / count}

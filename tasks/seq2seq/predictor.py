@@ -14,6 +14,7 @@ from core.config import check
 from core.decoding.config import GenerationConfig
 from core.decoding.recording import SearchTree
 from core.device import choose_device
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import CheckpointError, ConfigError, TextError
 from core.inference.ensemble import Ensemble, StepModel
 from core.inference.incremental_model import IncrementalModel
@@ -146,10 +147,12 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         found = search_segments(self.step_model(), encoded, config, request, self.device)
         return SearchResult.of(encoded, found, config)
 
-    def measure(self, pairs: Sequence[Pair]) -> dict[str, float]:
+    def measure(self, pairs: Sequence[Pair], group: ProcessGroup = ALONE) -> dict[str, float]:
         """Returns the mean loss and the accuracy on encoded pairs (:func:`.measure_pairs`)."""
         tokens = self.config.train.batch_tokens
-        return measure_pairs(self.models, pairs, batch_tokens=tokens, device=self.device)
+        return measure_pairs(
+            self.models, pairs, batch_tokens=tokens, device=self.device, group=group
+        )
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         model = self.models[0]

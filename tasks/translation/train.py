@@ -7,6 +7,7 @@ from typing import Any
 from sacrebleu import BLEU
 
 from core.decoding.config import GenerationConfig
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.runs import run
 from tasks.runs.initial import TokenWeights
@@ -71,11 +72,12 @@ class TranslationTraining(Training):
         self.files = self.dataset.files("train", "val", *filter(None, [self.test_split]))
         self.chooses_search = config.train.choose_search
 
-    def validate(self) -> dict[str, float]:
+    def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
         sources, targets = zip(*self.val_texts, strict=True)
         translator = self._translator()
-        measured = translator.measure(self.val_pairs)
-        translations = [found.text for found in translator.generate(sources, GREEDY)]
+        measured = translator.measure(self.val_pairs, group)
+        found = translator.generate(group.shard(sources), GREEDY)
+        translations = group.gather([each.text for each in found])
         return {
             "val_loss": measured["loss"],
             "val_accuracy": measured["accuracy"],

@@ -19,6 +19,7 @@ from core.distributed import data_parallel
 from core.distributed.process_group import ProcessGroup, joined_group
 from core.distributed.world import is_first_to_fail, world_from_environment
 from core.errors import Interrupted, UserError
+from tasks.seq2seq.objective import measure_pairs
 from tests.core.training.tiny_runs import (
     CPU,
     Disturbed,
@@ -28,6 +29,8 @@ from tests.core.training.tiny_runs import (
     tiny_model,
     validation_of,
 )
+from tests.tasks.seq2seq.test_objective import PAIRS
+from tests.tasks.tiny_models import network
 
 # Whole runs without dropout, for one process to have too, and what they are fitted with.
 RUNS: dict[str, dict[str, Any]] = {
@@ -42,6 +45,13 @@ RUNS: dict[str, dict[str, Any]] = {
 # The gradients of the tiny model fill several buckets.
 dist._DEFAULT_FIRST_BUCKET_BYTES = 1000
 data_parallel._BUCKET_MEGABYTES = 0.001
+
+
+def measured(group: ProcessGroup) -> tuple[dict[str, float], int]:
+    """Returns the metrics of a model, and the number of batches that this process measured."""
+    model, batches = network(), []
+    model.generator.register_forward_hook(lambda *call: batches.append(1))
+    return measure_pairs([model], PAIRS, batch_tokens=16, device=CPU, group=group), len(batches)
 
 
 class Program:
@@ -74,6 +84,9 @@ class Program:
         self.seen["sum"] = group.sum([1, 0.5 * group.rank])
         self.seen["any"] = [group.any(False), group.any(group.is_main), group.any(self.is_last)]
         self.seen["from first"] = group.broadcast(lambda: {"rank": group.rank, "nan": math.nan})
+
+        self.seen["gathered"] = group.gather([f"no. {number}" for number in self.seen["share"]])
+        self.seen["measured"], self.seen["batches"] = measured(group)
 
     def fit(self, name: str, *, dropout: float = 0.3, **changes: Any) -> None:
         # Each begins with weights of its own, and must be given those of the first.

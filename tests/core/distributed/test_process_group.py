@@ -21,7 +21,7 @@ from core.errors import Interrupted, UserError
 from core.parallel import at_most
 from core.storage.checkpoint import load_tensors
 from core.training.state import STATE_FILE, STATE_FOLDER, Metrics
-from tests.core.distributed.group_program import RUNS
+from tests.core.distributed.group_program import RUNS, measured
 from tests.core.training.tiny_runs import (
     CPU,
     Disturbed,
@@ -190,8 +190,16 @@ def test_all_end_with_the_same_model_and_history(ran: Ran) -> None:
             assert timeless(other["history"]) == timeless(first["history"])
 
 
-def test_only_the_main_process_validates(ran: Ran) -> None:
-    assert [notes["plain"]["validations"] for notes in ran.seen] == [2, 0, 0]
+def test_all_processes_validate_each_a_shard_of_the_batches(ran: Ran) -> None:
+    """The main process validated alone, and all others waited."""
+    assert [notes["plain"]["validations"] for notes in ran.seen] == [2, 2, 2]
+    right, batches = measured(ProcessGroup())
+    shares = [notes["batches"] for notes in ran.seen]
+    assert sum(shares) == batches
+    assert max(shares) - min(shares) <= 1
+    for notes in ran.seen:
+        assert notes["measured"] == pytest.approx(right, rel=1e-9)
+        assert notes["gathered"] == [f"no. {number}" for number in range(7)]
 
 
 def test_only_the_main_process_logs(ran: Ran) -> None:

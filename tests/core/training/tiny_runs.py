@@ -164,7 +164,9 @@ def run_fit(model: SequenceToSequence, folder: Path, **changes: Any) -> Training
         "validate": validation_of(model),
         "metric": "val_loss",
     }
-    objective = Objective(**{**usual, **own})
+    own = {**usual, **own}
+    validate = own.pop("validate")
+    objective = Objective(**own, validate=lambda group: validate())
     return fit(model, config, objective, FitOptions(folder=folder, device=CPU, **options))
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import CheckpointError, ConfigError, UserError
 from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
@@ -74,7 +75,7 @@ class LineTraining(Training):
     def loss(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         return ((self.model.slope - 3.0) * batch[0]).square().sum(), 1
 
-    def validate(self) -> dict[str, float]:
+    def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
         self.calls.append("validate")
         return {"val_loss": abs(self.model.slope.item() - 3.0)}
 
@@ -264,11 +265,11 @@ def test_a_folder_that_disappears_is_noticed(
 
     def prepare_disturbed() -> Training:
         class Disturbed(LineTraining):
-            def validate(self) -> dict[str, float]:
+            def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
                 if self.calls.count("validate") == epoch - 1:
                     disturb(out)
                     found.append(contents(tmp_path))
-                return super().validate()
+                return super().validate(group)
 
         return Disturbed()
 
@@ -347,7 +348,7 @@ def test_a_run_stopped_before_its_first_step_begins_again(tmp_path: Path) -> Non
 
 def test_an_interrupted_run_has_no_numbers_yet(tmp_path: Path) -> None:
     class Failing(LineTraining):
-        def validate(self) -> dict[str, float]:
+        def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
             raise UserError("the disk is full")
 
     with pytest.raises(UserError, match="the disk is full"):
