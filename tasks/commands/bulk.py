@@ -286,11 +286,13 @@ def ray_at(address: str) -> Iterator[Any]:
         if address == "local":
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-"))
             settings |= {"_temp_dir": folder, "include_dashboard": False}
+            # A machine may have no network, and no shared memory that its user may write.
+            settings |= {"_node_ip_address": "127.0.0.1", "_plasma_directory": folder}
         elif (checkout := Path(__file__).parents[2]).joinpath("cli.py").exists():
             settings["runtime_env"] = {"working_dir": str(checkout)}
         try:
             ray.init(**settings)
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # Ray raises plain ones, too
             raise UserError(f"{address}: no Ray cluster: {one_line(str(error))}") from error
         stack.callback(ray.shutdown)
         yield ray
