@@ -122,6 +122,9 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
         return
     is_gpu = device.type == "cuda"
     if is_gpu:
+        # The end of a backward pass then raises a DistError after the timeout. Without it, the
+        # program is blocked in a copy, until a thread of NCCL aborts it.
+        os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
         torch.cuda.set_device(device)
     group = ProcessGroup(world)
     with nullcontext() if world.is_main else silence():

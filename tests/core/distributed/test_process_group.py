@@ -256,12 +256,31 @@ def test_others_that_do_not_come_are_an_error(monkeypatch: pytest.MonkeyPatch) -
     assert not dist.is_initialized()
 
 
+def test_on_gpus_a_wait_for_a_lost_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL aborted the program, or let it wait, without the line that says why."""
+    environment, devices = {**os.environ}, []
+    seen: list[dict[str, Any]] = []
+
+    def connect(backend: str, **options: Any) -> None:
+        seen.append({"backend": backend, "blocking": environment.get("TORCH_NCCL_BLOCKING_WAIT")})
+        raise dist.DistBackendError("NCCL timed out")
+
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
+    monkeypatch.setattr(dist, "init_process_group", connect)
+    world, gpu = World(rank=1, size=2, local_rank=1), torch.device("cuda:1")
+    with pytest.raises(UserError, match="NCCL timed out"), joined_group(world, gpu, timeout=1):
+        pass
+    assert seen == [{"backend": "cpu:gloo,cuda:nccl", "blocking": "1"}]
+    assert devices == [gpu]
+
+
 def test_only_the_network_is_reported_as_a_lost_process() -> None:
     """Every CUDA error was "the processes cannot reach each other"."""
     gloo = "[/pytorch/third_party/gloo/gloo/transport/tcp/"
     ended = RuntimeError(f"{gloo}pair.cc:553] Connection closed by peer")
     hangs = RuntimeError(f"{gloo}unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation")
-    for lost in (dist.DistNetworkError("no route"), ended, hangs):
+    for lost in (dist.DistNetworkError("no route"), dist.DistBackendError("NCCL"), ended, hangs):
         with pytest.raises(Disconnected, match="was killed"), connection():
             raise lost
     for other in (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUDA error: 700")):
