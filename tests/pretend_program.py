@@ -145,10 +145,7 @@ def predicted(task: str, model: Path, texts: list[str], data: Path) -> dict[str,
             with Pretending():
                 results = ours.predict(texts, **options)
             assert [words_of(one) for one in results] == expected, name
-            found[name] = {
-                "steps": steps["search"],
-                "synchronizations": synchronizations(),
-            }
+            found[name] = {"steps": steps["search"], "synchronizations": synchronizations()}
         both = [model, model]
         right_pair = task_named(task).load(both, device="cpu")
         with Pretending():

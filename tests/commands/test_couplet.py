@@ -39,8 +39,7 @@ def test_a_checked_pair_keeps_its_own_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    "option",
-    ["--output x", "--input x", "--backward", "--tones off", "--beam 2", "--avoid x"],
+    "option", ["--output x", "--input x", "--backward", "--tones off", "--beam 2", "--avoid x"]
 )
 def test_options_that_a_check_would_not_use_are_refused(option: str) -> None:
     """They were ignored: ``--check --output FILE`` wrote no file."""

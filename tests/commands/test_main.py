@@ -98,9 +98,7 @@ def test_an_error_with_a_line_break_is_one_line(in_tmp: Path) -> None:
     assert "a b.txt: cannot read" in error_of(1, "translate", "--input", "a\nb.txt")
 
 
-def test_interrupted_work_has_exit_code_130_and_a_message(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_interrupted_work_has_exit_code_130_and_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(name: str) -> None:
         raise Interrupted("stopped at step 7; --resume goes on")
 

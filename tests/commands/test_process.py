@@ -295,11 +295,7 @@ def test_a_full_disk_is_one_line() -> None:
     ],
 )
 def test_a_signal_ends_quietly_and_leaves_the_old_output(
-    start: Start,
-    signals: list[signal.Signals],
-    code: int,
-    tiny_models: Models,
-    tmp_path: Path,
+    start: Start, signals: list[signal.Signals], code: int, tiny_models: Models, tmp_path: Path
 ) -> None:
     """SIGTERM and SIGHUP left a temporary file; Ctrl-C twice printed a traceback now and then."""
     target = tmp_path / "out.txt"

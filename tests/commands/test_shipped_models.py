@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.couplet.predict import BACKWARD_FOLDER
-from tasks.runs.checkpoint_folder import (
-    PRETRAINED,
-    headline,
-    read_metrics,
-    shipped_models,
-)
+from tasks.runs.checkpoint_folder import PRETRAINED, headline, read_metrics, shipped_models
 from tasks.task import TASKS, task_named
 from tests.commands.command_line import lines_of, run
 

@@ -232,10 +232,5 @@ def test_models_lists_the_shipped_models(
     assert weights < second["size"] < 100 * weights
     names, _, row = lines_of("models")
     assert names.split() == ["task", "name", "parameters", "size", "trained", "headline", "folder"]
-    for fact in (
-        "translation",
-        f"{metrics['parameters']:,}",
-        " MB",
-        second["headline"],
-    ):
+    for fact in ("translation", f"{metrics['parameters']:,}", " MB", second["headline"]):
         assert fact in row

@@ -35,12 +35,7 @@ def model_of(
         positions=positions,
     )
     model = SequenceToSequence(
-        SRC_WORDS,
-        TGT_WORDS,
-        config,
-        share_embeddings=False,
-        tie_output=tie_output,
-        special=special,
+        SRC_WORDS, TGT_WORDS, config, share_embeddings=False, tie_output=tie_output, special=special
     ).eval()
     shake(model)
     return model

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from core.config import (
-    check_choice,
-    from_mapping,
-    nearest,
-    override,
-    to_mapping,
-    without_retired,
-)
+from core.config import check_choice, from_mapping, nearest, override, to_mapping, without_retired
 from core.errors import ConfigError
 from core.model.config import EncoderConfig, TransformerConfig
 from core.training.config import TrainConfig

@@ -7,12 +7,7 @@ import pytest
 import torch
 
 from core import device as device_module
-from core.device import (
-    choose_device,
-    device_of_rank,
-    free_cores,
-    use_threads,
-)
+from core.device import choose_device, device_of_rank, free_cores, use_threads
 from core.errors import UserError
 from tests.core.training.tiny_runs import CPU
 

@@ -3,9 +3,7 @@
 import pickle
 from pathlib import Path
 
-from core.errors import (
-    CorpusError,
-)
+from core.errors import CorpusError
 
 
 def test_a_corpus_error_says_where_and_why() -> None:

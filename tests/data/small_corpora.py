@@ -79,10 +79,7 @@ def publish_news(server: Behavior) -> Corpus:
     """A plain file, its checksum known."""
     server.files["/train.csv"] = NEWS
     file = CorpusFile(
-        name="train.csv",
-        rows=2,
-        sha256=sha256(NEWS),
-        url=f"{server.address}/train.csv",
+        name="train.csv", rows=2, sha256=sha256(NEWS), url=f"{server.address}/train.csv"
     )
     return small_corpus(file, accepts_subset=True)
 

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from data.corpora import (
-    CORPORA,
-    Corpus,
-    corpus_folder,
-    find_corpus,
-)
+from data.corpora import CORPORA, Corpus, corpus_folder, find_corpus
 
 corpora = pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
 

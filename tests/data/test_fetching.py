@@ -25,10 +25,7 @@ def test_fetch_unpacks_and_checks_and_leaves_nothing_else(data_root: Path) -> No
     assert all(file.is_ok for file in reports)
     assert notes(reports) == dict.fromkeys(["train.de", "train.en"], "as published, 2 rows")
     assert contents(data_root / "small") == {"train.de": GERMAN, "train.en": ENGLISH}
-    assert {path.name for path in (data_root / "small").iterdir()} == {
-        "train.de",
-        "train.en",
-    }
+    assert {path.name for path in (data_root / "small").iterdir()} == {"train.de", "train.en"}
 
 
 @pytest.mark.usefixtures("couplets")
@@ -122,10 +119,7 @@ def test_wrong_bytes_are_refused_and_not_kept(
             "out.txt: part of the published set: 1 of 2 rows",
         ),
         # 85 lines of rubbish were installed as "770,491 rows", as there is no published sha256.
-        (
-            tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"}),
-            "in.txt: part of .* 1 of 2",
-        ),
+        (tar_of({"set/in.txt": b"ein\n", "set/out.txt": b"a\n"}), "in.txt: part of .* 1 of 2"),
         (TAR[: len(TAR) // 2], r"not a valid gz file"),
     ],
 )

@@ -15,11 +15,7 @@ from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, save_tensors
 from data.codec import TextCodec
 from data.tokenizers import Characters
 from data.vocabulary import SPECIALS, Vocabulary
-from tasks.classification.config import (
-    ClassificationConfig,
-    ClassificationData,
-    ClassifierConfig,
-)
+from tasks.classification.config import ClassificationConfig, ClassificationData, ClassifierConfig
 from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier
 from tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig

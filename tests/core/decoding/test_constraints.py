@@ -7,12 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.decoding.constraints import (
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatNgram,
-    all_of,
-)
+from core.decoding.constraints import ForcedPrefix, MinimumLength, NoRepeatNgram, all_of
 from core.decoding.search import Constraint
 from core.special_ids import SpecialIds
 from tests.core.decoding.search_tables import (

@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.decoding.beam_search import (
-    FinishedHypotheses,
-    beam_search,
-    length_normalizer,
-)
+from core.decoding.beam_search import FinishedHypotheses, beam_search, length_normalizer
 from core.decoding.search import Constraint
 from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
@@ -76,11 +72,7 @@ def test_three_beams_by_hand() -> None:
 def test_the_length_penalty_by_hand() -> None:
     """Without it "a." with 0.5 beats "abc." with 0.5 * 0.9 = 0.45. With alpha 1, ln 0.5 divided by
     (5 + 2) / 6 is -0.594, ln 0.45 divided by (5 + 4) / 6 is -0.532: the longer one wins."""
-    table: Table = {
-        "": {"a": 1.0},
-        "a": {".": 0.5, "b": 0.5},
-        "ab": {"c": 0.9, ".": 0.1},
-    }
+    table: Table = {"": {"a": 1.0}, "a": {".": 0.5, "b": 0.5}, "ab": {"c": 0.9, ".": 0.1}}
     (plain,) = beam(table, beam_size=2)
     assert texts(plain) == ["a", "abc"]
     assert [one.score for one in plain] == [one.log_prob for one in plain]
@@ -125,9 +117,7 @@ def test_one_beam_is_greedy(table_seeds: list[int], data: st.DataObject) -> None
 
 @law
 @given(
-    table_seeds=st.lists(seeds, min_size=1, max_size=4),
-    beam_size=st.integers(1, 5),
-    alpha=alphas,
+    table_seeds=st.lists(seeds, min_size=1, max_size=4), beam_size=st.integers(1, 5), alpha=alphas
 )
 def test_early_stopping_never_changes_the_result(
     table_seeds: list[int], beam_size: int, alpha: float

@@ -79,11 +79,7 @@ def test_every_output_before_counts() -> None:
 
 def test_the_penalty_is_for_the_same_position_only() -> None:
     """The first output is "ac". Its "a" causes no penalty at the next position."""
-    table: Table = {
-        "": {"a": 0.8, "b": 0.2},
-        "a": {"c": 1.0},
-        "b": {"a": 0.6, "b": 0.4},
-    }
+    table: Table = {"": {"a": 0.8, "b": 0.2}, "a": {"c": 1.0}, "b": {"a": 0.6, "b": 0.4}}
     (found,) = diverse(table, beam_size=2, diversity=1.5)
     assert texts(found) == ["ac", "ba"]
 

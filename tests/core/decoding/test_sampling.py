@@ -9,22 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.decoding.sampling import (
-    draw,
-    gumbel_noise,
-    noise_keys,
-    sample_search,
-)
+from core.decoding.sampling import draw, gumbel_noise, noise_keys, sample_search
 from core.decoding.search import Hypothesis
 from core.errors import ConfigError
-from tests.core.decoding.search_tables import (
-    Histories,
-    Table,
-    greedy,
-    random_table,
-    reader,
-    texts,
-)
+from tests.core.decoding.search_tables import Histories, Table, greedy, random_table, reader, texts
 
 law = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

@@ -6,12 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.decoding.search import (
-    check_log_probs,
-    compact_indices,
-    log_probabilities,
-    mask_forbidden,
-)
+from core.decoding.search import check_log_probs, compact_indices, log_probabilities, mask_forbidden
 from core.errors import UserError
 from core.special_ids import SpecialIds
 from tests.core.decoding.every_search import every_search

@@ -22,14 +22,7 @@ from core.parallel import at_most
 from core.storage.checkpoint import load_tensors
 from core.training.state import STATE_FILE, STATE_FOLDER, Metrics
 from tests.core.distributed.group_program import RUNS, measured
-from tests.core.training.tiny_runs import (
-    CPU,
-    Disturbed,
-    assert_alike,
-    run_fit,
-    same,
-    tiny_model,
-)
+from tests.core.training.tiny_runs import CPU, Disturbed, assert_alike, run_fit, same, tiny_model
 from tests.torchrun import run_torchrun
 
 

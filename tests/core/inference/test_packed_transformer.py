@@ -55,11 +55,7 @@ def test_the_packed_encoder_is_the_encoder(
 @every_order
 @pytest.mark.parametrize("onednn", [True, False], ids=["onednn", "plain"])
 def test_steps_in_every_precision_with_and_without_onednn(
-    dtype: torch.dtype,
-    atol: float,
-    norm_first: bool,
-    onednn: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype, atol: float, norm_first: bool, onednn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three sentences, one of them padding only, with two beams each from the second step on."""
     if not onednn:

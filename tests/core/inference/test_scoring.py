@@ -43,11 +43,7 @@ def outputs_of(model: StepModel, src: Tensor, limits: Tensor) -> list[tuple[int,
             [[one] for one in sample_search(model.step, model.start(src), max_lengths=limits)],
             beam_search(model.step, model.start(src), beam_size=3, max_lengths=limits),
             diverse_beam_search(
-                model.step,
-                model.start(src),
-                beam_size=4,
-                diversity=1.0,
-                max_lengths=limits,
+                model.step, model.start(src), beam_size=4, diversity=1.0, max_lengths=limits
             ),
         ]
     return [(b, one) for results in found for b, ranked in enumerate(results) for one in ranked]

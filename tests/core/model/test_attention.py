@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.model.attention import (
-    MyMultiheadAttention,
-    attend,
-    merge_heads,
-    split_heads,
-)
+from core.model.attention import MyMultiheadAttention, attend, merge_heads, split_heads
 from tests.core.model.attention_cases import Sizes, copied, random_inputs, random_masks
 from tests.core.model.parity import assert_near, gradients
 

@@ -237,11 +237,7 @@ def test_a_sentence_of_padding_alone_makes_nothing_nan(norm_first: bool) -> None
 
     model.eval()
     others = [0, 2]
-    without_it = model(
-        inputs[0][:, others],
-        inputs[1][:, others],
-        tgt_mask=masks["tgt_mask"],
-    )
+    without_it = model(inputs[0][:, others], inputs[1][:, others], tgt_mask=masks["tgt_mask"])
     assert_near(model(*inputs, **masks)[:, others], without_it, 1e-5)
 
 

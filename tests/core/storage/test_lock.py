@@ -73,10 +73,7 @@ def test_an_error_in_the_work_gives_the_lock_back(tmp_path: Path, lock: Path) ->
 
 
 def test_without_locks_the_work_continues_with_a_warning(
-    tmp_path: Path,
-    lock: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a network file system that has none."""
 

@@ -11,14 +11,7 @@ from torch import Tensor
 from core.errors import CheckpointError, UserError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights, save_tensors
 from core.training.state import STATE_FILE, STATE_FOLDER
-from tests.core.training.tiny_runs import (
-    Pairs,
-    Scripted,
-    run_fit,
-    same,
-    tiny_model,
-    weights_of,
-)
+from tests.core.training.tiny_runs import Pairs, Scripted, run_fit, same, tiny_model, weights_of
 
 # Epochs of three steps: what is kept is decided by the epoch.
 SHORT = Pairs(batches=3)

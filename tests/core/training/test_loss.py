@@ -24,10 +24,7 @@ def by_torch(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, label_smoothing: float
 ) -> Tensor:
     return F.cross_entropy(
-        F.linear(hidden, weight, bias),
-        targets,
-        label_smoothing=label_smoothing,
-        reduction="sum",
+        F.linear(hidden, weight, bias), targets, label_smoothing=label_smoothing, reduction="sum"
     )
 
 

@@ -8,11 +8,7 @@ import torch
 
 from core.model.dropout import dropout
 from core.training import microbatches
-from core.training.microbatches import (
-    Batch,
-    accumulate_gradients,
-    microbatch_count,
-)
+from core.training.microbatches import Batch, accumulate_gradients, microbatch_count
 from tests.core.training.tiny_runs import (
     Crash,
     Disturbed,

@@ -6,13 +6,7 @@ from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
-from core.training.schedule import (
-    CustomSchedule,
-    Schedule,
-    cosine,
-    inverse_sqrt,
-    make_schedule,
-)
+from core.training.schedule import CustomSchedule, Schedule, cosine, inverse_sqrt, make_schedule
 from tests.core.training.tiny_runs import tiny_config
 
 

@@ -175,9 +175,7 @@ def test_impossible_numbers_are_refused(
 
 
 @pytest.mark.parametrize(
-    "text",
-    [" ", "[]", "null", "1" * 5000, "[" * 100_000, '{"state": 1}', '{"state": []}'],
-    ids=len,
+    "text", [" ", "[]", "null", "1" * 5000, "[" * 100_000, '{"state": 1}', '{"state": []}'], ids=len
 )
 def test_numbers_that_are_no_json_are_refused(sound: Tensors, tmp_path: Path, text: str) -> None:
     assert_refused(with_numbers(sound, text), tmp_path, "not a training state")

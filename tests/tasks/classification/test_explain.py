@@ -9,13 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.classification.explain import (
-    MAX_WORDS,
-    Contribution,
-    Explanation,
-    explain,
-    words_of,
-)
+from tasks.classification.explain import MAX_WORDS, Contribution, Explanation, explain, words_of
 from tasks.classification.predict import Classifier
 
 Models = Callable[[str], Path]

@@ -29,10 +29,7 @@ def test_given_characters_are_kept_where_they_are(options: dict[str, Any]) -> No
     [
         ("山？", "keep must have 3 characters, as '天雨月' has, not 2"),
         ("？猫？", "does not know '猫'"),
-        (
-            "？天？",
-            "keep '？天？' is in no answer to '天雨月': it breaks the rule of characters",
-        ),
+        ("？天？", "keep '？天？' is in no answer to '天雨月': it breaks the rule of characters"),
         ("？？地", "breaks the rule of ending"),
         ("山？山", "breaks the rule of repetition"),
         ("，？？", "breaks the rule of punctuation"),

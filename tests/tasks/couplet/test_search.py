@@ -15,14 +15,7 @@ from tasks.couplet.config import CoupletConfig
 from tasks.couplet.rules import broken_rule, check
 from tasks.couplet.tones import is_chinese
 from tests.tasks.tiny_models import untrained_writer
-from tests.tasks.tiny_writers import (
-    LEVELS,
-    MARKS,
-    OBLIQUES,
-    UNKNOWN,
-    WRITERS,
-    check_form,
-)
+from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, UNKNOWN, WRITERS, check_form
 
 FIRSTS = ["天雨树月", "", "风月，花夜", "山树云夜"]
 BEAM: dict[str, Any] = {"beam_size": 4}

@@ -17,15 +17,7 @@ from tasks.couplet.rules import RULES
 from tasks.couplet.tones import is_chinese
 from tasks.task import task_named
 from tests.tasks.tiny_models import measured, untrained_writer
-from tests.tasks.tiny_writers import (
-    LEVELS,
-    MARKS,
-    OBLIQUES,
-    UNKNOWN,
-    WRITERS,
-    check_form,
-    marks,
-)
+from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, UNKNOWN, WRITERS, check_form, marks
 
 SMALL = [
     untrained_writer(words)

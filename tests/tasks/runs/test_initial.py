@@ -89,10 +89,7 @@ def test_a_fine_tuned_run_is_resumed_without_its_initial_model(
 
 
 def test_a_run_that_was_stopped_before_its_first_save_starts_from_the_model_again(
-    tiny_models: Models,
-    tiny_corpora: Corpora,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     init = shutil.copytree(tiny_models("couplet"), tmp_path / "init")
     data, out = tiny_corpora["couplet"], tmp_path / "run"

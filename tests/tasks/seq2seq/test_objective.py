@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from core.errors import CorpusError
 from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from tasks.seq2seq import objective
-from tasks.seq2seq.batches import (
-    Pair,
-    PairData,
-    as_tensors,
-    short_pairs,
-    source_tensor,
-)
+from tasks.seq2seq.batches import Pair, PairData, as_tensors, short_pairs, source_tensor
 from tasks.seq2seq.objective import measure_pairs, pair_loss
 from tests.tasks.tiny_models import CPU, network
 
@@ -31,10 +25,7 @@ PAIRS: list[Pair] = [
 def test_a_source_ends_and_a_target_begins_and_ends() -> None:
     src, tgt = as_tensors([([7, 8], [9]), ([5], [6, 7, 8])])
     assert src.t().tolist() == [[7, 8, EOS_ID], [5, EOS_ID, PAD_ID]]
-    assert tgt.t().tolist() == [
-        [BOS_ID, 9, EOS_ID, PAD_ID, PAD_ID],
-        [BOS_ID, 6, 7, 8, EOS_ID],
-    ]
+    assert tgt.t().tolist() == [[BOS_ID, 9, EOS_ID, PAD_ID, PAD_ID], [BOS_ID, 6, 7, 8, EOS_ID]]
     assert source_tensor([[]]).tolist() == [[EOS_ID]]
 
 

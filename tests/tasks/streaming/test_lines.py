@@ -261,10 +261,7 @@ def test_a_line_without_an_end_is_given_up(tmp_path: Path) -> None:
     path.write_bytes(b"first\n" + b"x" * (MAX_LINE_BYTES + 1))
     with path.open("rb") as stream, pytest.raises(UserError, match="long:2: a line of more than"):
         list(read_chunks(stream, "long"))
-    with (
-        Path("/dev/zero").open("rb") as zeros,
-        pytest.raises(UserError, match="zeros:1: a line"),
-    ):
+    with Path("/dev/zero").open("rb") as zeros, pytest.raises(UserError, match="zeros:1: a line"):
         list(read_chunks(zeros, "zeros"))
 
 

@@ -135,10 +135,7 @@ def test_an_ensemble_has_familiarity_and_language_alone(model: Path) -> None:
 
 
 def test_an_existing_model_is_calibrated_by_a_command(
-    uncalibrated: Path,
-    model: Path,
-    tiny_corpora: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
+    uncalibrated: Path, model: Path, tiny_corpora: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("models", "calibrate", uncalibrated, "--data", tiny_corpora["translation"])
     done = run(*command)

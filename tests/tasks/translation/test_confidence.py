@@ -12,12 +12,7 @@ from core.errors import CheckpointError
 from core.storage.checkpoint import save_tensors
 from tasks.reliability import binned, calibration_error
 from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
-from tasks.translation.confidence import (
-    Confidence,
-    are_good,
-    capped,
-    features_of,
-)
+from tasks.translation.confidence import Confidence, are_good, capped, features_of
 
 
 def drawn(count: int, seed: int) -> tuple[list[list[int]], list[Hypothesis], list[bool]]:

@@ -15,12 +15,7 @@ from core.errors import ChangedConditions, ConfigError, CorpusError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
 from data.tokenizers import tag_token
 from tasks.runs.checkpoint_folder import read_config
-from tasks.translation.config import (
-    ExtraCorpus,
-    TranslationConfig,
-    TranslationData,
-    tiny,
-)
+from tasks.translation.config import ExtraCorpus, TranslationConfig, TranslationData, tiny
 from tasks.translation.dataset import ParallelCorpus
 from tasks.translation.predict import Translator
 from tests.commands.command_line import lines_of

@@ -187,12 +187,7 @@ def test_metrics_count_requests_and_hold_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"max_beam": 257},
-        {"cors_origins": ("example.org",)},
-        {"allowed_hosts": ("a b",)},
-    ],
+    "options", [{"max_beam": 257}, {"cors_origins": ("example.org",)}, {"allowed_hosts": ("a b",)}]
 )
 def test_impossible_limits_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

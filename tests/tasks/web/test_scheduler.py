@@ -39,11 +39,7 @@ class Upper:
 
 
 def job(
-    function: Any,
-    *items: str,
-    client: str = "a",
-    is_long: bool = False,
-    max_seconds: float = 60,
+    function: Any, *items: str, client: str = "a", is_long: bool = False, max_seconds: float = 60
 ) -> Job:
     work = Work(function, (), rate=TURN_COST if is_long else 1)
     return Job(work, items, client, max_seconds)
