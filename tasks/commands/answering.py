@@ -26,6 +26,7 @@ from tasks.commands.options import (
     layout_of,
     option_names,
     take,
+    take_given,
     use_threads,
 )
 from tasks.commands.output import print_results, progress_bar, results_to
@@ -157,7 +158,7 @@ def search_and_answer(
     texts = options.pop("texts")
     line_options = take(LineOptions, options)
     text, layout = options.pop("text", None), layout_of(options)
-    how_to_load = given({name: options.pop(name, None) for name in ("engine", "int8")})
+    how_to_load = take_given(options, "engine", "int8")
     search_options = given(options)
     numbered = not search_options.keys().isdisjoint(("n_best", "candidates"))
     if numbered and text is not None and not line_options.is_json:

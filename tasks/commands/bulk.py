@@ -27,17 +27,8 @@ import click
 from core.errors import ConfigError, UserError
 from core.progress import Progress, log
 from core.storage.files import reason_of
-from tasks.commands.options import (
-    ModelOptions,
-    batch_option,
-    engine_options,
-    given,
-    machine_options,
-    models_option,
-    option_names,
-    options_from,
-    take,
-)
+from tasks.commands import parameters
+from tasks.commands.options import ModelOptions, given, option_names, take, take_given
 from tasks.couplet.request import CoupletRequest
 from tasks.streaming.lines import json_line, one_line
 from tasks.task import task_named
@@ -366,11 +357,11 @@ def tables_of(
 @click.option("--address", default="local", help="local, auto or ray://host:10001.")
 @click.option("--workers", type=click.IntRange(1, 10_000), help="Models; else one a core.")
 @click.option("--gpus-per-worker", "gpus", type=click.FloatRange(0, 64), default=0)
-@models_option
-@machine_options
-@batch_option
-@engine_options
-@options_from(CoupletRequest, "search", "length", "translation", "couplet")
+@parameters.models
+@parameters.machine
+@parameters.batch
+@parameters.engine
+@parameters.from_fields(CoupletRequest, "search", "length", "translation", "couplet")
 def bulk(
     command: str,
     inputs: tuple[str, ...],
@@ -408,7 +399,7 @@ def bulk(
     if command == "score" and len(columns) != 2:
         raise ConfigError("score needs two columns: --text SOURCE,TARGET")
     model = take(ModelOptions, options)
-    engine = given({name: options.pop(name) for name in ("engine", "int8")})
+    engine = take_given(options, "engine", "int8")
     with option_names():
         Worker(command, options, engine, model)  # errors appear here, before Ray is started
     counts, started = Counter[str](), time.monotonic()

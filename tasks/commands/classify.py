@@ -10,17 +10,9 @@ from typing import Any
 import click
 
 from core.errors import ConfigError, shorten
+from tasks.commands import parameters
 from tasks.commands.answering import opened_input
-from tasks.commands.options import (
-    LineOptions,
-    given,
-    layout_of,
-    layout_options,
-    model_option,
-    take,
-    text_option,
-    text_options,
-)
+from tasks.commands.options import LineOptions, given, layout_of, take
 from tasks.streaming.lines import as_json
 
 
@@ -36,10 +28,10 @@ class ClassifyOptions:
 
 
 @click.command()
-@text_options
-@text_option
-@layout_options
-@model_option
+@parameters.texts
+@parameters.text
+@parameters.layout
+@parameters.model
 @click.option(
     "--early-exit",
     type=click.FloatRange(0.0, 1.0, min_open=True),

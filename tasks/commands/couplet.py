@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tasks.commands import parameters
 from tasks.commands.answering import search_and_answer
-from tasks.commands.options import (
-    PATH,
-    encoding_option,
-    models_option,
-    options_from,
-    output_options,
-    search_options,
-    take,
-    text_options,
-)
+from tasks.commands.options import PATH, take
 from tasks.commands.output import print_results
 from tasks.couplet.request import CoupletRequest, read_avoided
 
@@ -27,12 +19,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@text_options
-@encoding_option
-@models_option
-@output_options
-@search_options
-@options_from(CoupletRequest, "couplet")
+@parameters.texts
+@parameters.encoding
+@parameters.models
+@parameters.output
+@parameters.search
+@parameters.from_fields(CoupletRequest, "couplet")
 @click.option(
     "--avoid", "avoid_file", type=PATH, metavar="FILE", help="Words that no answer has, one a line."
 )

@@ -6,23 +6,16 @@ from typing import Any
 
 import click
 
+from tasks.commands import parameters
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import (
-    DATA_HELP,
     PATH,
     ModelOptions,
-    batch_option,
-    engine_options,
     given,
-    length_options,
-    machine_options,
-    models_option,
     option_names,
-    search_options,
     table_assignments,
-    table_options,
     take,
-    task_argument,
+    take_given,
     use_threads,
 )
 from tasks.commands.output import print_results
@@ -30,23 +23,23 @@ from tasks.task import Task
 
 
 @click.command()
-@task_argument
-@models_option
+@parameters.task
+@parameters.models
 @click.option(
     "--data",
     "corpora",
     type=PATH,
     metavar="FOLDER",
     multiple=True,
-    help=f"{DATA_HELP} Several are compared in a table.",
+    help=f"{parameters.CORPUS_HELP} Several are compared in a table.",
 )
-@table_options
+@parameters.table
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
-@machine_options
-@batch_option
-@search_options
-@length_options
-@engine_options
+@parameters.machine
+@parameters.batch
+@parameters.search
+@parameters.length
+@parameters.engine
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--report",
@@ -67,7 +60,7 @@ def evaluate(
         evaluate classification --model runs/topics --data new.csv --text body --label topic
     """
     model = take(ModelOptions, options)
-    table: dict[str, Any] = given({"report_in": options.pop("report_in")})
+    table: dict[str, Any] = take_given(options, "report_in")
     if table and task.has_search:
         raise click.UsageError(f"{task.name} has no --report.")
     if assignments := table_assignments(task, options):

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
-from tasks.commands.options import PATH, model_option
+from tasks.commands import parameters
+from tasks.commands.options import PATH
 from tasks.commands.output import print_results
 
 
 @click.command()
-@model_option
+@parameters.model
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The new folder.")
 @click.option(
     "--format",

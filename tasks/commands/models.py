@@ -9,8 +9,9 @@ import click
 
 from core.errors import shorten
 from core.storage.files import is_file
+from tasks.commands import parameters
 from tasks.commands.corpus import corpus_for
-from tasks.commands.options import PATH, machine_options, use_threads
+from tasks.commands.options import PATH, use_threads
 from tasks.commands.output import print_results, table
 from tasks.runs import checkpoint_folder
 from tasks.task import task_named
@@ -55,7 +56,7 @@ def models(context: click.Context, is_json: bool, corpora: bool) -> None:
     required=True,
     help="A corpus with the splits train and val: a folder, or a name from `data list`.",
 )
-@machine_options
+@parameters.machine
 def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int | None) -> None:
     """Calibrate the translation model in FOLDER, as a training run does at its end.
 

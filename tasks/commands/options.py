@@ -1,23 +1,18 @@
-"""The options that commands share, their limits, and the objects that hold their values."""
+"""The values of options: their types and limits, and the objects that hold them."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
-from core.config import Option, options_of
 from core.errors import ConfigError
 from core.storage.files import exists, is_folder
 from data.tables import TableLayout
-from tasks.couplet.request import CoupletRequest
-from tasks.runs.checkpoint_folder import Folders
-from tasks.seq2seq.request import plain_type
-from tasks.task import TASKS, Task, task_named
+from tasks.task import Task
 
 PATH = click.Path(path_type=Path)
 
@@ -90,6 +85,11 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def take_given(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Takes options with these names out of those of a command; returns those that are given."""
+    return given({name: options.pop(name, None) for name in names})
+
+
 @contextmanager
 def option_names() -> Iterator[None]:
     """Says the names of the command's options in errors about values of a configuration."""
@@ -104,47 +104,14 @@ def option_names() -> Iterator[None]:
         raise ConfigError(error.reason, option=name) from error
 
 
-def options_from(cls: Any, *groups: str, has_defaults: bool = False) -> Callable[[Any], Any]:
-    """Returns the options of a dataclass (:class:`core.config.Option`) that are in ``groups``.
-
-    Those of a request have no default here: what is not given is left to the model.
-    """
-    table = options_of(cls)
-    made = []
-    for item in fields(cls):
-        if item.name in table and table[item.name].group in groups:
-            default = item.default if has_defaults else None
-            made.append(_option(item.name, plain_type(item.type), table[item.name], default))
-    return combined(*made)
-
-
-def _option(name: str, kind: Any, own: Option, default: Any) -> Callable[[Any], Any]:
-    flags = [f"--{each.replace('_', '-')}" for each in (own.short, name) if each]
-    settings: dict[str, Any] = {"help": own.help, "metavar": own.metavar, "default": default}
-    if kind is bool:
-        flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
-    elif kind is str:
-        settings["type"] = TEXT
-    elif kind == tuple[str, ...]:
-        settings["multiple"] = True
-    elif own.most is None:
-        settings["type"] = click.Choice(get_args(kind))
-    elif kind is int:
-        settings["type"] = click.IntRange(int(own.least or 0), int(own.most))
-    else:
-        least = own.above if own.least is None else own.least
-        settings["type"] = click.FloatRange(least, own.most, min_open=own.least is None)
-    return click.option(*flags, name, **settings)
-
-
 def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
-    """Takes ``table_options`` out of the options of a command; returns them as assignments.
+    """Takes ``parameters.table`` out of the options of a command; returns them as assignments.
 
     Raises:
         UsageError: one of them is not for ``task``.
     """
     names = ("src", "tgt", "text", "label", "delimiter", "header", "encoding")
-    short = given({name: options.pop(name) for name in names})
+    short = take_given(options, *names)
     if others := short.keys() - set(task.table_options):
         raise click.UsageError(f"{task.name} has no --{min(others)}.")
     return tuple(
@@ -154,23 +121,15 @@ def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def layout_of(options: dict[str, Any]) -> TableLayout:
-    """Takes ``layout_options`` out of the options of a command; returns them as a layout.
+    """Takes ``parameters.layout`` out of the options of a command; returns them as a layout.
 
     Raises:
         ConfigError: there is no such encoding.
     """
-    names = ("delimiter", "header", "encoding")
-    layout = TableLayout(**given({name: options.pop(name, None) for name in names}))
+    layout = TableLayout(**take_given(options, "delimiter", "header", "encoding"))
     with option_names():
         layout.check_layout()
     return layout
-
-
-def task_argument(command: Any) -> Any:
-    """Adds the argument ``task``, which is a :class:`Task`."""
-    return click.argument(
-        "task", type=click.Choice(TASKS), callback=lambda context, option, name: task_named(name)
-    )(command)
 
 
 def use_threads(count: int | None) -> None:
@@ -179,104 +138,3 @@ def use_threads(count: int | None) -> None:
         import torch
 
         torch.set_num_threads(count)
-
-
-def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns one decorator that applies several, the first on top."""
-    return lambda command: reduce(lambda made, wrap: wrap(made), reversed(decorators), command)
-
-
-def one_or_several(
-    ctx: click.Context, parameter: click.Parameter, folders: tuple[Path, ...]
-) -> Folders:
-    """Returns None for no folder, the folder if there is one, and else all of them."""
-    return folders[0] if len(folders) == 1 else folders or None
-
-
-machine_options = combined(
-    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."),
-    click.option(
-        "--threads", type=click.IntRange(1, MAX_THREADS), help="The number of processor cores."
-    ),
-)
-_model_settings: dict[str, Any] = {"type": PATH, "metavar": "FOLDER"}
-_model_help = "A checkpoint folder, or the name of a shipped model; else the default one."
-model_option = click.option("--model", **_model_settings, help=_model_help)
-models_option = click.option(
-    "--model",
-    **_model_settings,
-    multiple=True,
-    callback=one_or_several,
-    help=f"{_model_help} Several form an ensemble.",
-)
-batch_option = click.option(
-    "--batch-tokens", type=click.IntRange(1, MAX_BATCH_TOKENS), help="The tokens in a batch."
-)
-DATA_HELP = (
-    "A corpus: a folder, a table (CSV, TSV, JSON Lines, .xlsx; .tmx for translation), or a name "
-    "from `data list`."
-)
-data_option = click.option("--data", type=PATH, metavar="FOLDER", help=DATA_HELP)
-encoding_option = click.option(
-    "--encoding",
-    metavar="NAME",
-    help="Of a text file or CSV, such as cp1252; else UTF-8, UTF-16 or cp1252, as it seems.",
-)
-# Short forms of data.text, data.label and the like.
-layout_options = combined(
-    click.option(
-        "--delimiter",
-        metavar="CHARACTER",
-        help="Between the columns of a CSV file, or tab; else found.",
-    ),
-    click.option(
-        "--header/--no-header",
-        default=None,
-        help="Whether a table begins with the names of its columns; else these are 1, 2...",
-    ),
-    encoding_option,
-)
-text_option = click.option(
-    "--text", metavar="NAMES", help="The columns of a table with the text, separated by commas."
-)
-table_options = combined(
-    click.option("--src", metavar="LANG", help="Translation: the source language; else de."),
-    click.option("--tgt", metavar="LANG", help="Translation: the target language; else en."),
-    text_option,
-    click.option("--label", metavar="NAME", help="Classification: the column with the label."),
-    layout_options,
-)
-json_option = click.option(
-    "--json", "is_json", is_flag=True, help="Print one JSON object per line, with scores."
-)
-
-engine_options = combined(
-    click.option(
-        "--engine",
-        type=click.Choice(["torch", "ctranslate2"]),
-        help="What translates: this program (torch), or CTranslate2, which is faster.",
-    ),
-    click.option(
-        "--int8",
-        is_flag=True,
-        default=None,
-        help="Translate with CTranslate2 in 8-bit integers. Outputs may differ, also with the "
-        "batch.",
-    ),
-)
-search_options = options_from(CoupletRequest, "search")
-length_options = options_from(CoupletRequest, "length")
-output_options = options_from(CoupletRequest, "output")
-result_options = combined(
-    click.option("--output", "output_path", type=STREAM, help="Write the results to a file."),
-    json_option,
-    machine_options,
-    batch_option,
-)
-text_options = combined(
-    click.argument("texts", metavar="[TEXT]...", nargs=-1, type=TEXT),
-    click.option(
-        "--input", "input_path", type=STREAM, help="Read texts from a file, one per line."
-    ),
-    result_options,
-)

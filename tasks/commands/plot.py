@@ -11,21 +11,9 @@ from click import FloatRange, IntRange
 
 from core.errors import ConfigError, TextError
 from core.storage.files import atomic_write
+from tasks.commands import parameters
 from tasks.commands.corpus import corpus_for
-from tasks.commands.options import (
-    PATH,
-    TEXT,
-    batch_option,
-    combined,
-    data_option,
-    given,
-    machine_options,
-    model_option,
-    models_option,
-    option_names,
-    search_options,
-    use_threads,
-)
+from tasks.commands.options import PATH, TEXT, given, option_names, use_threads
 from tasks.commands.output import print_results, table
 from tasks.task import PAIR_TASKS, TASKS, task_named
 
@@ -42,18 +30,18 @@ def plot() -> None:
 
 
 def _add(
-    name: str, draw: str | Callable[..., Any], help: str, example: str, *parameters: Any
+    name: str, draw: str | Callable[..., Any], help: str, example: str, *arguments: Any
 ) -> None:
     """Adds a kind of picture: a command that prints a table, if there is one, and the file's name.
 
     Args:
         draw: draws it and returns the table; or its place in ``tasks``, as ``module.function``,
             which needs torch or matplotlib.
-        parameters: those of ``draw``, after the file's name.
+        arguments: those of ``draw``, after the file's name.
     """
 
     @plot.command(name, help=f"{help}\n\n\b\n    plot {name} {example}")
-    @combined(*parameters)
+    @parameters.combined(*arguments)
     @option("--output", PATH, Path(f"{name}.png"), "The picture: .png, .svg or .pdf.")
     def command(output: Path, **options: Any) -> None:
         from tasks.pictures import check_picture
@@ -180,18 +168,18 @@ _add(
         "From the decoder to the source, inside the encoder, or inside the decoder.",
     ),
     click.option("--layer", type=IntRange(1, 1000), help="The number of the layer; else the last."),
-    model_option,
-    machine_options,
+    parameters.model,
+    parameters.machine,
 )
 
 
 @plot.command()
-@combined(
+@parameters.combined(
     click.argument("text", type=TEXT),
     option("--task", TASKS, TASKS[0], "The task of the model."),
     option("--output", PATH, Path("inside.html"), "The page, which needs no other file."),
-    model_option,
-    machine_options,
+    parameters.model,
+    parameters.machine,
 )
 def inside(
     task: str, model: Path | None, device: str, text: str, output: Path, **rest: Any
@@ -227,8 +215,8 @@ _add(
         "--side", ("source", "target"), "source", "The embedding of the encoder or of the decoder."
     ),
     option("--count", IntRange(1, 100), 15, "The number of neighbors."),
-    model_option,
-    machine_options,
+    parameters.model,
+    parameters.machine,
 )
 _add(
     "length",
@@ -236,14 +224,14 @@ _add(
     "Print and draw the quality of translations by the length of their sources.\n\nA line has the "
     "numbers of tokens of the sources, the number of sentences, and the score.",
     "--model runs/mine --data corpus/ --split val --metric bleu --width 10",
-    models_option,
-    data_option,
+    parameters.models,
+    parameters.corpus,
     click.option("--split", metavar="NAME", help="A split of the corpus; else the test split."),
     option("--metric", ("chrf", "bleu"), "chrf", "The score of the translations."),
     option("--width", IntRange(1, 10_000), 5, "The number of lengths in a bin."),
-    machine_options,
-    batch_option,
-    search_options,
+    parameters.machine,
+    parameters.batch,
+    parameters.search,
 )
 _add(
     "history",

@@ -6,18 +6,9 @@ from typing import Any
 import click
 
 from data.pairs import iter_pairs
+from tasks.commands import parameters
 from tasks.commands.answering import opened
-from tasks.commands.options import (
-    PATH,
-    STREAM,
-    LineOptions,
-    given,
-    layout_of,
-    layout_options,
-    models_option,
-    result_options,
-    take,
-)
+from tasks.commands.options import PATH, STREAM, LineOptions, given, layout_of, take
 from tasks.streaming.lines import json_line, open_parallel, open_rows, open_table
 from tasks.task import PAIR_TASKS, task_named
 
@@ -28,9 +19,9 @@ from tasks.task import PAIR_TASKS, task_named
 @click.option("--tgt", metavar="FILE", help="Their targets.")
 @click.option("--input", "input_path", type=STREAM, help="Pairs in one file, separated by tabs.")
 @click.option("--data", type=PATH, metavar="FILE", help="Pairs in a table or a TMX file.")
-@layout_options
-@result_options
-@models_option
+@parameters.layout
+@parameters.results
+@parameters.models
 def score(task: str, src: str | None, tgt: str | None, data: Path | None, **options: Any) -> None:
     """Print how probable a model finds each target, given its source.
 

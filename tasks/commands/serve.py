@@ -8,15 +8,8 @@ from typing import Any
 import click
 
 from core.errors import ConfigError, UserError
-from tasks.commands.options import (
-    PATH,
-    engine_options,
-    given,
-    machine_options,
-    option_names,
-    options_from,
-    use_threads,
-)
+from tasks.commands import parameters
+from tasks.commands.options import PATH, option_names, take_given, use_threads
 from tasks.task import TASKS
 from tasks.web.config import ServiceConfig, read_keys
 
@@ -38,12 +31,12 @@ _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
     multiple=True,
     help="Serve this task alone; may be given several times.",
 )
-@options_from(ServiceConfig, "", has_defaults=True)
+@parameters.from_fields(ServiceConfig, "", has_defaults=True)
 @click.option(
     "--api-keys", type=PATH, metavar="FILE", help="A file of keys; requests need one of them."
 )
-@engine_options
-@machine_options
+@parameters.engine
+@parameters.machine
 def serve(
     host: str,
     port: int,
@@ -75,7 +68,7 @@ def serve(
 
     limit_kernel_caches(_KERNELS)
     models = {task: options.pop(task) for task in TASKS}
-    engine = given({name: options.pop(name) for name in ("engine", "int8")})
+    engine = take_given(options, "engine", "int8")
     with option_names():
         config = ServiceConfig(**options)
     if api_keys is not None:

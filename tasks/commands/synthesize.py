@@ -5,20 +5,14 @@ from typing import Any
 
 import click
 
+from tasks.commands import parameters
 from tasks.commands.options import (
     PATH,
     ModelOptions,
-    batch_option,
-    engine_options,
-    given,
     layout_of,
-    layout_options,
-    length_options,
-    machine_options,
-    models_option,
     option_names,
-    search_options,
     take,
+    take_given,
     use_threads,
 )
 from tasks.commands.output import print_results
@@ -39,7 +33,7 @@ from tasks.commands.output import print_results
     metavar="NAME",
     help="The column or the language of the text in a table or a TMX file; else the model's.",
 )
-@layout_options
+@parameters.layout
 @click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The corpus to make.")
 @click.option(
     "--length-ratio",
@@ -54,12 +48,12 @@ from tasks.commands.output import print_results
     metavar="N",
     help="Make N pairs of each line: the best translations, or with --sample N random ones.",
 )
-@models_option
-@search_options
-@length_options
-@engine_options
-@machine_options
-@batch_option
+@parameters.models
+@parameters.search
+@parameters.length
+@parameters.engine
+@parameters.machine
+@parameters.batch
 def synthesize(
     input_path: Path, out: Path, column: str | None, length_ratio: float, **options: Any
 ) -> None:
@@ -78,7 +72,7 @@ def synthesize(
         train translation --set 'data.extra=[{path="corpora/bt", weight=0.5, tag="bt"}]'
     """
     model_options, layout = take(ModelOptions, options), layout_of(options)
-    how_to_load = given({name: options.pop(name) for name in ("engine", "int8")})
+    how_to_load = take_given(options, "engine", "int8")
     use_threads(model_options.threads)
     from tasks.runs.checkpoint_folder import model_folders
     from tasks.seq2seq.request import GenerationRequest

@@ -7,23 +7,16 @@ import click
 
 from core.config import override, to_mapping
 from core.distributed.world import world_from_environment
+from tasks.commands import parameters
 from tasks.commands.corpus import corpus_for
-from tasks.commands.options import (
-    PATH,
-    data_option,
-    given,
-    machine_options,
-    table_assignments,
-    table_options,
-    task_argument,
-)
+from tasks.commands.options import PATH, table_assignments, take_given
 from tasks.commands.output import as_toml, print_results
 from tasks.runs.config_file import make_config
 from tasks.task import Task
 
 
 @click.command()
-@task_argument
+@parameters.task
 @click.option("--preset", metavar="NAME", help="tiny, small, default, best or paper.")
 @click.option(
     "--config",
@@ -43,7 +36,7 @@ from tasks.task import Task
     is_flag=True,
     help="With --init: build a vocabulary from the corpus, and start its vectors from the model's.",
 )
-@data_option
+@parameters.corpus
 @click.option("--out", type=PATH, metavar="FOLDER", help="The new checkpoint; else runs/TASK.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option(
@@ -52,8 +45,8 @@ from tasks.task import Task
     help="With --resume: even if the corpus, the threads, the device or torch have changed.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Short for --set train.seed=N.")
-@table_options
-@machine_options
+@parameters.table
+@parameters.machine
 @click.option(
     "--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="May be repeated."
 )
@@ -85,9 +78,9 @@ def train(
         train translation --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
-    short = given({"train.seed": options.pop("seed")})
+    short = take_given(options, "seed")
     assignments += table_assignments(task, options)
-    assignments += tuple(f"{name}={value}" for name, value in short.items())
+    assignments += tuple(f"train.{name}={value}" for name, value in short.items())
     out = out or Path("runs") / task.name
     _check(out, preset or config_file, **options)
     if options["init"] is not None:

@@ -5,19 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tasks.commands import parameters
 from tasks.commands.answering import search_and_answer
-from tasks.commands.options import (
-    PATH,
-    engine_options,
-    layout_options,
-    length_options,
-    models_option,
-    options_from,
-    output_options,
-    search_options,
-    text_option,
-    text_options,
-)
+from tasks.commands.options import PATH
 from tasks.seq2seq.request import GenerationRequest
 
 if TYPE_CHECKING:
@@ -27,15 +17,15 @@ _MOST_NUMBERS = 20
 
 
 @click.command()
-@text_options
-@text_option
-@layout_options
-@models_option
-@output_options
-@search_options
-@length_options
-@engine_options
-@options_from(GenerationRequest, "translation")
+@parameters.texts
+@parameters.text
+@parameters.layout
+@parameters.models
+@parameters.output
+@parameters.search
+@parameters.length
+@parameters.engine
+@parameters.from_fields(GenerationRequest, "translation")
 @click.option(
     "--glossary",
     "glossary_file",
