@@ -2,6 +2,7 @@
 
 import hmac
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,16 @@ class ServiceConfig:
         """Returns whether ``key`` is one of the keys, in a time that tells nothing about them."""
         given = key.encode("utf-8", "replace")
         return any(hmac.compare_digest(given, known.encode()) for known in self.api_keys)
+
+    def client(self, key: str, address: str) -> str:
+        """Returns who sends a request: an API key where keys are in use, otherwise an address."""
+        return key if self.knows_key(key) else address
+
+
+def key_in(headers: Mapping[str, str]) -> str:
+    """Returns the API key in the headers of a request, or ""."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

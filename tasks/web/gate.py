@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import shown
-from tasks.web.config import ServiceConfig
+from tasks.web.config import ServiceConfig, key_in
 from tasks.web.errors import RequestError, internal_error, log_failure, stopping
 from tasks.web.metrics import Metrics
 
@@ -104,7 +104,8 @@ class Gate:
         is_own = origin is None or origin.partition("://")[2].lower() == hosts[0].lower()
         if not is_own and origin not in self.config.cors_origins:
             raise RequestError(403, f"the origin {shown(origin)} is not one of --cors-origins")
-        self._rates.count(scope["client"][0] if scope.get("client") else "")
+        address = scope["client"][0] if scope.get("client") else ""
+        self._rates.count(self.config.client(key_in(headers), address))
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         most, seconds = self.config.max_body, self.config.read_seconds

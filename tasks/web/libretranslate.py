@@ -14,8 +14,9 @@ from starlette.responses import JSONResponse
 
 from core.config import check_choice
 from core.errors import ConfigError
+from tasks.web.config import key_in
 from tasks.web.errors import RequestError, request_error
-from tasks.web.routes import check_texts, key_in
+from tasks.web.routes import check_texts
 from tasks.web.service import Client, Offered, Service
 
 _FORM = "application/x-www-form-urlencoded"
@@ -82,6 +83,7 @@ async def languages(service: Offered) -> JSONResponse:
 async def translate(request: Request, client: Client) -> JSONResponse:
     service = client.service
     query, is_text = await _read(TranslationQuery, request, service)
+    client.identify(query.api_key or key_in(request.headers))
     languages, most = service.languages(), service.config.max_beam - 1
     try:
         check_choice("source", query.source, ["auto", *languages])
@@ -146,7 +148,7 @@ async def _read(kind: type[Q], request: Request, service: Service) -> tuple[Q, b
     except ValueError as error:
         raise RequestError(400, f"the body cannot be read: {error}") from error
     keys = service.config.api_keys
-    if keys and not service.config.knows_key(query.api_key or key_in(request)):
+    if keys and not service.config.knows_key(query.api_key or key_in(request.headers)):
         raise RequestError(403, "an API key is needed", field="api_key")
     check_texts(service.config, query.q, field="q")
     return query, isinstance(body["q"], str)

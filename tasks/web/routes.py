@@ -14,7 +14,7 @@ from tasks.classification.predict import Classifier
 from tasks.couplet.layout import banner
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
-from tasks.web.config import ServiceConfig
+from tasks.web.config import ServiceConfig, key_in
 from tasks.web.errors import RequestError
 from tasks.web.scheduler import Work
 from tasks.web.schemas import (
@@ -43,15 +43,9 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def key_in(request: Request) -> str:
-    """Returns the API key in the headers of a request, or ""."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-
-
 async def _check_key(request: Request, service: Offered) -> None:
     config = service.config
-    if config.api_keys and not config.knows_key(key_in(request)):
+    if config.api_keys and not config.knows_key(key_in(request.headers)):
         message = "an API key is needed: Authorization: Bearer KEY"
         raise RequestError(401, message, WWW_Authenticate="Bearer")
 

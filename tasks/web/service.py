@@ -14,7 +14,7 @@ from core.errors import UserError
 from tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
 from tasks.seq2seq.request import GenerationRequest
 from tasks.task import task_named
-from tasks.web.config import ServiceConfig
+from tasks.web.config import ServiceConfig, key_in
 from tasks.web.errors import RequestError, public_name, request_error
 from tasks.web.metrics import Metrics
 from tasks.web.scheduler import Job, Scheduler, Work
@@ -170,6 +170,11 @@ class Caller:
         self.config = service.config
         self._receive = request.receive
         self._address = request.client.host if request.client else ""
+        self.identify(key_in(request.headers))
+
+    def identify(self, key: str) -> None:
+        """Names the client by its API key, or by its address if the key is not known."""
+        self.name = self.config.client(key, self._address)
 
     async def compute(self, task: str, work: Work, items: Sequence[Any]) -> list[Any]:
         """Returns the result of each item, a text or a pair, computed with other requests.
@@ -180,7 +185,7 @@ class Caller:
         """
         if not items:
             return []
-        job = Job(work, items, self._address, self.config.max_seconds)
+        job = Job(work, items, self.name, self.config.max_seconds)
         self.service.schedulers[task].put(job)
         answer = asyncio.wrap_future(job.future)
         # An error that comes when the client has left is nobody's.

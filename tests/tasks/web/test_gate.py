@@ -97,6 +97,15 @@ def test_the_rate_of_a_client_is_limited() -> None:
     assert web.get("/v1/health").status_code == 200
 
 
+def test_clients_behind_one_address_are_told_apart_by_their_keys() -> None:
+    web = client(rate_limit=2, api_keys=("first-key", "second-key"))
+    first, second = ({"X-API-Key": key} for key in ("first-key", "second-key"))
+    for headers, status in ((first, 200), (first, 200), (first, 429), (second, 200)):
+        assert web.post(PATH, json=BODY, headers=headers).status_code == status
+    for number, status in enumerate((401, 401, 429)):  # unknown keys are one client
+        assert web.post(PATH, json=BODY, headers={"X-API-Key": f"{number}"}).status_code == status
+
+
 def test_requests_come_back_with_time() -> None:
     now = 0.0
     rates = Rates(60, lambda: now)

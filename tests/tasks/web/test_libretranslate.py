@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
 from tasks.translation.language import LanguageDetector
+from tasks.web.scheduler import Scheduler
 from tests.tasks.web.services import client, client_of, post, predictors, refusal, service
 
 TEXTS = ["ein Hund rennt .", "das Haus sieht er nicht ."]
@@ -118,9 +119,16 @@ def test_other_bodies_are_refused(web: Any) -> None:
     assert web.post("/detect", content=b"q=%ff", headers=FORM).status_code == 400
 
 
-def test_keys() -> None:
-    web = client(api_keys=("first-key",))
+def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    put, clients = Scheduler.put, list[str]()
+    monkeypatch.setattr(
+        Scheduler, "put", lambda self, job: (clients.append(job.client), put(self, job))
+    )
+    web = client(api_keys=("first-key", "second-key"))
     assert refusal(web, "/translate", BODY, 403)["field"] == "api_key"
     assert post(web, "/translate", {**BODY, "api_key": "first-key"})["translatedText"]
     answer = web.post("/detect", json={"q": "a"}, headers={"Authorization": "Bearer first-key"})
     assert answer.status_code == 200
+    for body in (BODY, {**BODY, "api_key": "first-key"}):
+        web.post("/translate", json=body, headers={"X-API-Key": "second-key"})
+    assert clients == ["first-key", "second-key", "first-key"]
