@@ -24,12 +24,14 @@ class Predictor(ABC, Generic[R]):
         trial: a text to try a model with.
         sides: those that have an embedding.
         models: the model, or the models of an ensemble, in evaluation mode.
+        config: the configuration of the run.
     """
 
     task: ClassVar[str]
     trial: ClassVar[str] = "a"
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
     models: Sequence[Any]
+    config: Any
     device: torch.device
 
     @classmethod
@@ -47,6 +49,11 @@ class Predictor(ABC, Generic[R]):
             batch_tokens: the most tokens in a batch.
             on_batch: called after each batch with its number of segments.
         """
+
+    @property
+    @abstractmethod
+    def codecs(self) -> dict[str, Any]:
+        """What a corpus for this model is read with, as arguments of the task's dataset."""
 
     @abstractmethod
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:

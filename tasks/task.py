@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from core.config import check_choice
+from core.config import check_choice, override
 
 if TYPE_CHECKING:
     from tasks.predictor import Predictor
@@ -69,7 +69,9 @@ class Task:
         name: of the package, and on the command line.
         corpus: the name of its corpus in the catalog, where no other is given.
         presets: functions that return its configurations, by name.
+        dataset: the name of the class of its corpora in the module ``dataset``.
         predictor: the name of its class in the module ``predict``.
+        load_options: those that the ``load`` of its predictor alone has.
         table_options: the settings of its data that commands have as options (``--text``).
         has_search: whether it searches for its results.
     """
@@ -77,7 +79,9 @@ class Task:
     name: ClassVar[str]
     corpus: ClassVar[str]
     presets: ClassVar[Mapping[str, Callable[[], Any]]]
+    dataset: ClassVar[str]
     predictor: ClassVar[str]
+    load_options: ClassVar[tuple[str, ...]] = ()
     table_options: ClassVar[tuple[str, ...]] = ()
     has_search: ClassVar[bool] = True
 
@@ -96,7 +100,7 @@ class Task:
     ) -> Predictor[Any]:
         """Returns the predictor with the model in ``folder``; None for the shipped one.
 
-        ``options`` are those that the ``load`` of the task's predictor alone has.
+        ``options`` are among ``load_options``.
         """
         kind: type[Predictor[Any]] = getattr(self._module("predict"), self.predictor)
         return kind.load(folder, device=device, **options)
@@ -108,17 +112,50 @@ class Task:
         *,
         split: str | None = None,
         device: str = "auto",
+        assignments: Sequence[str] = (),
         **options: Any,
     ) -> Report:
-        """Measures a model on a split of the corpus ``data``; None: the test split.
+        """Measures a model on a split of a corpus (:meth:`open_split`).
 
         Args:
-            folder: what :meth:`load` takes.
-            options: how to predict.
+            options: those of :meth:`load`, and how to predict.
         """
-        measure = self._module("evaluate").evaluate_folder
-        report: Report = measure(folder, data, split=split, device=device, **options)
+        how_to_load = {name: options.pop(name) for name in self.load_options if name in options}
+        opened = self.open_split(folder, data, split, assignments, device=device, **how_to_load)
+        report: Report = self._module("evaluate").evaluate(*opened, **options)
         return report
+
+    def open_split(
+        self,
+        folder: Folders,
+        data: Path,
+        split: str | None,
+        assignments: Sequence[str] = (),
+        **options: Any,
+    ) -> tuple[Any, Any, str]:
+        """Returns a predictor, a corpus with its codecs, and the name of a split.
+
+        Args:
+            folder, options: what :meth:`load` takes.
+            split: None for the test split; for a table that the model was not trained on, all rows.
+            assignments: changes of the model's configuration for the corpus: ``data.src=de``.
+
+        Raises:
+            ConfigError: there is no such split.
+            CorpusError: the corpus is not valid, has other classes than the model, or no test
+                split.
+        """
+        predictor = self.load(folder, **options)
+        config = override(predictor.config, assignments)
+        kind = getattr(self._module("dataset"), self.dataset)
+        dataset = kind(data, config.data, seed=config.train.seed, **predictor.codecs)
+        if split is None:
+            from tasks.runs.checkpoint_folder import model_folders, read_metrics
+
+            metrics = read_metrics(model_folders(self.name, folder)[0])
+            split = str(dataset.splits.split_to_measure(metrics))
+        dataset.splits.check_split(split)
+        return predictor, dataset, split
 
     def _module(self, name: str) -> ModuleType:
         return importlib.import_module(f".{self.name}.{name}", __package__)

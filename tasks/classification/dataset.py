@@ -18,6 +18,7 @@ from tasks.classification.classes import class_count, write_classes
 from tasks.classification.cleaning import clean
 from tasks.classification.config import ClassificationData
 from tasks.classification.sources import NewsFolder, Row, TableSource, open_source
+from tasks.runs.dataset import Dataset
 
 # A small table is trained on in about this many batches per epoch, unless they were tiny.
 _MIN_BATCHES = 100
@@ -29,7 +30,7 @@ Example = tuple[list[int], int]
 """The ids and the class number of a text."""
 
 
-class LoadSentenceClassificationDataset:
+class LoadSentenceClassificationDataset(Dataset[Row]):
     """AG_News, or the data of a user; :mod:`.sources` describes both.
 
     Args:
@@ -54,11 +55,11 @@ class LoadSentenceClassificationDataset:
         codec: TextCodec | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
-        self.source = open_source(Path(folder), config, seed=seed, classes=classes)
+        self.splits = open_source(Path(folder), config, seed=seed, classes=classes)
         if config.clean is None:
-            config = replace(config, clean=isinstance(self.source, NewsFolder))
+            config = replace(config, clean=isinstance(self.splits, NewsFolder))
         self.config = config
-        self.classes = self.source.classes
+        self.classes = self.splits.classes
         if codec is None:
             if save_to is None:
                 raise ValueError("without a codec, save_to must name the folder of the new one")
@@ -68,18 +69,6 @@ class LoadSentenceClassificationDataset:
             write_classes(Path(save_to), self.classes)
         self.codec = codec
         self._encoded: dict[str, tuple[IdLists, list[int]]] = {}
-
-    def read(self, split: str) -> list[Row]:
-        """Returns the rows of a split: train, val or test.
-
-        Raises:
-            CorpusError: the file is missing or not valid.
-        """
-        return self.source.read(split)
-
-    def files(self, *splits: str) -> list[Path]:
-        """Returns the files that decide these splits, each once."""
-        return list(dict.fromkeys(path for split in splits for path in self.source.files(split)))
 
     def text_of(self, row: Row) -> str:
         """Returns the text as a model reads it."""
@@ -101,12 +90,12 @@ class LoadSentenceClassificationDataset:
         """
         texts, labels = self._texts_and_labels("train")
         counts = np.bincount(labels, minlength=len(self.classes))
-        path = self.source.files("train")[-1]
+        path = self.splits.files("train")[-1]
         for number, rows in ((0, "no training row"), (1, "only one training row")):
             names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
             if names:
                 log(f"{path}: {rows} for {class_count(names, self.classes)}")
-        if isinstance(self.source, TableSource):
+        if isinstance(self.splits, TableSource):
             batch_tokens = _batch_tokens_for(texts, batch_tokens)
         wanted = self.config.max_sen_len
         longest = min(max_len, wanted) if isinstance(wanted, int) else max_len

@@ -10,14 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from core.config import override
 from core.progress import log
 from tasks.classification.classes import class_count
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
 from tasks.classification.report import bootstrap_intervals, write_report
 from tasks.reliability import BINS, calibration_error, most_probable
-from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
 from tasks.task import Report
 
 MAX_MATRIX = 100  # classes; the size of the confusion matrix grows with the square
@@ -117,7 +115,6 @@ def evaluate(
     missing = [name for name, figures in scores.classes.items() if not figures["texts"]]
     if missing:
         log(f"{split}: no row has {class_count(missing, names)}")
-    source = dataset.source
     baseline: dict[str, Any] = {}
     if baseline_is_right is not None:
         gap = (predicted.numpy() == truth).astype(float) - baseline_is_right
@@ -129,7 +126,7 @@ def evaluate(
         calibration_error=calibration_error(*most_probable(probabilities, torch.tensor(truth))),
         **vars(scores),
         **bootstrap_intervals(predicted.numpy(), np.array(truth)),
-        sha256=source.digest(),
+        sha256=dataset.splits.digest(),
         **baseline,
     )
     if report_in is not None:
@@ -172,40 +169,3 @@ def score(predicted: Sequence[str], truth: Sequence[str], classes: Sequence[str]
         confusion=matrix,
         confused=mistakes,
     )
-
-
-def evaluate_folder(
-    model: Folders,
-    data: str | Path,
-    *,
-    split: str | None,
-    device: str,
-    assignments: Sequence[str] = (),
-    **options: Any,
-) -> ClassificationReport:
-    """Measures the model in a folder; None: the shipped one.
-
-    Args:
-        split: train, val, test, or all for every row of a table. None: test, but all for a table
-            that the model was not trained on.
-        assignments: changes of the model's configuration, such as ``data.label=topic``.
-        options: those of :func:`evaluate`.
-
-    Raises:
-        CorpusError: the corpus is not valid, or its classes differ from the model's.
-    """
-    classifier = Classifier.load(model, device=device)
-    config = classifier.config = override(classifier.config, assignments)
-    classifier.check_thresholds()
-    dataset = LoadSentenceClassificationDataset(
-        data,
-        config.data,
-        seed=config.train.seed,
-        codec=classifier.codec,
-        classes=classifier.classes,
-    )
-    if split is None:
-        (folder,) = model_folders(classifier.task, model)
-        split = dataset.source.split_to_measure(read_metrics(folder))
-    dataset.source.check_split(split)
-    return evaluate(classifier, dataset, split, **options)

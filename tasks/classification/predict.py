@@ -94,6 +94,10 @@ class Classifier(Predictor[Classification]):
         self.familiarity: Familiarity | None = None
         self._compute: Callable[[Tensor], tuple[Tensor, Tensor]] = model.scores_and_states
 
+    @property
+    def codecs(self) -> dict[str, Any]:
+        return {"codec": self.codec, "classes": self.classes}
+
     @classmethod
     def load(
         cls,

@@ -10,6 +10,7 @@ class ClassificationTask(Task):
     name = "classification"
     corpus = "ag_news"
     presets = PRESETS
+    dataset = "LoadSentenceClassificationDataset"
     predictor = "Classifier"
     table_options = ("text", "label", "delimiter", "header", "encoding")
     has_search = False

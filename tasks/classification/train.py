@@ -64,9 +64,9 @@ class ClassificationTraining(Training):
     task = Classifier.task
     metric = "val_accuracy"
     model: ClassificationModel
+    data: TextData
 
     def __init__(self, config: ClassificationConfig, place: Place) -> None:
-        super().__init__(config, place)
         vocabulary, tokenizer = place.vocabulary, config.data.tokenizer
         dataset = self.dataset = LoadSentenceClassificationDataset(
             place.corpus,
@@ -76,7 +76,9 @@ class ClassificationTraining(Training):
             codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
             classes=read_classes(place.out) if vocabulary == place.out else None,
         )
-        self.model = build_model(dataset.codec, dataset.classes, config).to(place.device)
+        super().__init__(
+            config, place, dataset, build_model(dataset.codec, dataset.classes, config)
+        )
         self.has_other_classes = (
             vocabulary is not None and read_classes(vocabulary) != dataset.classes
         )
@@ -87,16 +89,8 @@ class ClassificationTraining(Training):
         self.classifier = Classifier(
             self.model, dataset.codec, dataset.classes, config, place.device
         )
-        self.has_test = "test" in dataset.source.splits()
-        if self.has_test:
-            dataset.read("test")  # an error in it is raised now, not after the training
         self.examples = {name: dataset.encoded(name) for name in ("train", "val")}
         self.classifier.check_thresholds()
-        self.data = dataset.training_data(
-            batch_tokens=config.train.batch_tokens,
-            seed=config.train.seed,
-            max_len=config.model.max_len,
-        )
         if config.train.epochs == 0:
             self.config = with_epochs(self.config, self.data)
         labels = [label for _, label in self.examples["train"]]
@@ -110,7 +104,6 @@ class ClassificationTraining(Training):
             self.metric, self.model.ngram_weight = "val_loss", 0.5
             self.fitted = self._set_ngrams(self._fitted_ngrams("train"))
         self.validation: dict[str, float] | None = None
-        self.files = dataset.files("train", "val", *(["test"] if self.has_test else ()))
 
     def _fitted_ngrams(self, *splits: str) -> Tensor:
         """Returns the weights of n-grams that suit some splits (:mod:`.linear`)."""
@@ -155,7 +148,7 @@ class ClassificationTraining(Training):
         familiarity_with(self.classifier, known, texts).save(out)
         prediction = replace(prediction, temperature=temperature)
         self.classifier.config = replace(config, prediction=prediction)
-        if self.fitted is not None and self.has_test:
+        if self.fitted is not None and self.test_split is not None:
             self.validation = self.validate()
             self._set_ngrams(self._fitted_ngrams("train", "val"))
             dtype = torch.float16 if config.train.weights_on_disk == "fp16" else None
@@ -188,7 +181,7 @@ class ClassificationTraining(Training):
 
         It is also written as a page; that on the validation split if there is no other.
         """
-        split = "test" if self.has_test else "val"
+        split = self.test_split or "val"
         known = [row for each in ("train", "val") if each != split for row in self._rows(each)]
         baseline = baseline_is_right(known, self._rows(split))
         report = evaluate(
@@ -204,7 +197,7 @@ class ClassificationTraining(Training):
                 f"a linear model is {-100 * gap:.1f} points better than this one: train for more "
                 "epochs (train.epochs), or let n-grams be fitted for more rows (data.fit_ngrams)"
             )
-        return report if self.has_test else None
+        return report if self.test_split else None
 
     def _rows(self, split: str) -> list[Row]:
         """Returns the rows of a split, with texts as a model reads them."""

@@ -11,11 +11,11 @@ from core.errors import CorpusError
 from core.progress import log
 from core.storage.files import exists, is_file, is_folder
 from data.codec import CodecConfig, TextCodec
-from data.examples import Examples, Pair, encode_pairs
+from data.examples import encode_pairs
 from data.pairs import TextPair, read_parallel, read_tabbed
 from tasks.couplet.config import CoupletData
 from tasks.runs.hold_out import Splits
-from tasks.seq2seq.batches import DrawnPairs, PairData, short_pairs
+from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, short_pairs
 
 TOKENIZER = "characters"
 
@@ -72,7 +72,7 @@ class CoupletFolder(Splits[TextPair]):
         return [folder / "in.txt", folder / "out.txt"]
 
 
-class LoadCoupletDataset:
+class LoadCoupletDataset(PairDataset):
     """Couplets, one per line. Spaces between characters are ignored.
 
     Args:
@@ -100,25 +100,24 @@ class LoadCoupletDataset:
             lines = (line for couplet in self.read("train") for line in couplet)
             made = CodecConfig(tokenizer=TOKENIZER, vocab_size=None, min_freq=config.min_freq)
             codec = TextCodec.build(lines, Path(save_to), made)
-        self.codec = codec
+        self.codec = self.source = self.target = codec
 
     def read(self, split: str) -> list[TextPair]:
         """Returns the couplets of a split, of train with its extra folders; or a CorpusError."""
         return [couplet for _, part in self._parts(split) for couplet in part]
 
-    def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
-        """Returns the couplets of a split as ids, without those too long for ``max_len``."""
-        return self._drawn(split, [], max_len=max_len, seed=0).pairs
-
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
         """Returns batches of training couplets; every epoch draws those of extra folders anew."""
-        drawn = self._drawn("train", self.config.extra_weights, max_len=max_len, seed=seed)
+        parts = []
+        for name, couplets in self._parts("train"):
+            pairs = encode_pairs(couplets, (self.codec, self.codec))
+            parts.append(pairs.select(short_pairs(pairs, max_len - 1, self.folder / name)))
+        weights = self.config.extra_weights or [1.0] * len(self.config.extra)
+        drawn = DrawnPairs(parts, [1.0, *weights], seed)
         return PairData(drawn, batch_tokens=batch_tokens, seed=seed)
 
     def files(self, *splits: str) -> list[Path]:
-        """Returns the files that contain these splits."""
-        names = [name for split in splits for name in (split, *self._extra(split))]
-        return [path for name in names for path in self.splits.files(name)]
+        return super().files(*(name for split in splits for name in (split, *self._extra(split))))
 
     def _extra(self, split: str) -> Sequence[str]:
         """Returns the names of the folders that a split has besides its own."""
@@ -126,15 +125,5 @@ class LoadCoupletDataset:
 
     def _parts(self, split: str) -> list[tuple[str, list[TextPair]]]:
         """Returns the name and the couplets of each folder of a split, its own first."""
-        extra = [(name, self.splits.load(name)) for name in self._extra(split)]
+        extra = [(name, [*self.splits.load(name)]) for name in self._extra(split)]
         return [(split, self.splits.read(split)), *extra]
-
-    def _drawn(
-        self, split: str, weights: Sequence[float], *, max_len: int, seed: int
-    ) -> DrawnPairs:
-        """Returns the couplets of each folder of a split as ids, without those too long."""
-        parts = []
-        for name, couplets in self._parts(split):
-            pairs = encode_pairs(couplets, (self.codec, self.codec))
-            parts.append(pairs.select(short_pairs(pairs, max_len - 1, self.folder / name)))
-        return DrawnPairs(parts, [1.0, *(weights or [1.0] * (len(parts) - 1))], seed)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import sacrebleu
@@ -13,8 +12,6 @@ from core.progress import Progress
 from tasks.couplet.dataset import LoadCoupletDataset
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import RULES, check
-from tasks.runs.checkpoint_folder import Folders
-from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
 
 
@@ -59,17 +56,19 @@ def evaluate(
     writer: CoupletWriter,
     dataset: LoadCoupletDataset,
     split: str,
-    request: GenerationRequest = DEFAULT_REQUEST,
+    **options: Any,
 ) -> CoupletReport:
-    """Returns the report on one split; a CorpusError if all of its first lines are refused."""
+    """Returns the report on one split; ``options`` are those of a request.
+
+    Raises:
+        CorpusError: all first lines are refused.
+    """
     read = dataset.read(split)
     pairs = [pair for pair in read if writer.refusal(pair.source) is None]
     if not pairs:
         raise CorpusError(dataset.folder, f"every first line of {split} is refused")
     with Progress(len(pairs), split, unit="line") as bar:
-        answers = writer.generate(
-            [first for first, _ in pairs], request.replaced(on_batch=bar.advance)
-        )
+        answers = writer.predict([first for first, _ in pairs], **options, on_batch=bar.advance)
     measured = writer.measure(dataset.encoded(split, max_len=writer.max_len))
     metric = sacrebleu.BLEU(tokenize="char")
     bleu = metric.corpus_score([a.second for a in answers], [[second for _, second in pairs]])
@@ -89,17 +88,3 @@ def evaluate(
 def shares(checks: Sequence[Mapping[str, bool]]) -> dict[str, float]:
     """Returns for each rule the share of couplets, 0 to 1, that keep it."""
     return {rule: sum(kept[rule] for kept in checks) / len(checks) for rule in RULES}
-
-
-def evaluate_folder(
-    model: Folders, data: str | Path, *, split: str | None, device: str, **options: Any
-) -> CoupletReport:
-    """Measures the model in a folder; see :meth:`tasks.task.Task.evaluate`."""
-    request = GenerationRequest.of(**options)
-    writer = CoupletWriter.load(model, device=device)
-    dataset = LoadCoupletDataset(
-        Path(data), writer.config.data, seed=writer.config.train.seed, codec=writer.codec
-    )
-    if split is not None:
-        dataset.splits.check_split(split)
-    return evaluate(writer, dataset, split or "test", request)

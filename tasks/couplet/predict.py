@@ -91,6 +91,10 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             partial(CharacterTable, codec.vocabulary, device, swapped=config.data.swapped)
         )
 
+    @property
+    def codecs(self) -> dict[str, Any]:
+        return {"codec": self.codec}
+
     @overload
     def answer(self, lines: str, *, candidates: None = ..., **options: Any) -> str: ...
 

@@ -10,6 +10,7 @@ class CoupletTask(Task):
     name = "couplet"
     corpus = "couplet"
     presets = PRESETS
+    dataset = "LoadCoupletDataset"
     predictor = "CoupletWriter"
 
 

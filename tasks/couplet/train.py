@@ -17,8 +17,8 @@ from tasks.couplet.predict import CoupletWriter
 from tasks.runs import run
 from tasks.runs.checkpoint_folder import CONFIG_FILE, describe
 from tasks.runs.initial import TokenWeights
-from tasks.runs.training import Place, Training
-from tasks.seq2seq.objective import pair_loss
+from tasks.runs.training import Place
+from tasks.seq2seq.training import PairTraining
 
 
 def train(config: CoupletConfig, options: run.RunOptions) -> dict[str, Any]:
@@ -26,53 +26,35 @@ def train(config: CoupletConfig, options: run.RunOptions) -> dict[str, Any]:
     return run.train(config, options, CoupletTraining, task=CoupletTraining.task)
 
 
-class CoupletTraining(Training):
+class CoupletTraining(PairTraining):
     """The training of a couplet model."""
 
     task = CoupletWriter.task
-    metric = "val_loss"
-    model: SequenceToSequence
     model_class: ClassVar[Callable[..., SequenceToSequence]] = CoupletModel
 
     def __init__(self, config: CoupletConfig, place: Place) -> None:
-        super().__init__(config, place)
         vocabulary = place.vocabulary
-        self.dataset = LoadCoupletDataset(
+        dataset = self.dataset = LoadCoupletDataset(
             place.corpus,
             config.data,
             seed=config.train.seed,
             save_to=place.out,
             codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER),
         )
-        size = len(self.dataset.codec.vocabulary)
-        self.model = self.model_class(size, config.model).to(place.device)
-        self.has_test = "test" in self.dataset.splits.splits()
-        if self.has_test:
-            self.dataset.read("test")  # an error in it is raised now, not after the training
-        self.val_pairs = self.dataset.encoded("val", max_len=config.model.max_len)
-        self.data = self.dataset.training_data(
-            batch_tokens=config.train.batch_tokens,
-            seed=config.train.seed,
-            max_len=config.model.max_len,
-        )
-        self.loss = pair_loss(self.model, config.train.label_smoothing)
-        self.files = self.dataset.files("train", "val", *(["test"] if self.has_test else ()))
+        model = self.model_class(len(dataset.codec.vocabulary), config.model)
+        super().__init__(config, place, dataset, model)
+
+    def predictor(self, config: CoupletConfig) -> CoupletWriter:
+        return CoupletWriter([self.model], self.dataset.codec, config, self.place.device)
 
     def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
-        measured = self._writer(self.config).measure(self.val_pairs, group)
-        return {
-            "val_loss": measured["loss"],
-            "val_accuracy": measured["accuracy"],
-            "val_perplexity": math.exp(measured["loss"]),
-        }
+        metrics = super().validate(group)
+        return metrics | {"val_perplexity": math.exp(metrics["val_loss"])}
 
     def evaluate(self, config: CoupletConfig) -> CoupletReport | None:
-        if not self.has_test:
+        if self.test_split is None:
             return None
-        return evaluate(self._writer(config), self.dataset, "test")
-
-    def _writer(self, config: CoupletConfig) -> CoupletWriter:
-        return CoupletWriter([self.model], self.dataset.codec, config, self.place.device)
+        return evaluate(self.predictor(config), self.dataset, self.test_split)
 
     def new_weights(self) -> Sequence[str]:
         """Returns the names of the weights of the alignment, if the initial model has none."""

@@ -16,6 +16,7 @@ from tasks.pictures import ORANGE, picture
 from tasks.predictor import Predictor
 from tasks.runs.checkpoint_folder import Folders
 from tasks.seq2seq.request import GenerationRequest
+from tasks.task import task_named
 
 
 def draw_neighbors(
@@ -135,9 +136,8 @@ def draw_lengths(
         ConfigError, UserError: a wrong split; or as for :func:`.picture`.
         CorpusError: the corpus is not valid.
     """
-    from tasks.translation.evaluate import open_split
-
-    translator, dataset, split = open_split(model, data, split, device=device)
+    task = task_named("translation")
+    translator, dataset, split = task.open_split(model, Path(data), split, device=device)
     sources, references = zip(*dataset.read(split), strict=True)
     translations = [translation.text for translation in translator.generate(sources, request)]
     lengths = [len(translator.source.encode(source)) for source in sources]

@@ -77,13 +77,17 @@ class Splits(ABC, Generic[R]):
         """Returns the files whose contents decide a split."""
         return [*self._files.get(split, self._files["train"])]
 
-    def splits(self) -> list[str]:
+    def names(self) -> list[str]:
         """Returns the names of all splits."""
         return sorted({*self._files, *(self._shares if "train" in self._files else ())})
 
     def check_split(self, split: str) -> None:
         """Raises a ConfigError with the names of all splits, unless ``split`` is one of them."""
-        check_choice(f"{self._path}: the split", split, self.splits())
+        check_choice(f"{self._path}: the split", split, self.names())
+
+    def test_split(self) -> str | None:
+        """Returns the name of the split for the test at the end of a run; None without one."""
+        return "test" if "test" in self.names() else None
 
     def split_to_measure(self, metrics: Mapping[str, Any]) -> str:
         """Returns the split to measure a model on, given its ``metrics.json``."""
@@ -148,7 +152,7 @@ class TableSplits(Splits[R]):
             rest = [i for i in rest if texts[i] not in taken]
         return chosen | {"train": rest}
 
-    def splits(self) -> list[str]:
+    def names(self) -> list[str]:
         held = (name for name in self._shares if self._division[name])
         return sorted({*self._tables, *held, ALL})
 

@@ -15,6 +15,7 @@ from core.errors import ConfigError
 from core.training.fit import TrainingData
 from core.training.microbatches import LossFunction
 from core.training.state import Metrics
+from tasks.runs.dataset import Dataset
 from tasks.runs.initial import TokenWeights
 from tasks.task import Report
 
@@ -53,6 +54,7 @@ class Training(ABC):
         task: the name of the task.
         metric: the name of the figure by which epochs are compared.
         chooses_search: whether :meth:`choose_search` can be called.
+        test_split: the split that is measured at the end; None: the corpus has none.
         files: the files of the corpus that the run reads: a resumed run must find the same
             contents.
     """
@@ -65,9 +67,18 @@ class Training(ABC):
     files: Sequence[Path] = ()
     chooses_search: bool = False
 
-    def __init__(self, config: Any, place: Place) -> None:
-        self.config = config
-        self.place = place
+    def __init__(self, config: Any, place: Place, dataset: Dataset[Any], model: nn.Module) -> None:
+        self.config, self.place = config, place
+        self.model = model.to(place.device)
+        self.test_split = dataset.splits.test_split()
+        if self.test_split is not None:
+            dataset.read(self.test_split)  # an error in it is raised now, not after the training
+        self.files = dataset.files("train", "val", *filter(None, [self.test_split]))
+        self.data = dataset.training_data(
+            batch_tokens=config.train.batch_tokens,
+            seed=config.train.seed,
+            max_len=config.model.max_len,
+        )
 
     @abstractmethod
     def validate(self, group: ProcessGroup = ALONE) -> Metrics:

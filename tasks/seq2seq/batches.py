@@ -12,8 +12,24 @@ from torch import Tensor
 from core.errors import CorpusError
 from core.progress import log
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
-from data.examples import Examples, Pair
+from data.codec import TextCodec
+from data.examples import Examples, Pair, encode_pairs
+from data.pairs import TextPair
 from data.vocabulary import BOS_ID, EOS_ID
+from tasks.runs.dataset import Dataset
+
+
+class PairDataset(Dataset[TextPair]):
+    """A corpus of pairs in one ``folder``, and the codecs of ``source`` and ``target``."""
+
+    folder: Path
+    source: TextCodec
+    target: TextCodec
+
+    def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
+        """Returns the pairs of a split as ids, without those too long for ``max_len``."""
+        pairs = encode_pairs(self.read(split), (self.source, self.target))
+        return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,6 @@ class PairPredictor(Predictor[R], Generic[R, E]):
     """
 
     models: list[SequenceToSequence]
-    config: Any
     request_type: ClassVar[type[GenerationRequest]] = GenerationRequest
 
     def __init__(
@@ -153,6 +152,10 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         return measure_pairs(
             self.models, pairs, batch_tokens=tokens, device=self.device, group=group
         )
+
+    @property
+    def codecs(self) -> dict[str, Any]:
+        return {"source": self.source, "target": self.target}
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:
         model = self.models[0]

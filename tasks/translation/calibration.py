@@ -117,8 +117,7 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
             corpus,
             replace(config.data, extra=()),
             seed=config.train.seed,
-            source=translator.source,
-            target=translator.target,
+            **translator.codecs,
         )
         train += spaced(dataset.read("train"), MAX_LANGUAGE_PAIRS // len(corpora))
         held_out += spaced(dataset.read("val"), MAX_PAIRS // len(corpora))

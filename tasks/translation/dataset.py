@@ -12,7 +12,7 @@ from data.codec import TextCodec
 from data.examples import Examples, Pair, encode_pairs
 from data.pairs import TextPair
 from tasks.runs.hold_out import ALL
-from tasks.seq2seq.batches import DrawnPairs, PairData, is_short, short_pairs
+from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, is_short, short_pairs
 from tasks.translation.augmentation import augmented
 from tasks.translation.codecs import build_codecs
 from tasks.translation.config import ExtraCorpus, TranslationData
@@ -61,7 +61,7 @@ class Mixture(DrawnPairs):
             yield pair
 
 
-class ParallelCorpus:
+class ParallelCorpus(PairDataset):
     """German to English (Multi30k), or any two languages that ``config`` names.
 
     Args:
@@ -86,7 +86,7 @@ class ParallelCorpus:
         target: TextCodec | None = None,
     ) -> None:
         self.folder, self.config = Path(folder), config
-        self.pairs = open_pairs(self.folder, config, seed=seed)
+        self.splits = open_pairs(self.folder, config, seed=seed)
         if source is None or target is None:
             if save_to is None:
                 raise ValueError("without codecs, save_to must name the folder of the new ones")
@@ -95,10 +95,6 @@ class ParallelCorpus:
             sources, targets = zip(*texts, strict=True)
             source, target = build_codecs(sources, targets, config, Path(save_to))
         self.source, self.target = source, target
-
-    def read(self, split: str) -> list[TextPair]:
-        """Returns the pairs of a split; a CorpusError if a file is missing or not valid."""
-        return self.pairs.read(split)
 
     def natural_pairs(self, most: int) -> list[TextPair]:
         """Returns at most ``most`` training pairs; none with a tag, which a model has made."""
@@ -110,11 +106,6 @@ class ParallelCorpus:
             for pairs, weight in parts
             for pair in spaced(pairs, math.ceil(most * weight * len(pairs) / total))
         ][:most]
-
-    def encoded(self, split: str, *, max_len: int) -> Examples[Pair]:
-        """Returns the pairs of a split as ids, without those too long for ``max_len``."""
-        pairs = encode_pairs(self.read(split), (self.source, self.target))
-        return pairs.select(short_pairs(pairs, max_len - 1, self.folder / split))
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
         """Returns the training pairs in batches; every epoch draws them anew from extra folders.
@@ -140,11 +131,10 @@ class ParallelCorpus:
         return PairData(mixture, batch_tokens=batch_tokens, seed=seed)
 
     def files(self, *splits: str) -> list[Path]:
-        """Returns the files that contain these splits; those of ``extra`` belong to train."""
-        paths = [path for split in splits for path in self.pairs.files(split)]
+        """Returns the files that decide these splits; those of ``extra`` belong to train."""
         extra = self.config.extra if "train" in splits else ()
-        paths += [path for more in extra for path in self._open_extra(more).files(ALL)]
-        return list(dict.fromkeys(paths))
+        paths = [path for more in extra for path in self._open_extra(more).files(ALL)]
+        return list(dict.fromkeys([*super().files(*splits), *paths]))
 
     def _open_extra(self, extra: ExtraCorpus) -> PairSource:
         return open_pairs(Path(extra.path), self.config, seed=0)

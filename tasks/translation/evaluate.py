@@ -2,23 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
-from core.config import override
 from tasks.familiarity import is_unfamiliar
-from tasks.runs.checkpoint_folder import Folders, model_folders, read_metrics
-from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.task import Report
 from tasks.translation.confidence import has_loop
 from tasks.translation.dataset import ParallelCorpus
 
 if TYPE_CHECKING:
-    from tasks.translation.predict import Engine, Translator
+    from tasks.translation.predict import Translator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +91,11 @@ def evaluate(
     translator: "Translator",
     dataset: ParallelCorpus,
     split: str,
-    request: GenerationRequest = DEFAULT_REQUEST,
+    **options: Any,
 ) -> TranslationReport:
-    """Returns the report on one split, whose sources are translated as ``request`` says."""
+    """Returns the report on one split; ``options`` are those of a request."""
     sources, references = zip(*dataset.read(split), strict=True)
-    found = list(translator.generate(sources, request))
+    found = translator.predict(sources, **options)
     translations = [translation.text for translation in found]
     confidences = [each.confidence for each in found if each.confidence is not None]
     familiarities = [each.familiarity for each in found if each.familiarity is not None]
@@ -117,59 +113,5 @@ def evaluate(
         confidence=fmean(confidences) if confidences else None,
         token_accuracy=measured["accuracy"],
         loss=measured["loss"],
-        sha256=dataset.pairs.digest(),
+        sha256=dataset.splits.digest(),
     )
-
-
-def evaluate_folder(
-    model: Folders,
-    data: str | Path,
-    *,
-    split: str | None,
-    device: str,
-    engine: "Engine" = "torch",
-    int8: bool = False,
-    assignments: Sequence[str] = (),
-    **options: Any,
-) -> TranslationReport:
-    """Measures a model (:func:`open_split`); ``options`` are those of a request."""
-    request = GenerationRequest.of(**options)
-    opened = open_split(model, data, split, assignments, device=device, engine=engine, int8=int8)
-    return evaluate(*opened, request)
-
-
-def open_split(
-    model: Folders,
-    data: str | Path,
-    split: str | None,
-    assignments: Sequence[str] = (),
-    **options: Any,
-) -> "tuple[Translator, ParallelCorpus, str]":
-    """Returns a translator, a corpus with its codecs, and the name of a split.
-
-    Args:
-        model, options: what :meth:`Translator.load` takes.
-        split: None for the first whose name begins with ``test``; for a table that the model was
-            not trained on, all pairs.
-        assignments: changes of the model's configuration for the corpus, such as ``data.src=de``.
-
-    Raises:
-        ConfigError: there is no such split.
-        CorpusError: the corpus is not valid, or has no test split.
-    """
-    from tasks.translation.predict import Translator
-
-    translator = Translator.load(model, **options)
-    dataset = ParallelCorpus(
-        Path(data),
-        override(translator.config, assignments).data,
-        seed=translator.config.train.seed,
-        source=translator.source,
-        target=translator.target,
-    )
-    if split is None:
-        split = dataset.pairs.split_to_measure(
-            read_metrics(model_folders(translator.task, model)[0])
-        )
-    dataset.pairs.check_split(split)
-    return translator, dataset, split

@@ -32,7 +32,7 @@ class PairFolder(Splits[TextPair]):
         Raises:
             CorpusError: the only test files are in one of the two languages.
         """
-        for name in self.splits():
+        for name in self.names():
             if name.startswith("test"):
                 return name
         for language in self._languages:
@@ -43,7 +43,7 @@ class PairFolder(Splits[TextPair]):
 
     def split_to_measure(self, metrics: Mapping[str, Any]) -> str:
         if (split := self.test_split()) is None:
-            names = ", ".join(self.splits())
+            names = ", ".join(self.names())
             raise CorpusError(self._folder, f"no test split; name one of: {names}")
         return split
 
@@ -64,10 +64,6 @@ class PairTables(TableSplits[TextPair]):
 
     def text_and_label(self, row: TextPair) -> tuple[str, str]:
         return row.source, ""
-
-    def test_split(self) -> str | None:
-        """Returns the name of the test split; None without one."""
-        return "test" if "test" in self.splits() else None
 
 
 PairSource: TypeAlias = PairFolder | PairTables

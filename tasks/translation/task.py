@@ -10,7 +10,9 @@ class TranslationTask(Task):
     name = "translation"
     corpus = "multi30k"
     presets = PRESETS
+    dataset = "ParallelCorpus"
     predictor = "Translator"
+    load_options = ("engine", "int8")
     table_options = ("src", "tgt", "delimiter", "header", "encoding")
 
 

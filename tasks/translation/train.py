@@ -8,12 +8,11 @@ from sacrebleu import BLEU
 
 from core.decoding.config import GenerationConfig
 from core.distributed.process_group import ALONE, ProcessGroup
-from core.model.sequence_to_sequence import SequenceToSequence
 from tasks.runs import run
 from tasks.runs.initial import TokenWeights
-from tasks.runs.training import Place, SearchChoice, Training
-from tasks.seq2seq.objective import pair_loss
+from tasks.runs.training import Place, SearchChoice
 from tasks.seq2seq.request import GREEDY, GenerationRequest
+from tasks.seq2seq.training import PairTraining
 from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, calibrate
 from tasks.translation.codecs import load_codecs
 from tasks.translation.config import TranslationConfig
@@ -32,19 +31,17 @@ def train(config: TranslationConfig, options: run.RunOptions) -> dict[str, Any]:
     return run.train(config, options, TranslationTraining, task=TranslationTraining.task)
 
 
-class TranslationTraining(Training):
+class TranslationTraining(PairTraining):
     """The training of a translator."""
 
     task = Translator.task
     metric = "val_bleu"
-    model: SequenceToSequence
 
     def __init__(self, config: TranslationConfig, place: Place) -> None:
-        super().__init__(config, place)
         source, target = (
             (None, None) if place.vocabulary is None else load_codecs(place.vocabulary, config.data)
         )
-        self.dataset = ParallelCorpus(
+        dataset = self.dataset = ParallelCorpus(
             place.corpus,
             config.data,
             seed=config.train.seed,
@@ -52,50 +49,39 @@ class TranslationTraining(Training):
             source=source,
             target=target,
         )
-        self.model = TranslationModel(
-            len(self.dataset.source.vocabulary),
-            len(self.dataset.target.vocabulary),
+        model = TranslationModel(
+            len(dataset.source.vocabulary),
+            len(dataset.target.vocabulary),
             config.model,
             share_embeddings=config.data.share_vocabulary,
-        ).to(place.device)
-        self.test_split = self.dataset.pairs.test_split()
-        if self.test_split is not None:
-            self.dataset.read(self.test_split)  # an error in it is raised now, not at the end
-        self.val_texts = self.dataset.read("val")
-        self.val_pairs = self.dataset.encoded("val", max_len=config.model.max_len)
-        self.data = self.dataset.training_data(
-            batch_tokens=config.train.batch_tokens,
-            seed=config.train.seed,
-            max_len=config.model.max_len,
         )
-        self.loss = pair_loss(self.model, config.train.label_smoothing)
-        self.files = self.dataset.files("train", "val", *filter(None, [self.test_split]))
+        super().__init__(config, place, dataset, model)
+        self.val_texts = dataset.read("val")
         self.chooses_search = config.train.choose_search
+
+    def predictor(self, config: TranslationConfig) -> Translator:
+        codecs = self.dataset.source, self.dataset.target
+        return Translator([self.model], *codecs, config, self.place.device)
 
     def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
         sources, targets = zip(*self.val_texts, strict=True)
-        translator = self._translator()
-        measured = translator.measure(self.val_pairs, group)
-        found = translator.generate(group.shard(sources), GREEDY)
+        metrics = super().validate(group)
+        found = self.predictor(self.config).generate(group.shard(sources), GREEDY)
         translations = group.gather([each.text for each in found])
-        return {
-            "val_loss": measured["loss"],
-            "val_accuracy": measured["accuracy"],
-            "val_bleu": score(BLEU(), translations, targets)[0],
-        }
+        return metrics | {"val_bleu": score(BLEU(), translations, targets)[0]}
 
     def choose_search(self) -> SearchChoice:
-        return choose_search(self._translator(), *zip(*self.val_texts, strict=True))
+        return choose_search(self.predictor(self.config), *zip(*self.val_texts, strict=True))
 
     def calibrate(self, config: TranslationConfig) -> TranslationConfig:
         train = self.dataset.natural_pairs(MAX_LANGUAGE_PAIRS)
-        calibrate(self._translator(config), train, self.val_texts, self.place.out)
+        calibrate(self.predictor(config), train, self.val_texts, self.place.out)
         return config
 
     def evaluate(self, config: TranslationConfig) -> TranslationReport | None:
         if self.test_split is None:
             return None
-        translator = self._translator(config)
+        translator = self.predictor(config)
         translator.load_calibration(self.place.out)
         return evaluate(translator, self.dataset, self.test_split)
 
@@ -108,11 +94,6 @@ class TranslationTraining(Training):
             "generator.weight": targets,
             "generator.bias": targets,
         }
-
-    def _translator(self, config: TranslationConfig | None = None) -> Translator:
-        """Returns a translator with the current weights, of which it takes a snapshot."""
-        codecs = self.dataset.source, self.dataset.target
-        return Translator([self.model], *codecs, config or self.config, self.place.device)
 
 
 def choose_search(

@@ -121,7 +121,7 @@ def test_a_folder_of_texts_needs_no_names(tmp_path: Path) -> None:
     dataset = load(tmp_path / "texts", text=(), label="label", test_share=0.0, val_share=0.1)
     assert dataset.classes == ["eggs", "ham", "spam"]
     assert len(dataset.read("train")) == 90
-    assert "test" not in dataset.source.splits()
+    assert "test" not in dataset.splits.names()
 
 
 def test_numbers_as_labels_are_sorted_by_value(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_ten_thousand_classes_are_no_problem(tmp_path: Path) -> None:
     rows = [{"title": f"{n} {i}", "body": "", "topic": i} for i in range(10_000) for n in "ab"]
     dataset = load(write(tmp_path / "t.csv", rows), val_share=0.1)
     assert len(dataset.classes) == 10_000
-    assert isinstance(dataset.source, TableSource)
+    assert isinstance(dataset.splits, TableSource)
 
 
 def test_a_table_without_names_of_columns_is_refused(tmp_path: Path) -> None:

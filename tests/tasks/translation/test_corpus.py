@@ -90,16 +90,16 @@ def test_any_two_languages_will_do(tmp_path: Path) -> None:
     )
     dataset = load(write(tmp_path, files), config)
     assert dataset.read("train") == [("狗", "un chien")]
-    assert dataset.pairs.splits() == ["test", "train", "val"]
+    assert dataset.splits.names() == ["test", "train", "val"]
 
 
 def test_splits_are_those_with_both_languages(tmp_path: Path) -> None:
     folder = write(tmp_path, SPLITS | {"test_b.de": ["a"], "test_b.en": ["a"], "test_a.de": ["a"]})
     dataset = load(folder)
-    assert dataset.pairs.splits() == ["test_b", "train", "val"]
-    assert dataset.pairs.test_split() == "test_b"
+    assert dataset.splits.names() == ["test_b", "train", "val"]
+    assert dataset.splits.test_split() == "test_b"
     dataset = load(write(folder, {"test_a.en": ["a"]}))
-    assert dataset.pairs.test_split() == "test_a"
+    assert dataset.splits.test_split() == "test_a"
 
 
 @pytest.mark.parametrize(("there", "missing"), [("de", "en"), ("en", "de")])
@@ -109,7 +109,7 @@ def test_a_test_file_without_its_other_side_is_named(
     """The message said that there is no test split, not which file is missing."""
     dataset = load(write(tmp_path, SPLITS | {f"test.{there}": ["a"]}))
     with pytest.raises(CorpusError, match=rf"test\.{missing}: .* missing, .*test\.{there}"):
-        dataset.pairs.test_split()
+        dataset.splits.test_split()
 
 
 def test_validation_pairs_are_held_out_if_there_are_none(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_translation_into_the_same_language_is_refused() -> None:
 
 
 def test_there_may_be_no_test_split(tmp_path: Path) -> None:
-    assert load(write(tmp_path, SPLITS)).pairs.test_split() is None
+    assert load(write(tmp_path, SPLITS)).splits.test_split() is None
 
 
 @pytest.mark.parametrize(
