@@ -21,7 +21,7 @@ from core.training.config import TrainConfig
 from tests.commands.command_line import run
 from tests.readme_blocks import ROOT, Block, blocks
 from tests.tiny_corpora import write_classification, write_couplet, write_translation
-from tests.torchrun import TIMEOUT, run_torchrun
+from tests.torchrun import TIMEOUT, run_ranks
 
 READMES = ("README.md", "README.zh.md")
 MANUAL = {
@@ -100,9 +100,7 @@ def _execute(command: str, folder: Path) -> None:
     if words[0] == "make":
         return _check_target(words[1])
     if words[0].endswith("torchrun"):
-        # Half of the processes, which show what all do, and of the threads: two would deadlock in
-        # a fork of a process that has computed with two before.
-        return _torchrun([str(int(w) // 2) if w.isdigit() else w for w in words[1:]])
+        return _torchrun(words[1:])
     target = folder / words[-1] if words[-2:-1] == [">"] else None
     if target:
         words = words[:-2]
@@ -136,7 +134,14 @@ def _check_target(target: str) -> None:
 
 
 def _torchrun(words: list[str]) -> None:
-    done = run_torchrun(*words, *_added(words))
+    """Trains with half of the processes, which show what all do, and of the threads: two would
+    deadlock in a fork of a process that has computed with two before."""
+    from torch.distributed.run import get_args_parser
+
+    options = get_args_parser().parse_args([str(int(w) // 2) if w.isdigit() else w for w in words])
+    assert options.training_script == "cli.py"
+    command = [*options.training_script_args, *_added(words)]
+    done = run_ranks(int(options.nproc_per_node), lambda: cli.main(command))
     assert done.returncode == 0, done.stderr
 
 

@@ -1,10 +1,17 @@
-"""Several processes at a time, started by torchrun."""
+"""Several processes at a time: started by torchrun, or as forks that find one another as its do."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+
+import torch.distributed as dist
+
+from tests.forked import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 300
@@ -18,12 +25,23 @@ def torchrun(*arguments: object, **streams: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(list(map(str, command)), env=env, text=True, **streams)
 
 
-def run_torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs torchrun with ``arguments`` until it has ended."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with torchrun(*arguments, **pipes) as process:
-        try:
-            stdout, stderr = process.communicate(timeout=TIMEOUT)
-        finally:
-            process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+def run_ranks(size: int, function: Callable[[], object]) -> subprocess.CompletedProcess[str]:
+    """Calls ``function`` in ``size`` forks, with the environment and the store of torchrun.
+
+    A rank that torchrun starts imports torch for seconds.
+    """
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(size)}
+    env |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "forks"}
+    with ExitStack() as stack:
+        streams = {name: stack.enter_context(TemporaryFile()) for name in ("stdout", "stderr")}
+        ranks = []
+        for rank in range(size):
+            own = env | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            ranks.append(stack.enter_context(forked(function, env=own, **streams)))
+            stack.callback(ranks[-1].kill)
+        codes = [rank.wait(TIMEOUT) for rank in ranks]
+        for stream in streams.values():
+            stream.seek(0)
+        texts = {name: stream.read().decode() for name, stream in streams.items()}
+    return subprocess.CompletedProcess(ranks[0].args, max(codes), **texts)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import cli
 from core.storage.checkpoint import load_tensors
 from tests.commands.command_line import run
-from tests.torchrun import ROOT, TIMEOUT, run_torchrun, torchrun
+from tests.torchrun import ROOT, TIMEOUT, run_ranks, torchrun
 
 TRAIN = ("--nproc-per-node=2", ROOT / "cli.py", "train")
 SETTINGS = ("--preset", "tiny", "--set=train.save_every=5", "--set=train.epochs=100000")
@@ -85,6 +86,7 @@ def test_a_run_goes_on_after_a_killed_process_and_after_a_stop(
 
 
 def test_an_error_of_all_processes_is_shown_once(tmp_path: Path) -> None:
-    done = run_torchrun(*TRAIN, "couplet", "--out", tmp_path, "--resume")
+    command = ["train", "couplet", "--out", str(tmp_path), "--resume"]
+    done = run_ranks(2, lambda: cli.main(command))
     assert done.returncode == 1
     assert done.stderr.count("nothing to resume") == done.stderr.count("error: ") == 1

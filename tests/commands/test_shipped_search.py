@@ -75,14 +75,6 @@ def test_samples_do_not_depend_on_their_batch(sentences: list[str]) -> None:
     assert sum(a != b.text for a, b in zip(other, drawn, strict=True)) > 10
 
 
-def test_the_command_draws_by_its_seed() -> None:
-    draw = ("translate", "--sample", "--temperature", 1.5)
-    first = lines_of(*draw, "--seed", 1, *GERMAN, has_notes=True)
-    assert lines_of(*draw, "--seed", 1, "--batch-tokens", 1, *GERMAN, has_notes=True) == first
-    assert lines_of(*draw, "--seed", 2, *GERMAN, has_notes=True) != first
-    assert first[1] == ""
-
-
 @pytest.mark.parametrize(
     ("task", "command", "texts"),
     [("translation", "translate", GERMAN), ("couplet", "couplet", ["晚风摇树树还挺", "", "春"])],
@@ -124,13 +116,3 @@ def test_very_long_and_empty_texts(sentences: list[str], tmp_path: Path) -> None
     assert best[0][2] != best[1][2]
     assert best[2][1:] == ["0.0000", ""]
     assert best[3][2] == "A dog runs on the beach."
-
-
-def test_diverse_translations_differ_from_the_first_word() -> None:
-    text = GERMAN[3]
-
-    def words(**options: Any) -> int:
-        (found,) = translator().translate_scored([text], n_best=4, **options)
-        return len({word for one in found.hypotheses for word in one.text.split()})
-
-    assert words(diversity=2.0) > words()

@@ -164,7 +164,3 @@ def main(folder: Path) -> None:
                 raise UserError("this is the end")
     except UserError as error:
         sys.exit(f"error: {error}" if is_first_to_fail() else 1)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -21,9 +21,9 @@ from core.errors import Interrupted, UserError
 from core.parallel import at_most
 from core.storage.checkpoint import load_tensors
 from core.training.state import STATE_FILE, STATE_FOLDER, Metrics
-from tests.core.distributed.group_program import RUNS, measured
+from tests.core.distributed.group_program import RUNS, main, measured
 from tests.core.training.tiny_runs import CPU, Disturbed, assert_alike, run_fit, same, tiny_model
-from tests.torchrun import run_torchrun
+from tests.torchrun import run_ranks
 
 
 @dataclass
@@ -63,7 +63,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
             data=data,
             **RUNS["begun"],
         )
-    done = run_torchrun("--nproc-per-node=3", "-m", "tests.core.distributed.group_program", folder)
+    done = run_ranks(3, partial(main, folder))
     files = [folder / f"{rank}.json" for rank in range(3)]
     assert all(file.exists() for file in files), done.stderr
     seen = [json.loads(file.read_text()) for file in files]

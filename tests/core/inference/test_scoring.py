@@ -55,28 +55,16 @@ def as_target(hypothesis: Hypothesis, limit: int) -> Tensor:
     return torch.tensor([*hypothesis.tokens, *end], dtype=torch.long).unsqueeze(1)
 
 
+@pytest.mark.parametrize("count", [1, 3], ids=["model", "ensemble"])
 @law
 @given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
-def test_the_score_is_what_the_search_reports(seed: int, lengths: list[int]) -> None:
+def test_the_score_is_what_the_search_reports(count: int, seed: int, lengths: list[int]) -> None:
     """For every search. If the rows of a beam or a group were mixed up, it would differ."""
-    model = chatty(seed, True)
+    models = [chatty(seed + i, i != 1) for i in range(count)]
+    own = [IncrementalModel(model) for model in models]
     src = together([column(n, SRC_WORDS) for n in lengths])
     limits = torch.tensor([n + 2 for n in lengths])
-    found = outputs_of(IncrementalModel(model), src, limits)
-    targets = [as_target(one, int(limits[b])) for b, one in found]
-    scored = score([model], src[:, [b for b, _ in found]], together(targets))
-    for i, (_, one) in enumerate(found):
-        assert scored.sum(dim=0)[i].item() == pytest.approx(one.log_prob, abs=1e-4)
-
-
-@law
-@given(seed=seeds, lengths=st.lists(st.integers(1, 6), min_size=1, max_size=3))
-def test_an_ensemble_scores_what_it_searches(seed: int, lengths: list[int]) -> None:
-    models = [chatty(seed + i, i != 1) for i in range(3)]
-    ensemble = Ensemble([IncrementalModel(model) for model in models])
-    src = together([column(n, SRC_WORDS) for n in lengths])
-    limits = torch.tensor([n + 2 for n in lengths])
-    found = outputs_of(ensemble, src, limits)
+    found = outputs_of(own[0] if count == 1 else Ensemble(own), src, limits)
     targets = [as_target(one, int(limits[b])) for b, one in found]
     scored = score(models, src[:, [b for b, _ in found]], together(targets))
     for i, (_, one) in enumerate(found):

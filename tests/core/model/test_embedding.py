@@ -43,14 +43,6 @@ def test_positions_by_hand() -> None:
     torch.testing.assert_close(out[:, 0], torch.tensor(expected), atol=1e-6, rtol=0.0)
 
 
-@pytest.mark.parametrize("length", [10, 12])
-def test_positions_beyond_the_longest_are_refused(length: int) -> None:
-    encoding = PositionalEncoding(6, max_len=9)
-    encoding(torch.zeros(9, 3, 6))
-    with pytest.raises(ValueError, match=rf"position {length} is beyond .* 9$"):
-        encoding(torch.zeros(length, 3, 6))
-
-
 @pytest.mark.parametrize("shape", [(5, 3, 8), (5, 3, 1), (5, 6), (2, 5, 3, 6)], ids=str)
 def test_an_input_of_another_rank_or_width_is_refused(shape: tuple[int, ...]) -> None:
     """``[S, 1]`` and ``[S, D]`` used to be broadcast to an output of another shape silently."""

@@ -137,8 +137,9 @@ def test_learned_positions_start_from_the_sinusoids() -> None:
 def test_the_longest_sequence_is_a_limit_for_every_kind(kind: str) -> None:
     encoding = PositionalEncoding(6, max_len=9, positions=kind)
     assert encoding(torch.zeros(9, 1, 6)).shape == (9, 1, 6)
-    with pytest.raises(ValueError, match=r"position 10 is beyond .* 9$"):
-        encoding(torch.zeros(10, 1, 6))
+    for length in (10, 12):
+        with pytest.raises(ValueError, match=rf"position {length} is beyond .* 9$"):
+            encoding(torch.zeros(length, 1, 6))
 
 
 def test_wrong_kinds_and_widths_are_refused() -> None:

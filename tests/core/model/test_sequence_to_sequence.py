@@ -93,11 +93,6 @@ def test_other_special_ids_are_other_padding() -> None:
     assert model.encode(padded).is_pad.tolist() == [[False, False, False, True, True]]
 
 
-def test_nothing_but_padding_is_no_reason_for_nan() -> None:
-    src = together([column(3, SRC_WORDS), torch.full((3, 1), PAD)])
-    assert model_of(1)(src, torch.randint(4, TGT_WORDS, (4, 2))).isfinite().all()
-
-
 @pytest.mark.parametrize("length", [MAX_LEN, MAX_LEN + 1])
 def test_what_is_too_long_is_refused_by_its_length(length: int) -> None:
     model, short = model_of(1), column(3, SRC_WORDS)

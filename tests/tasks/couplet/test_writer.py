@@ -1,6 +1,5 @@
 """The couplet writer: whatever the model has learnt, or not, the form is kept."""
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -141,7 +140,6 @@ def test_the_report_is_about_what_the_writer_says(
     assert report["rules_of_references"]["length"] == 1.0
     assert report["rules_of_references"]["ending"] < 1.0
     assert report["headline"].startswith("form 100.0%, perplexity ")
-    assert json.loads((model / "metrics.json").read_text())["test"] == report
     table = task_named("couplet").evaluate(model, corpus).table()
     assert "16 couplets" in table
     assert all(any(line.startswith(rule) for line in table.splitlines()) for rule in RULES)
@@ -178,14 +176,12 @@ def test_a_line_that_is_refused_is_counted_and_left_out(
         measured("couplet", tiny_models("couplet"), tmp_path)
 
 
-def test_several_answers_are_a_list_and_a_writer_says_what_it_is() -> None:
+def test_several_answers_are_a_list() -> None:
     writer = WRITERS[0]
     best = writer.answer_scored("天雨树月", beam_size=4, n_best=3)
     found = writer.answer("天雨树月", beam_size=4, n_best=3)
     assert found == [each.second for each in best.hypotheses] and len(found) == 3
     assert writer.answer(["天雨树月", ""], beam_size=4, n_best=3) == [found, [""]]
-    count = sum(each.numel() for each in writer.models[0].parameters())
-    assert repr(writer) == f"CoupletWriter({count:,} parameters, cpu)"
 
 
 def test_unknown_digits_are_read_as_numerals() -> None:

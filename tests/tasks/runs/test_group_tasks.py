@@ -1,7 +1,6 @@
 """Every task is trained by two processes as by one."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from core.distributed.process_group import ProcessGroup, joined_group
 from core.distributed.world import world_from_environment
 from tests.tasks import tiny_models
-from tests.torchrun import run_torchrun
+from tests.torchrun import run_ranks
 
 CPU = torch.device("cpu")
 SETTINGS = (
@@ -47,20 +46,17 @@ def by_two(tiny_corpora: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     """The folder with the three runs."""
     folder = tmp_path_factory.mktemp("by_two")
 
-    corpora = json.dumps({task: str(path) for task, path in tiny_corpora.items()})
-    done = run_torchrun("--nproc-per-node=2", "-m", __name__, corpora, folder)
+    def program() -> None:
+        world = world_from_environment()
+        with joined_group(world, CPU, timeout=300) as group:
+            for task, corpus in tiny_corpora.items():
+                metrics = train(task, corpus, folder / task, group)
+                assert bool(metrics) == world.is_main
+
+    done = run_ranks(2, program)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("epoch 1:") == 3
     return folder
-
-
-def main(corpora: dict[str, str], folder: Path) -> None:
-    """What each of the two processes does."""
-    world = world_from_environment()
-    with joined_group(world, CPU, timeout=300) as group:
-        for task, corpus in corpora.items():
-            metrics = train(task, Path(corpus), folder / task, group)
-            assert bool(metrics) == world.is_main
 
 
 def test_two_train_as_one(
@@ -77,7 +73,3 @@ def test_two_train_as_one(
         assert ours[name] == pytest.approx(theirs[name], rel=1e-4)
     for name in FILES:
         assert (by_two / task / name).read_bytes() == (tmp_path / name).read_bytes()
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), Path(sys.argv[2]))
