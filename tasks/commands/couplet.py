@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 @click.option("--backward", is_flag=True, help="TEXT is a second line; answer with a first line.")
 @click.option("--banner", is_flag=True, help="Print a banner (横批) as well, if one fits.")
 @click.option("--vertical", is_flag=True, help="Print couplets downwards, the first line right.")
-@click.option("--picture", type=PATH, metavar="FILE", help="Draw the couplet on red paper (PNG).")
+@click.option(
+    "--picture",
+    type=PATH,
+    metavar="FILE",
+    help="Draw the couplet on red paper, with a banner if one fits: .png, .svg or .pdf.",
+)
 @click.option("--check", is_flag=True, help="Check a pair: TEXT is a first and a second line.")
 def couplet(**options: Any) -> None:
     """Answer each TEXT, the first line of a Chinese couplet, with a second line.
@@ -147,12 +152,13 @@ def _finished(line: str, found: "Couplet", layout: Layout) -> tuple[tuple[str, s
 
     given = "".join(line.split())
     pair = (found.second, given) if layout.backward else (given, found.second)
-    banner = banner_of(*pair) if layout.banner else None
+    fitting = banner_of(*pair) if layout.banner or layout.picture else None
+    banner = fitting if layout.banner else None
     for note in (found.note, "no banner fits" if layout.banner and banner is None else ""):
         if note:
             log(f"{found.second}: {note}")
     if layout.picture is not None:
-        draw_couplet(layout.picture, *pair, banner)
+        draw_couplet(layout.picture, *pair, fitting)
     return pair, banner
 
 

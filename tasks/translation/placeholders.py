@@ -43,7 +43,7 @@ _LITERAL = re.compile(
     r"|\+?\d[\d/-]{4,}\d"  # 0170-4455667
     r"|(?=[A-Z-]*+\d)(?=[\d-]*+[A-Z])[A-Z\d-]{4,}"  # DE89370400440532013000
     # Acronyms that English has, too, and that a small model does not copy.
-    "|ADAC|ARD|BBC|BMW|CDU|CIA|CSU|DFB|DHL|DIN|DNA|EU|FDP|FIFA|GPS|HTML|HTTP|IBAN|IBM|ISBN|ISO|"
+    "|ADAC|ARD|BBC|BMW|CDU|CIA|CSU|DFB|DHL|DIN|DNA|DVD|EU|FDP|FIFA|GPS|HTML|HTTP|IBAN|IBM|ISBN|ISO|"
     "NASA|NATO|OECD|PDF|RTL|SPD|UEFA|UNESCO|UNICEF|USB|VW|WDR|WWW|ZDF",
 )
 _WORD = re.compile(r"\S+")

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,18 @@ def test_a_couplet_is_written_downwards_with_its_banner(tiny_models: Models) -> 
     ]
     (line,) = lines_of(*command, "--banner", "春花莺燕柳")
     assert line.split("\t")[1] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
+
+
+def test_a_picture_has_a_banner_without_being_asked(
+    tiny_models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("tasks.couplet.layout.draw_couplet", lambda *parts: drawn.append(parts))
+    command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off", "--picture")
+    (second,) = lines_of(*command, tmp_path / "a.png", "春花莺燕柳")
+    (parts,) = drawn
+    assert parts[:3] == (tmp_path / "a.png", "春花莺燕柳", second)
+    assert parts[3] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
 
 
 def test_a_banner_that_is_missing_is_reported(tiny_models: Models) -> None:

@@ -50,6 +50,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         "+491704455667",
         "DE89370400440532013000",
         "NATO",
+        "DVD",
         "東京",
         "Ελλάδα",
         "👨‍👩‍👧",
