@@ -110,8 +110,9 @@ def test_answers_are_those_of_the_commands(tmp_path: Path) -> None:
     write_lines(tmp_path / "pairs.jsonl", list(map(json.dumps, pairs)))
     out = ["--output", tmp_path / "out", "--format"]
 
-    assert run("bulk", "couplet", tmp_path / "lines.txt", *out, "text").exit_code == 0
-    answers = run("couplet", "--input", tmp_path / "lines.txt").stdout
+    beam = ("--beam", "2")  # ranked candidates would take seconds
+    assert run("bulk", "couplet", tmp_path / "lines.txt", *beam, *out, "text").exit_code == 0
+    answers = run("couplet", *beam, "--input", tmp_path / "lines.txt").stdout
     assert (tmp_path / "out/lines.txt").read_text("utf-8") == answers
 
     # A column of one's own keeps its name.
@@ -134,7 +135,7 @@ def test_bad_rows_and_files_stop_nothing_and_a_second_start_does_the_rest(tmp_pa
     write_lines(source / "a.jsonl", ['{"text": "春风送暖千山秀"}', "{broken", '{"text": "hello"}'])
     (source / "b.parquet").write_bytes(b"nonsense")
     write_lines(source / "c.csv", ["line", "春风送暖千山秀"])
-    command = ["bulk", "couplet", source, "--output", out, "--format", "json"]
+    command = ["bulk", "couplet", source, "--output", out, "--format", "json", "--beam", "1"]
 
     first = run(*command)
 
@@ -162,7 +163,7 @@ def test_bad_rows_and_files_stop_nothing_and_a_second_start_does_the_rest(tmp_pa
 def test_rows_whose_columns_change_are_no_parquet_file(tmp_path: Path) -> None:
     rows = [{"text": "春风送暖千山秀"}] * 2 + [{"text": "春风送暖千山秀", "more": 1}]
     write_lines(tmp_path / "a.jsonl", list(map(json.dumps, rows)))
-    command = ["bulk", "couplet", tmp_path / "a.jsonl", "--output", tmp_path / "out"]
+    command = ["bulk", "couplet", tmp_path / "a.jsonl", "--output", tmp_path / "out", "--beam", "1"]
     assert run(*command).exit_code == 1
     assert not list((tmp_path / "out").iterdir())
     assert run(*command, "--format", "json").exit_code == 0

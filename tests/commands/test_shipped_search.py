@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tasks.runs.checkpoint_folder import PRETRAINED
 from tasks.translation.predict import Translator
 from tests.commands.command_line import lines_of
 
@@ -38,7 +37,7 @@ def in_groups(texts: Sequence[str], size: int, **options: Any) -> list[str]:
     return [text for group in groups for text in translator().translate(group, **options)]
 
 
-@pytest.mark.parametrize(("count", "options"), [(1000, {"beam_size": 1}), (100, {})])
+@pytest.mark.parametrize(("count", "options"), [(400, {"beam_size": 1}), (60, {})])
 def test_a_translation_does_not_depend_on_its_batch(
     count: int, options: dict[str, Any], sentences: list[str]
 ) -> None:
@@ -75,24 +74,6 @@ def test_samples_do_not_depend_on_their_batch(sentences: list[str]) -> None:
     assert sum(a != b.text for a, b in zip(other, drawn, strict=True)) > 10
 
 
-@pytest.mark.parametrize(
-    ("task", "command", "texts"),
-    [("translation", "translate", GERMAN), ("couplet", "couplet", ["晚风摇树树还挺", "", "春"])],
-)
-def test_n_best_and_an_ensemble_of_one_model_begin_with_the_plain_output(
-    task: str, command: str, texts: list[str]
-) -> None:
-    plain = lines_of(command, *texts)
-    best = [line.split("\t") for line in lines_of(command, "--n-best", 3, *texts)]
-    assert [number for number, *_ in best] == ["1"] * 3 + ["2"] + [
-        str(n) for n in range(3, len(texts) + 1) for _ in range(3)
-    ]
-    first = {number: text for number, _, text in reversed(best)}
-    assert [first[str(number)] for number in range(1, len(texts) + 1)] == plain
-    folder = PRETRAINED / task
-    assert lines_of(command, "--model", folder, "--model", folder, *texts) == plain
-
-
 def test_couplets_are_the_best_of_ranked_candidates() -> None:
     (plain,) = lines_of("couplet", "晚风摇树树还挺")
     ranked = [line.split("\t") for line in lines_of("couplet", "--candidates", 3, "晚风摇树树还挺")]
@@ -105,14 +86,13 @@ def test_couplets_are_the_best_of_ranked_candidates() -> None:
 
 
 def test_very_long_and_empty_texts(sentences: list[str], tmp_path: Path) -> None:
-    words = " ".join(sentences).split()[:5000]
-    assert len(words) == 5000
+    words = " ".join(sentences).split()[:2000]
     source = tmp_path / "in.txt"
     source.write_text(f"{' '.join(words)}\n\n{GERMAN[0]}\n", encoding="utf-8")
     command = ("translate", "--beam", 2, "--input", source)
     best = [line.split("\t") for line in lines_of(*command, "--n-best", 2, has_notes=True)]
     assert [number for number, *_ in best] == ["1", "1", "2", "3", "3"]
-    assert len(best[0][2].split()) > 4000
+    assert len(best[0][2].split()) > 1600
     assert best[0][2] != best[1][2]
     assert best[2][1:] == ["0.0000", ""]
     assert best[3][2] == "A dog runs on the beach."
