@@ -114,11 +114,11 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
         """
         for item in fields(self):
             value = getattr(self, item.name)
+            kind = None if value is None else plain_type(item.type)
             is_nan = isinstance(value, float) and math.isnan(value)  # refused with its range
-            if plain_type(item.type) in (int, float, bool) and value is not None and not is_nan:
+            if kind in (int, float, bool) and not is_nan:
                 # The dataclass is frozen.
-                value = converted(item.name, value, plain_type(item.type))
-                object.__setattr__(self, item.name, value)
+                object.__setattr__(self, item.name, converted(item.name, value, kind))
         for place, number in enumerate(() if self.numbers is None else self.numbers):
             name = f"numbers[{place}]"
             check_range(name, converted(name, number, int), 0, MAX_TEXTS - 1)

@@ -8,6 +8,7 @@ Lui and Baldwin 2012). A translator uses it to leave text alone that needs no tr
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 from zlib import crc32
@@ -92,7 +93,7 @@ class LanguageDetector:
         return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED
 
     def _log_odds_of(self, words: Iterable[str]) -> list[float]:
-        return [self._of_bucket[_bucket(ngram)] for word in words for ngram in _ngrams(word)]
+        return [self._of_bucket[bucket] for word in words for bucket in _buckets(word)]
 
 
 def _ngrams(word: str) -> Iterator[str]:
@@ -105,8 +106,9 @@ def _ngrams(word: str) -> Iterator[str]:
         yield word
 
 
-def _bucket(ngram: str) -> int:
-    return crc32(ngram.encode()) % _BUCKETS
+@lru_cache(maxsize=10_000)  # half of the words of a text are frequent ones
+def _buckets(word: str) -> tuple[int, ...]:
+    return tuple(crc32(ngram.encode()) % _BUCKETS for ngram in _ngrams(word))
 
 
 def _log_frequencies(texts: Iterable[str]) -> Tensor:
@@ -114,7 +116,7 @@ def _log_frequencies(texts: Iterable[str]) -> Tensor:
     words = Counter(word for text in texts for word in _WORD.findall(text.lower()))
     counts = [_SMOOTHING] * _BUCKETS
     for word, count in words.items():
-        for ngram in _ngrams(word):
-            counts[_bucket(ngram)] += count
+        for bucket in _buckets(word):
+            counts[bucket] += count
     frequencies = torch.tensor(counts, dtype=torch.double)
     return (frequencies / frequencies.sum()).log()

@@ -59,6 +59,8 @@ def usual_case(line: str, codec: TextCodec, letters: Collection[str] | None) -> 
         return letters is not None and bool(literal_of(part, letters)[1])
 
     parts = _SPACE.split(line)  # words, and the white space between them
+    if any(part != part.upper() and not is_literal(part) for part in parts):
+        return line
     bare = " ".join(part for part in parts if not is_literal(part))
     count = sum(len(word) > 1 for word in _WORD.findall(bare))
     is_subwords = isinstance(codec.tokenizer, SentencePieceBPE)
