@@ -6,15 +6,13 @@ A linear model over hashed n-grams may stand beside the encoder (:mod:`.ngrams`)
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.config import complete
 from core.errors import ConfigError
-from core.inference.packed_linear import PackedLinear
 from core.inference.packed_transformer import PackedEncoder
 from core.model.dropout import Dropout
 from core.model.embedding import PositionalEncoding, TokenEmbedding
@@ -129,16 +127,9 @@ class ClassificationModel(nn.Module):
 
     def pooled(self, src: Tensor) -> Tensor:
         """Ids ``[S, B]`` -> one vector per text ``[B, D]``."""
-        return self.pool(*self.states(src))
-
-    def states(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids ``[S, B]`` -> the encoder's states ``[S, B, D]`` and the padding ``[B, S]``."""
         is_pad = padding_mask(src, self.pad_id)
         x = self.positional_encoding(self.embedding(src))
-        return self.encoder(x, src_key_padding_mask=is_pad), is_pad
-
-    def pool(self, states: Tensor, is_pad: Tensor) -> Tensor:
-        """Returns one vector per text ``[B, D]``, given the result of :meth:`states`."""
+        states = self.encoder(x, src_key_padding_mask=is_pad)
         return pool(states, is_pad, self.config.concat_type)
 
     def last_layer_weights(self) -> list[str]:
@@ -199,21 +190,8 @@ class PackedClassificationModel:
     ) -> None:
         if early_exit is not None and model.ngrams is None:
             raise ConfigError("early_exit needs a model with n-grams (model.ngrams)")
-        self._pad_id, self._concat_type = model.pad_id, model.config.concat_type
+        self._model, self._encoder = copy.deepcopy(model).eval(), PackedEncoder(model.encoder)
         self._early_exit, self._temperature = early_exit, temperature
-        self._ngram_weight = model.ngram_weight
-        with torch.no_grad():
-            self._table = model.embedding.weight * math.sqrt(model.embedding.emb_size)
-            self._positions = copy.deepcopy(model.positional_encoding).eval()
-            self._encoder = PackedEncoder(model.encoder)
-            first, last = (cast(nn.Linear, model.classifier[i]) for i in (0, -1))
-            self._hidden = PackedLinear(first.weight, first.bias)
-            self._scores = PackedLinear(last.weight, last.bias)
-            self._ngrams = copy.deepcopy(model.ngrams)
-
-    def __call__(self, src: Tensor) -> Tensor:
-        """Ids ``[S, B]``, padded at the end -> class scores (logits) ``[B, C]``."""
-        return self.scores_and_states(src)[0]
 
     @torch.no_grad()
     def scores_and_states(self, src: Tensor) -> tuple[Tensor, Tensor]:
@@ -221,24 +199,25 @@ class PackedClassificationModel:
 
         The states of a text that the encoder does not read are not numbers.
         """
-        if self._ngrams is None:
+        ngrams, weight = self._model.ngrams, self._model.ngram_weight
+        if ngrams is None:
             return self._read(src)
-        scores = self._ngrams(src)
+        scores = ngrams(src)
         if self._early_exit is None:
             encoded, states = self._read(src)
-            return mean_scores(encoded, scores, self._ngram_weight), states
+            return mean_scores(encoded, scores, weight), states
         highest = (scores.float() / self._temperature).softmax(dim=1).amax(dim=1)
         is_open = highest < self._early_exit
-        states = self._table.new_full((len(scores), self._table.shape[1]), math.nan)
+        states = scores.new_full((len(scores), self._model.config.d_model), math.nan)
         if is_open.any():
             encoded, states[is_open] = self._read(src[:, is_open])
-            scores[is_open] = mean_scores(encoded, scores[is_open], self._ngram_weight)
+            scores[is_open] = mean_scores(encoded, scores[is_open], weight)
         return scores, states
 
     def _read(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the scores of the encoder and the pooled states."""
-        is_pad = padding_mask(src, self._pad_id)
-        x = self._positions(F.embedding(src, self._table))
+        model, is_pad = self._model, padding_mask(src, self._model.pad_id)
+        x = model.positional_encoding(model.embedding(src))
         states = self._encoder(x, is_pad if is_pad.any() else None)
-        pooled = pool(states, is_pad, self._concat_type)
-        return self._scores(self._hidden(pooled, relu=True)), pooled
+        pooled = pool(states, is_pad, model.config.concat_type)
+        return model.classifier(pooled), pooled

@@ -110,7 +110,7 @@ def test_a_text_has_the_same_scores_in_every_batch() -> None:
         together = model(pad_sequence(texts))
         alone = torch.cat([model(pad_sequence([text])) for text in texts])
         encoder, ngrams = model.scores_of_parts(pad_sequence(texts))
-        packed = PackedClassificationModel(model)(pad_sequence(texts))
+        packed, _ = PackedClassificationModel(model).scores_and_states(pad_sequence(texts))
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(together, (encoder + ngrams) / 2)
     torch.testing.assert_close(together, packed, atol=1e-5, rtol=1e-4)
