@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from data.codec import TextCodec
+from tasks.texts import keeps_index
 
 if TYPE_CHECKING:
     from tasks.runs.checkpoint_folder import Folders
@@ -49,6 +50,18 @@ class Predictor(ABC, Generic[R]):
             batch_tokens: the most tokens in a batch.
             on_batch: called after each batch with its number of segments.
         """
+
+    @overload
+    def scored(self, texts: str, **options: Any) -> R: ...
+
+    @overload
+    def scored(self, texts: Iterable[str], **options: Any) -> list[R]: ...
+
+    @keeps_index
+    def scored(self, texts: str | Iterable[str], **options: Any) -> R | list[R]:
+        """As :meth:`predict`, but a single string, which is one text, gives one result."""
+        results = self.predict(texts, **options)
+        return results[0] if isinstance(texts, str) else results
 
     @property
     @abstractmethod

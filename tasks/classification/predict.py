@@ -162,19 +162,8 @@ class Classifier(Predictor[Classification]):
             return self.classify_scored(texts).label
         return [result.label for result in self.classify_scored(texts)]
 
-    @overload
-    def classify_scored(self, texts: str, **options: Any) -> Classification: ...
-
-    @overload
-    def classify_scored(self, texts: Iterable[str], **options: Any) -> list[Classification]: ...
-
-    @keeps_index
-    def classify_scored(
-        self, texts: str | Iterable[str], **options: Any
-    ) -> Classification | list[Classification]:
-        """As :meth:`classify`, with probabilities; ``options`` are those of :meth:`predict`."""
-        results = self.predict(texts, **options)
-        return results[0] if isinstance(texts, str) else results
+    classify_scored = Predictor[Classification].scored
+    """As :meth:`classify`, with probabilities; the options are those of :meth:`predict`."""
 
     def predict(
         self,

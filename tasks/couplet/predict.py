@@ -127,20 +127,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             answers = [[each.second for each in couplet.hypotheses] for couplet in found]
         return answers[0] if isinstance(lines, str) else answers
 
-    @overload
-    def answer_scored(self, lines: str, **options: Any) -> Couplet: ...
-
-    @overload
-    def answer_scored(self, lines: Iterable[str], **options: Any) -> list[Couplet]: ...
-
-    @keeps_index
-    def answer_scored(self, lines: str | Iterable[str], **options: Any) -> Couplet | list[Couplet]:
-        """Returns second lines with scores, kept rules and, with ``n_best``, alternatives.
-
-        Arguments and errors are those of :meth:`answer`.
-        """
-        couplets = self.predict(lines, **options)
-        return couplets[0] if isinstance(lines, str) else couplets
+    answer_scored = PairPredictor[Couplet, EncodedTexts].scored
+    """As :meth:`answer`, with scores, kept rules and, with ``n_best``, alternatives."""
 
     @classmethod
     def _load_one(cls, path: Path, device: torch.device) -> "CoupletWriter":

@@ -204,22 +204,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
             outputs = [[each.text for each in translation.hypotheses] for translation in found]
         return outputs[0] if isinstance(texts, str) else outputs
 
-    @overload
-    def translate_scored(self, texts: str, **options: Any) -> Translation: ...
-
-    @overload
-    def translate_scored(self, texts: Iterable[str], **options: Any) -> list[Translation]: ...
-
-    @keeps_index
-    def translate_scored(
-        self, texts: str | Iterable[str], **options: Any
-    ) -> Translation | list[Translation]:
-        """Returns translations with their scores and, with ``n_best``, their alternatives.
-
-        Arguments and errors are those of :meth:`translate`.
-        """
-        translations = self.predict(texts, **options)
-        return translations[0] if isinstance(texts, str) else translations
+    translate_scored = PairPredictor[Translation, EncodedDocuments].scored
+    """As :meth:`translate`, with scores and, with ``n_best``, alternatives."""
 
     def kind(self) -> str:
         return f"{self.config.data.src} -> {self.config.data.tgt}"
