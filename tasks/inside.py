@@ -48,8 +48,8 @@ class Trace:
     ``model`` has the sizes and properties of the model. ``source`` has the tokens and ids that the
     encoder reads, ``target`` those that the decoder reads, from ``<bos>`` on. ``weights`` are those
     of attention: "encoder" ``[L, H, S, S]``, "decoder" ``[L, H, T, T]`` and "cross" ``[L, H, T,
-    S]``; an ensemble has none. The first of ``searches`` has found the ``output``, and ``words``
-    are their tokens.
+    S]``; an ensemble has none. ``hidden`` says which of them a mask has hidden, ``[T, T]``. The
+    first of ``searches`` has found the ``output``, and ``words`` are their tokens.
     """
 
     task: str
@@ -59,6 +59,7 @@ class Trace:
     source: Sequence[tuple[str, int]]
     target: Sequence[tuple[str, int]] = ()
     weights: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
+    hidden: Mapping[str, Sequence[Sequence[bool]]] = field(default_factory=dict, repr=False)
     searches: Sequence[SearchTree] = field(default=(), repr=False)
     words: Mapping[int, str] = field(default_factory=dict, repr=False)
     places: Sequence[Place] = field(default=(), repr=False)

@@ -13,14 +13,14 @@ from mkdocs.structure.pages import Page
 from docs.generator.chinese import joined
 from docs.generator.equations import with_mathml
 from docs.generator.reference import with_reference
-from docs.generator.sources import named_files, page_of, source_page, with_sources
+from docs.generator.sources import named_files, page_of, source_page, station_files, with_sources
 
 
 # After the plugin for languages, which cannot take files that are not on disk.
 @event_priority(-100)
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds a page for each source file that a page of the guide shows or links to."""
-    paths: set[str] = set()
+    paths = station_files()
     for file in files.documentation_pages():
         paths |= named_files(file.content_string, file.src_uri)
     for path in sorted(paths):

@@ -108,6 +108,13 @@ def named_files(markdown: str, page: str) -> set[str]:
     return shown | {path for path in linked if path is not None}
 
 
+def station_files() -> set[str]:
+    """Returns the files that the recorded predictions in ``docs/inside`` name and link to."""
+    view = (ROOT / "tasks" / "web" / "static" / "inside.js").read_text(encoding="utf-8")
+    paths = re.findall(r"""["`]((?:core|data|tasks)/\S+\.py)["`]""", view)
+    return {path.replace("${this.trace.task}", "translation") for path in paths}
+
+
 def _below_root(page: str, link: str) -> str | None:
     """Returns the path in the repository that a page's link means; None for a file of the guide."""
     path = (ROOT / "docs" / page).parent.joinpath(link).resolve()

@@ -225,7 +225,7 @@ class Classifier(Predictor[Classification]):
             task=self.task,
             text=text,
             output=result.label,
-            model=asdict(self.config.model) | {"words": len(words)},
+            model=asdict(self.config.model) | {"ngram_weight": self.model.ngram_weight},
             source=[(words[i], i) for i in ids[0]],
             weights={"encoder": torch.cat(weights).float().cpu().numpy()},
             decision=Decision(

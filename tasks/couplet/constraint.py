@@ -134,25 +134,22 @@ class CoupletConstraint:
         yield "rhyme", ~(is_end & self._is_rhyming[sentences])
 
     def reasons(self, output: Tensor) -> list[str]:
-        """Returns which rule forbids each token after ``output`` ``[t]`` of the first line.
-
-        It is "given" for characters of the user, and "" where the token is allowed.
-        """
+        """Returns the rule that forbids each token after ``output`` ``[t]``, the beginning of the
+        answer to the first line; "" where the token is allowed."""
         outputs, first = output.unsqueeze(1), output.new_zeros(1)
-        names, allowed = ["", "punctuation", "length"], self._table.is_word.unsqueeze(0)
-        numbers = (~allowed).long()
-        numbers[0, EOS_ID] = 2
-        for rule, kept in self._asked(outputs, first):
-            numbers[allowed & ~(narrowed := _narrowed(allowed, kept))] = len(names)
-            names, allowed = [*names, rule], narrowed
-        if (token := int(self._forced(outputs, first))) >= 0:
-            place = min(len(output), self._marks.shape[1] - 1)
-            is_mark, is_given = (x[0, place] >= 0 for x in (self._marks, self._given))
+        allowed = self._table.is_word.unsqueeze(0)
+        if (forced := int(self._forced(outputs, first))) >= 0:
+            is_given, is_mark = (x[0, len(output)] >= 0 for x in (self._given, self._marks))
             rule = "given" if is_given else "punctuation" if is_mark else "repetition"
-            names[1:] = ["length" if token == EOS_ID else rule] * len(names)
-            numbers[:] = 1
-            numbers[0, token] = 0
-        return [names[number] for number in numbers[0].tolist()]
+            return ["" if token == forced else rule for token in range(allowed.shape[1])]
+        reasons = ["" if is_word else "punctuation" for is_word in allowed[0].tolist()]
+        reasons[EOS_ID] = "length"
+        for rule, kept in self._asked(outputs, first):
+            narrowed = _narrowed(allowed, kept)
+            for token in (allowed & ~narrowed)[0].nonzero().flatten().tolist():
+                reasons[token] = rule
+            allowed = narrowed
+        return reasons
 
     def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""

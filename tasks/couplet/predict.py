@@ -252,9 +252,12 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             joined(self._ranked("".join(line.split()), drawn.hypotheses, count))
             for line, drawn in zip(lines, found, strict=True)
         ]
-        if request.record is not None:
-            seconds = [couplet.second for couplet in found[0].hypotheses]
-            request.record.end(request.record.hypotheses, seconds.index(ranked[0].second))
+        if (record := request.record) is not None:
+            drawn, first = found[0].hypotheses, "".join(lines[0].split())
+            scores = {each.second: each.score for each in self._ranked(first, drawn, len(drawn))}
+            pairs = zip(record.hypotheses, drawn, strict=True)
+            chosen = [each.second for each in drawn].index(ranked[0].second)
+            record.end([replace(own, score=scores[each.second]) for own, each in pairs], chosen)
         return ranked
 
     def _ranked(self, first: str, drawn: Sequence[Couplet], count: int) -> list[Couplet]:

@@ -18,6 +18,7 @@ from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import CheckpointError, ConfigError, TextError
 from core.inference.ensemble import Ensemble, StepModel
 from core.inference.incremental_model import IncrementalModel
+from core.model.masks import generate_square_subsequent_mask
 from core.model.sequence_to_sequence import SequenceToSequence
 from data.codec import TextCodec
 from data.examples import Pair
@@ -207,6 +208,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         tree.output = next(iter(result.record().values()))  # the first field of every record
         model, source, target = self.models[0], self.source.vocabulary, self.target.vocabulary
         best, weights = tree.hypotheses[tree.chosen].tokens, {}
+        is_future = generate_square_subsequent_mask(1 + len(best), dtype=torch.bool)
         if len(self.models) == 1:
             maps = attention(model, tree.source, best, (source, target), self.device)
             weights = {kind: getattr(maps, kind) for kind in ("encoder", "decoder", "cross")}
@@ -220,6 +222,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
             source=[(source.itos[i], i) for i in (*tree.source, EOS_ID)],
             target=[(target.itos[i], i) for i in (BOS_ID, *best)],
             weights=weights,
+            hidden={"decoder": is_future.tolist()},
             searches=[tree],
             words={token: target.itos[token] for token in used},
         )

@@ -21,7 +21,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     title, description = (escape(document["info"][key]) for key in ("title", "description"))
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width">'
-    yield f'<title>{title}: interface</title><link rel="stylesheet" href="/static/style.css">'
+    yield f'<title>{title}: interface</title><link rel="icon" href="data:,">'
+    yield '<link rel="stylesheet" href="/static/style.css">'
     yield f'</head><body><main class="docs"><h1>{title} {escape(document["info"]["version"])}</h1>'
     yield f'<p>{description}</p><p><a href="/v1/openapi.json">OpenAPI document</a></p>'
     for path, operations in document["paths"].items():

@@ -130,11 +130,7 @@ async def attention(body: AttentionBody, client: Client) -> JSONResponse:
     return JSONResponse(plain(maps))
 
 
-@router.post(
-    "/trace",
-    summary="Show a prediction step by step",
-    responses={200: {"model": Answer}, **_ERRORS},
-)
+@router.post("/trace", summary="Show a prediction step by step", response_model=Answer)
 async def trace(body: TraceBody, client: Client) -> Response:
     check_texts(client.config, [body.text], field="text")
     options = body.model_dump(exclude_none=True, exclude={"task", "text"})

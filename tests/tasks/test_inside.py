@@ -56,6 +56,7 @@ def test_the_weights_are_those_of_attention(translator: Translator) -> None:
     trace, (expected,) = translator.trace(TEXT), translator.attention(TEXT)
     assert [token for token, _ in trace.source] == expected.source
     assert [token for token, _ in trace.target] == expected.target
+    assert (trace.weights["decoder"][:, :, trace.hidden["decoder"]] == 0.0).all()
     for kind, weights in trace.weights.items():
         np.testing.assert_allclose(weights, getattr(expected, kind), atol=1e-6)
     assert Translator._join([translator, translator]).trace(TEXT).weights == {}
@@ -87,9 +88,14 @@ def test_other_beams_beside_it(translator: Translator) -> None:
 def test_a_couplet_and_what_its_form_forbids(line: str, options: Any) -> None:
     writer = WRITERS[0]
     trace = writer.trace(line, **options)
-    assert trace.output == writer.predict(line, **options)[0].second
+    words, tree, expected = (
+        len(LEVELS + OBLIQUES) + 2,
+        trace.searches[0],
+        writer.predict(line, **options),
+    )
+    assert trace.output == expected[0].second
+    assert tree.hypotheses[tree.chosen].score == pytest.approx(expected[0].score, abs=1e-5)
     assert len(trace.places) == len(line)
-    words, tree = len(LEVELS + OBLIQUES) + 2, trace.searches[0]
     for length, place in enumerate(trace.places):
         assert sum(place.counts.values()) == words
         node = tree.node([i for _, i in trace.target[1 : 1 + length]])

@@ -8,6 +8,7 @@ const CANDIDATES = 5;
 const FREE = "？";
 
 let result;
+let front = 0; // the number of the candidate that is large
 
 export const task = new Task("couplet", "couplet-text", run);
 
@@ -29,12 +30,14 @@ async function run(text, signal) {
   $("couplet-label").textContent = say($("couplet-label").dataset.text);
   const body = { texts: [text], candidates: CANDIDATES, banner: true, backward: isBackward(), ...(hasKept() && { keep }), ...(rhyme && { rhyme }) };
   ({ results: [result] } = await request("couplet", body, signal));
+  front = 0;
   draw();
 }
 
 function draw() {
   const first = result.input.replace(/\s/g, "");
   const candidates = result.hypotheses.map((hypothesis, rank) => candidate(first, hypothesis, rank));
+  candidates.unshift(...candidates.splice(front, 1));
   const hint = make("p", { className: "hint", textContent: say("keepHint") });
   if (hasKept()) {
     hint.textContent = say("kept", task.fields.keep);
@@ -61,6 +64,7 @@ function candidate(first, { second, rules, broken, score, banner }, rank) {
   const given = [...first].map(character => make("span", { textContent: character }));
   const strips = inOrder(given, characters).map(line => make("p", { className: "strip" }, ...line));
   const paper = make("div", { className: "paper", lang: "zh-CN" }, ...strips);
+  paper.style.setProperty("--length", first.length);
   // A banner is read from right to left.
   if (banner) paper.prepend(make("p", { className: "banner", title: `${say("banner")}: ${banner}` }, ...[...banner].map(character => make("span", { textContent: character }))));
   const checks = Object.entries(rules ?? {}).map(([name, isKept]) => {
@@ -68,11 +72,23 @@ function candidate(first, { second, rules, broken, score, banner }, rank) {
     const what = broken?.[name] ? ` (${broken[name]})` : "";
     return make("li", { className: isKept ? "kept-rule" : "broken-rule" }, `${isKept ? "✓" : "✗"} ${say(`rule_${name}`)}${what}`, state);
   });
-  const heading = make("h2", { textContent: say("candidate", rank + 1) });
+  const lost = Object.keys(broken ?? {}).map(name => say(`rule_${name}`)).join(", ");
+  const summary = make("summary", { textContent: lost ? `✗ ${say("broken", lost)}` : `✓ ${say("allKept", checks.length)}` });
+  const heading = make("h2", { textContent: say("candidate", rank + 1), tabIndex: -1 });
   const copy = make("button", { type: "button", textContent: say("copy"), onclick: () => task.write([...inOrder(first, second), ...(banner ? [banner] : [])].join("\n")) });
   const save = make("button", { type: "button", textContent: say("picture"), onclick: () => savePicture(...inOrder(first, second), banner ?? "") });
   const small = make("small", { textContent: `${say("score")} ${score.toFixed(2)}` });
-  return make("li", {}, heading, paper, make("ul", { className: "rules" }, ...checks), small, make("div", { className: "actions" }, copy, save));
+  const enlarge = make("button", { type: "button", textContent: say("enlarge"), hidden: rank === front, onclick: () => putInFront(rank) });
+  const list = make("details", { className: "rules" }, summary, make("ul", {}, ...checks));
+  const item = make("li", {}, heading, paper, ...(checks.length ? [list] : []), small, make("div", { className: "actions" }, copy, save, enlarge));
+  item.dataset.rank = rank;
+  return item;
+}
+
+function putInFront(rank) {
+  front = rank;
+  draw();
+  $("candidates").querySelector("h2").focus();
 }
 
 // Fixes the character at place i of the answers, or frees the place.
@@ -83,7 +99,7 @@ function keep(i, character, rank) {
   if (!hasKept()) forget();
   task.remember();
   draw();
-  $("candidates").querySelectorAll(".papers > li")[rank].querySelectorAll(".strip button")[i].focus();
+  $("candidates").querySelectorAll(`[data-rank="${rank}"] .strip button`)[i].focus();
 }
 
 function forget() {

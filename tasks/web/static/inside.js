@@ -6,9 +6,9 @@ const WORDS = {
     open: "Open a station: its equation, its sizes for this text, and where it is computed.", guide: "guide", computed: "computed in",
     text: "Text", tokens: "Tokens", ids: "Numbers (ids)", embedding: "Embedding and positions", encoder: "Encoder layers", memory: "Memory",
     alignment: "Alignment", decoder: "Decoder layers", probabilities: "Probabilities", word: "Word", pooling: "Pooling", scores: "Scores", class: "Class",
-    characters: "{0} characters", marks: "▁ stands for the space before a word. <eos> ends the text.", token: "token", id: "id", position: "position",
+    characters: "{0} characters", marks: "▁ stands for the space before a word; <eos>, if there is one, ends the text.", token: "token", id: "id", position: "position",
     learned: "learned vectors", sinusoidal: "sines and cosines", rotary: "by turning queries and keys in each layer, so nothing is added here",
-    layers: "{0} layers, one after another, each with weights of its own.", future: "The causal mask hides later positions.",
+    layers: "Layers, one after another, each with weights of its own: {0}.", future: "The causal mask hides later positions.",
     aligned: "Character i of the first line is added where character i of the second is written.",
     likely: "The likeliest next word at each step. The search, below, chooses among them.",
     pooled: "Pooling over {0} positions; there is no padding.", avg: "Their mean: each has the weight {0}.", sum: "Their sum.", last: "The last one.",
@@ -32,12 +32,13 @@ const WORDS = {
     drawn_because: "Drawn at random.", greedy_because: "Kept: it is the likeliest token.",
     next: "The best next words", temperature: "Temperature", go: "go on", whatif: "what if?", forbidden: "forbidden", forced: "another one was chosen",
     model_form: "{0} of the model; the rules leave {1}", finished: "Finished outputs", won: "won", more: "{0} more have finished; they are in the tree.", parted: "They part at step {0}: {1} ({2}) instead of {3} ({4}).",
-    less: "log P {0} instead of {1}; score {2} instead of {3}.", ranked: "The ranking preferred another one (tasks/couplet/reranking.py).", left: "left",
+    less: "log P {0} instead of {1}; score {2} instead of {3}.", ranked: "The ranking gives it {0} instead of {1}.", ranking: "score of the ranking", left: "left",
     unlike: "With another length penalty, another one would win: without it, “{0}”", beside: "Greedy search and beams beside each other", width: "width",
     steps: "steps", show: "show", compare: "Compare greedy search and beams of 1 to 8", before: "The model's own output was “{0}” (log P {1}); now it is “{2}” (log P {3}).",
     place: "place", first: "first line", second: "second line", rule_length: "length", rule_punctuation: "punctuation", rule_given: "given by you",
-    rule_repetition: "repetition", rule_characters: "character of the first line", rule_avoided: "rude word", rule_ending: "tone of the end",
-    rule_tones: "tones", rule_parallels: "parallel halves", rule_rhyme: "rhyme", form_hint: "How many characters each rule forbids at each place, and how many are left.",
+    rule_repetition: "repetition", rule_characters: "in the first line", rule_avoided: "rude word", rule_ending: "tone of the end",
+    rule_tones: "tones", rule_parallels: "parallel halves", rule_rhyme: "rhyme", form_hint: "How many characters the form leaves at each place, the likeliest of them, how many each rule forbids, and likely ones that are lost.",
+    likeliest: "the likeliest of these", forbids: "forbidden", lost: "likely, but forbidden",
     part_encoder: "encoder", part_ngrams: "n-grams", part_together: "together", divided: "divided by {0}", probability: "probability",
     added: "What each word adds to the log-odds of the class: green speaks for it, red against it.",
   },
@@ -46,7 +47,7 @@ const WORDS = {
     open: "打开一站：公式、这段文字的尺寸、在哪里计算。", guide: "教程", computed: "计算于",
     text: "文字", tokens: "词元", ids: "编号（id）", embedding: "词嵌入与位置", encoder: "编码器各层", memory: "记忆",
     alignment: "对齐", decoder: "解码器各层", probabilities: "概率", word: "词", pooling: "池化", scores: "得分", class: "类别",
-    characters: "{0} 个字符", marks: "▁ 表示词前的空格，<eos> 表示结束。", token: "词元", id: "编号", position: "位置",
+    characters: "{0} 个字符", marks: "▁ 表示词前的空格；如果有 <eos>，它表示结束。", token: "词元", id: "编号", position: "位置",
     learned: "学到的向量", sinusoidal: "正弦与余弦", rotary: "在每层旋转查询和键，所以这里什么也不加",
     layers: "共 {0} 层，依次计算，每层有自己的权重。", future: "因果掩码遮住后面的位置。",
     aligned: "写下联第 i 个字时，加上上联第 i 个字。", likely: "每一步概率最大的下一个词。下面的搜索在其中选择。",
@@ -69,19 +70,20 @@ const WORDS = {
     drawn_because: "随机抽到。", greedy_because: "保留：概率最大的词元。",
     next: "最可能的下一个词", temperature: "温度", go: "继续", whatif: "如果是它？", forbidden: "禁止", forced: "指定了别的",
     model_form: "模型给 {0}；按规则是 {1}", finished: "完成的输出", won: "胜出", more: "另外完成的 {0} 个在树中。", parted: "从第 {0} 步起不同：{1}（{2}）而不是 {3}（{4}）。",
-    less: "log P {0}，胜者 {1}；得分 {2}，胜者 {3}。", ranked: "排名选了另一个（tasks/couplet/reranking.py）。", left: "剩下",
+    less: "log P {0}，胜者 {1}；得分 {2}，胜者 {3}。", ranked: "排名得分 {0}，胜者 {1}。", ranking: "排名得分", left: "剩下",
     unlike: "换一个长度惩罚，胜出的就不同：不用惩罚时是“{0}”", beside: "贪心搜索与各种束宽并列", width: "宽度",
     steps: "步数", show: "显示", compare: "比较贪心搜索和宽度 1 到 8", before: "模型自己的输出是“{0}”（log P {1}），现在是“{2}”（log P {3}）。",
     place: "位置", first: "上联", second: "下联", rule_length: "字数", rule_punctuation: "标点", rule_given: "你给的字",
     rule_repetition: "重字", rule_characters: "上联的字", rule_avoided: "粗俗字", rule_ending: "句脚平仄",
-    rule_tones: "平仄", rule_parallels: "句中自对", rule_rhyme: "同韵", form_hint: "每条规则在每个位置禁止多少个字，还剩多少个。",
+    rule_tones: "平仄", rule_parallels: "句中自对", rule_rhyme: "同韵", form_hint: "格律在每个位置还剩多少个字，其中最可能的，每条规则禁止多少个字，以及可能但被禁止的字。",
+    likeliest: "其中最可能的", forbids: "禁止", lost: "可能但被禁止",
     part_encoder: "编码器", part_ngrams: "n 元组", part_together: "合起来", divided: "除以 {0}", probability: "概率",
     added: "每个词给这个类别的对数几率加多少：绿色支持，红色反对。",
   },
 };
 
 const KINDS = { cross: "cross", encoder: "self_encoder", decoder: "self_decoder" };
-const COLUMN = 8.5, ROW = 2.2; // of the tree, in rem
+const COLUMN = 10, ROW = 2.2; // of the tree, in rem
 const EOS = 3;
 const MOST = 6; // finished outputs in the table
 const BLUE = [30, 110, 220];
@@ -104,6 +106,8 @@ function make(tag, properties = {}, ...children) {
   element.append(...children.filter(child => child !== null && child !== undefined && child !== ""));
   return element;
 }
+
+addEventListener("beforeprint", () => { for (const part of document.querySelectorAll(".inside details")) part.open = true; });
 
 // Draws a trace into an element. Options: the language; guide, the way to the guide's pages; and where there is a service,
 // whatIf(text) and compare(), which ask it for more; and before, the trace without the "what if".
@@ -141,9 +145,8 @@ class View {
   draw() {
     const { trace } = this;
     const title = make("p", { className: "title" }, this.token(trace.text, 0), " → ", this.token(trace.output, 1));
-    const parts = [this.way(), trace.decision && this.decision(), this.kind ? this.attention() : null, this.search && this.searching()];
-    if (trace.places.length) parts.push(this.places());
-    const shown = parts.filter(Boolean);
+    const parts = [this.way(), trace.decision && this.decision(), this.attention(), this.search && this.searching()];
+    const shown = [...parts, trace.places.length && this.places()].filter(Boolean);
     const links = shown.map(part => make("button", { type: "button", textContent: part.firstChild.textContent, onclick: () => {
       part.scrollIntoView();
       part.firstChild.focus();
@@ -166,19 +169,21 @@ class View {
   // The way of the data
 
   way() {
+    const chinese = this.language === "zh" ? "zh/" : "";
     const stations = this.stations().map(([name, sizes, equation, file, page, ...extra]) => {
       const summary = make("summary", {}, this.say(name), sizes && make("code", { textContent: sizes }));
-      const place = make("code", { textContent: file });
-      const links = make("p", { className: "quiet" }, `${this.say("computed")} `, place, ` · ${this.say("guide")}: `, this.page(page));
+      const [place, lesson] = [this.link(file, `source/${file}`), this.link(`docs/${this.language}/${page}.md`, `${chinese}${page}`)];
+      const links = make("p", { className: "quiet" }, `${this.say("computed")} `, place, ` · ${this.say("guide")}: `, lesson);
       const formula = equation && make("p", { className: "equation", textContent: equation });
       return make("li", {}, make("details", {}, summary, formula, ...extra, links));
     });
     return this.section("way", make("p", { className: "quiet", textContent: this.say("open") }), make("ol", { className: "way" }, ...stations));
   }
 
-  page(name) {
-    if (!this.guide) return make("code", { textContent: `docs/${this.language}/${name}.md` });
-    return make("a", { href: `${this.guide}${this.language === "zh" ? "zh/" : ""}${name}.html`, target: "_top", textContent: name });
+  // The name of a file, and a link to a page of the guide, if there is one.
+  link(file, page) {
+    const name = make("code", { textContent: file });
+    return this.guide ? make("a", { href: `${this.guide}${page}.html`, target: "_top" }, name) : name;
   }
 
   // Each station: its name, its sizes, its equation, its file, its page of the guide, and what is seen there.
@@ -198,16 +203,19 @@ class View {
       ["embedding", `[S, B, D] = [${S}, 1, ${D}]`,
         `x = √D · E[id]${sizes.positions === "rotary" ? "" : " + PE(position)"}, E: [V, D]`,
         "core/model/embedding.py", "transformer/embedding", p(`PE: ${this.say(sizes.positions)}`)],
-      ["encoder", `${sizes.num_encoder_layers} × [${S}, 1, ${D}]`, `${sub("x", "SelfAttention")};  ${sub("x", "FFN")};  ${attends}`,
+      ["encoder", `${sizes.num_encoder_layers} × [${S}, 1, ${D}]`, `${sub("x", "SelfAttention")};  ${sub("x", "FFN")};  ${attends};  FFN(x) = W₂ ${sizes.activation}(W₁ x + b₁) + b₂`,
         "core/model/transformer.py", "transformer/layers", p(this.say("layers", sizes.num_encoder_layers)),
         p(`Q, K, V [B, H, S, K] = [1, ${H}, ${S}, ${K}]; Q Kᵀ [B, H, S, S] = [1, ${H}, ${S}, ${S}]; FFN ${D} → ${F} → ${D}`)],
     ];
     if (decision) {
       const how = this.say(sizes.concat_type, `1/${S}`);
       const [model, page] = ["tasks/classification/model.py", "tasks/classification"];
+      const pooled = { avg: "x = (x_1 + … + x_S) / S", sum: "x = x_1 + … + x_S", last: "x = x_S" }[sizes.concat_type];
+      const w = sizes.ngram_weight;
+      const both = decision.scores.ngrams ? `;  scores = ${1 - w} · encoder + ${w} · n-grams` : "";
       return found.concat([
-        ["pooling", `[B, D] = [1, ${D}]`, "", model, page, p(`${this.say("pooled", S)} ${how}`)],
-        ["scores", `[B, C] = [1, ${Object.keys(decision.probabilities).length}]`, "W₂ ReLU(W₁ x + b₁) + b₂", model, page],
+        ["pooling", `[B, D] = [1, ${D}]`, pooled, model, page, p(`${this.say("pooled", S)} ${how}`)],
+        ["scores", `[B, C] = [1, ${Object.keys(decision.probabilities).length}]`, `encoder = W₂ ReLU(W₁ x + b₁) + b₂${both}`, model, page],
         ["class", "", "softmax(scores / T)", "tasks/classification/decision.py", page, p(visible(this.trace.output))],
       ]);
     }
@@ -216,7 +224,10 @@ class View {
       return [this.search.depth[n] + 1, this.token(this.trace.words[token], 1), percent(probability)];
     });
     const memory = `[S, B, D] = [${S}, 1, ${D}]`;
-    found.push(["memory", memory, "", "core/model/sequence_to_sequence.py", "transformer/layers"]);
+    const ranked = ["score = log P(second | first) + b · log P(first | second) + r · rarity", "tasks/couplet/reranking.py", "tasks/couplet"];
+    const normalized = ["score = log P / ((5 + length) / 6)^α", "core/decoding/beam_search.py", "transformer/decoding"];
+    const ranking = this.search.options.sample && sizes.aligned !== undefined ? ranked : normalized;
+    found.push(["memory", memory, sizes.norm_first ? "memory = LayerNorm(x)" : "memory = x", "core/model/sequence_to_sequence.py", "transformer/layers"]);
     const aligned = "a_i = W [x_i ; x_(i−1) ; memory_i]";
     if (sizes.aligned) found.push(["alignment", memory, aligned, "tasks/couplet/model.py", "tasks/couplet", p(this.say("aligned"))]);
     return found.concat([
@@ -226,7 +237,7 @@ class View {
         p(`Q Kᵀ [B, H, T, T] = [1, ${H}, ${T}, ${T}]; [B, H, T, S] = [1, ${H}, ${T}, ${S}]`)],
       ["probabilities", `[T, B, V] = [${T}, 1, ${sizes.words}]`, "p = softmax(W y + b)", "core/model/sequence_to_sequence.py",
         "transformer/decoding", p(this.say("likely")), this.table(["step", "token", "probability"], likely)],
-      ["word", "", "score = log P / ((5 + length) / 6)^α", "core/decoding/beam_search.py", "transformer/decoding", p(visible(this.trace.output))],
+      ["word", "", ...ranking, p(visible(this.trace.output))],
     ]);
   }
 
@@ -241,6 +252,7 @@ class View {
   // Attention
 
   attention() {
+    if (!this.kind) return this.section("attention", make("p", { textContent: this.say("no_weights") }));
     const kinds = Object.keys(KINDS).filter(kind => this.trace.weights[kind]).map(kind => {
       const input = make("input", { type: "radio", name: "kind", checked: kind === this.kind, onchange: () => {
         Object.assign(this, { kind, query: 0 });
@@ -265,8 +277,7 @@ class View {
   }
 
   nameOf(head) { return head < 0 ? this.say("mean") : this.say("head", head + 1); }
-
-  isHidden(q, k) { return this.kind === "decoder" && k > q; }
+  isHidden(q, k) { return this.trace.hidden[this.kind]?.[q][k] ?? false; }
 
   drawAttention() {
     const layers = this.trace.weights[this.kind];
@@ -284,8 +295,7 @@ class View {
         };
         return button;
       });
-      const label = this.say("layer", layer + 1);
-      return make("div", { role: "group", "aria-label": label }, make("span", { className: "quiet", textContent: label }), ...buttons);
+      return make("div", {}, make("span", { className: "quiet", textContent: this.say("layer", layer + 1) }), ...buttons);
     });
     this.heads.replaceChildren(...rows);
     this.drawLarge();
@@ -384,7 +394,7 @@ class View {
     this.facts.textContent = `${how} ${this.stopped()}`;
     Object.assign(this.slider, { max: search.columns.length - 1, value: this.step });
     const size = [COLUMN * search.columns.length, ROW * Math.max(...search.columns.map(column => column.length))];
-    this.tree.style.cssText = `width: ${size[0]}rem; height: ${size[1]}rem`;
+    this.tree.style.cssText = `--width: ${size[0]}; width: ${size[0]}rem; height: ${size[1]}rem`;
     const edges = make("svg:svg", { viewBox: `0 0 ${size.join(" ")}`, "aria-hidden": "true" });
     this.items = search.nodes.map((node, n) => {
       const [x, y] = [COLUMN * search.depth[n], ROW * search.row[n]];
@@ -400,7 +410,7 @@ class View {
       const label = `${visible(word)} ${percent(node.probability)}, ${this.say(node.fate)}${isBest ? `, ${this.say("chosen")}` : ""}`;
       return make("div", { role: "treeitem", tabIndex: -1, className, style: `left: ${x}rem; top: ${y}rem`, "aria-level": search.depth[n] + 1,
         "aria-label": label, title: label, onclick: () => this.select(n) },
-      node.fate === "ended" ? "■ " : "", this.token(word, 1), make("small", { textContent: percent(node.probability) }));
+      node.fate === "ended" ? "■ " : "", this.token(word, 1), n ? make("small", { textContent: percent(node.probability) }) : "");
     });
     this.tree.replaceChildren(edges, ...this.items);
     this.grow();
@@ -450,12 +460,15 @@ class View {
     const { search, node: n } = this;
     const node = search.nodes[n];
     const facts = [this.say("of_model", percent(node.probability)), `${this.say("log_p")} ${fixed(node.log_prob)}`,
-      `${this.say("length")} ${search.depth[n]}`, `${this.say("penalty", search.alpha)}: ${fixed(search.score(n))}`];
+      `${this.say("length")} ${search.depth[n]}`];
+    if (!search.options.sample || search.found.includes(n)) facts.push(`${this.nameOfScore()}: ${fixed(search.score(n))}`);
     const lines = n ? [facts.join(" · "), this.fate(n)] : [this.say("start")];
     const parts = [make("h3", {}, this.token(this.textTo(n) || "<bos>", 1)), ...lines.map(textContent => make("p", { textContent }))];
     if (node.following.length) parts.push(make("h4", { textContent: this.say("next") }), this.temperatures(), this.bars());
     this.details.replaceChildren(...parts);
   }
+
+  nameOfScore() { return this.search.options.sample ? this.say("ranking") : this.say("penalty", this.search.alpha); }
 
   // Why a node was kept, pruned or ended.
   fate(n) {
@@ -542,7 +555,7 @@ class View {
       return [button, fixed(nodes[n].log_prob), search.depth[n], fixed(search.score(n)), why];
     });
     const note = !options.sample && likeliest !== search.chosen ? this.say("unlike", this.textTo(likeliest)) : "";
-    const penalty = make("span", { textContent: this.say("penalty", search.alpha) });
+    const penalty = make("span", { textContent: this.nameOfScore() });
     const plain = make("span", { textContent: `${this.say("log_p")} (${this.say("without")})` });
     const more = ends.length > MOST ? this.say("more", ends.length - MOST) : "";
     this.finished.replaceChildren(make("h3", { textContent: this.say("finished") }), this.table(["output", plain, "length", penalty, "why"], rows),
@@ -568,7 +581,7 @@ class View {
     const word = node => this.trace.words[node.token];
     const parted = a && b ? this.say("parted", at, word(a), percent(a.probability), word(b), percent(b.probability)) : "";
     const numbers = [nodes[n].log_prob, nodes[chosen].log_prob, search.score(n), search.score(chosen)].map(fixed);
-    const why = search.options.sample ? this.say("ranked") : this.say("less", ...numbers);
+    const why = search.options.sample ? this.say("ranked", ...numbers.slice(2)) : this.say("less", ...numbers);
     return `${parted} ${why}`;
   }
 
@@ -607,15 +620,18 @@ class View {
   // The form of a couplet, and the decision of a classifier
 
   places() {
-    const { places, source } = this.trace;
-    const rules = [...new Set(places.flatMap(({ counts }) => Object.keys(counts)))].filter(Boolean);
-    const second = this.searches[0].path.slice(1);
-    const rows = places.map(({ counts }, i) => {
-      const written = this.searches[0].nodes[second[i]]?.token;
-      const characters = [this.token(source[i]?.[0] ?? "", 0), this.token(this.trace.words[written] ?? "", 1)];
-      return [i + 1, ...characters, counts[""], ...rules.map(rule => counts[rule] ?? 0)];
+    const { places, source, words } = this.trace;
+    const { nodes, path } = this.searches[0];
+    const rows = places.map(({ counts, forbidden }, i) => {
+      const { following = [] } = nodes[path[i]] ?? {};
+      const left = following.filter(([, , allowed]) => allowed).map(([token]) => words[token]).join(" ");
+      const likely = following.filter(([, , allowed]) => !allowed).map(([token]) => `${words[token]} (${this.say(`rule_${forbidden[token]}`)})`).join(", ");
+      const rules = Object.entries(counts).filter(([rule]) => rule).map(([rule, count]) => `${this.say(`rule_${rule}`)} ${count}`);
+      const long = (text, lang = this.language) => make("span", { className: "long", lang, textContent: text });
+      const written = words[nodes[path[i + 1]]?.token] ?? "";
+      return [i + 1, this.token(source[i]?.[0] ?? "", 0), this.token(written, 1), counts[""] ?? 0, long(left, "zh"), long(rules.join(", ")), long(likely || "—")];
     });
-    const names = ["place", "first", "second", "left", ...rules.map(rule => `rule_${rule}`)];
+    const names = ["place", "first", "second", "left", "likeliest", "forbids", "lost"];
     return this.section("form", make("p", { className: "quiet", textContent: this.say("form_hint") }), this.table(names, rows));
   }
 
@@ -670,6 +686,7 @@ function prepared(search) {
   const alpha = options.sample || options.beam_size === 1 ? 0 : options.length_penalty;
   const normalizer = length => ((5 + length) / 6) ** alpha;
   const wordsTo = n => nodes[n].tokens.slice(1);
-  const score = n => nodes[n].log_prob / normalizer(depth[n]);
+  const ranked = n => options.sample && hypotheses[found.indexOf(n)]?.score; // drawn outputs are ranked in the end
+  const score = n => ranked(n) || nodes[n].log_prob / normalizer(depth[n]);
   return { ...search, options, found, chosen, depth, children, columns, row, path, isBest, alpha, normalizer, pathTo, wordsTo, score };
 }

@@ -230,6 +230,7 @@ def test_answering_a_couplet(page: Page) -> None:
     page.locator("#tab-couplet").click()
     page.locator("#couplet-text").fill("风天山")
     page.locator("#couplet .go").click()
+    expect(page.locator("#couplet .status")).to_have_text("Done.")  # not the example's papers
     papers = page.locator(".papers > li")
     expect(papers.nth(1)).to_be_visible()  # the model knows few characters: there may be only two
     expect(papers.nth(0).locator(".rules li")).to_have_count(10)
@@ -261,6 +262,10 @@ def test_answering_a_couplet(page: Page) -> None:
     red, green, blue = (pixels[..., channel] for channel in range(3))
     is_paper = (red > 0.6) & (green < 0.2) & (blue < 0.2)
     assert 0.2 < is_paper.mean() < 0.9
+    papers.nth(0).locator("summary").click()
+    expect(papers.nth(0).locator(".rules li").first).to_be_visible()
+    papers.nth(1).get_by_text("Enlarge").click()
+    expect(papers.nth(0)).to_contain_text("Candidate 2")
 
 
 def test_tabs_by_keyboard_keep_their_state(page: Page) -> None:
@@ -447,7 +452,7 @@ def test_a_trace_in_a_file(browser: Browser, tmp_path: Path, task: str) -> None:
         for summary in page.locator("summary").all():
             summary.click()
         links = page.locator("details a").evaluate_all("all => all.map(a => a.href)")
-        assert all(f"/{language}/" in link or language == "en" for link in links)
+        assert all(re.search(f"/source/|/{language}/", link) or language == "en" for link in links)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         faults = axe.Axe().run(page)["violations"]
         assert [(f["id"], f["impact"], f["nodes"][0]["html"]) for f in faults] == []
