@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
-from core.errors import CorpusError, NetworkError, UserError, shorten
-from core.storage.files import atomic_write, is_file, reason_of, require_regular_file
+from core.errors import CorpusError, NetworkError, shorten
+from core.storage.files import atomic_write, is_file, reason_of, require_regular_file, writing
 from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
 from data.readers import csv_rows, iter_lines
 
@@ -198,12 +198,10 @@ def _inspect(corpus: Corpus, file: CorpusFile, folder: Path) -> FileReport:
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
     """A temporary folder inside the corpus folder."""
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".staging-") as staging:
             yield Path(staging)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot write: {reason_of(error)}") from error
 
 
 def _check_response(response: Any, **options: object) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core.errors import CheckpointError, UserError
+from core.special_ids import SPECIAL_IDS
 from core.storage.files import read_text, write_text
 
 UNK, PAD, BOS, EOS = SPECIALS = ("<unk>", "<pad>", "<bos>", "<eos>")
-UNK_ID, PAD_ID, BOS_ID, EOS_ID = range(4)
+UNK_ID, PAD_ID, BOS_ID, EOS_ID = SPECIAL_IDS
 
 # What some editor or tool takes for the end of a line, the backslash itself, and lone surrogates,
 # which UTF-8 cannot encode.
@@ -92,10 +93,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
         """Reads what :meth:`save` wrote; a CheckpointError if it is missing or damaged."""
-        try:
-            text = read_text(path)
-        except UserError as error:
-            raise CheckpointError(str(error)) from error
+        text = read_text(path, error_class=CheckpointError)
         if not text.endswith("\n"):
             raise CheckpointError(f"{path}: incomplete: its last line has no line end")
         try:

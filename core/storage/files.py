@@ -59,6 +59,15 @@ def require_regular_file(path: str | Path) -> None:
 
 
 @contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Makes an OSError in the body a UserError that says that ``path`` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: cannot write: {reason_of(error)}") from error
+
+
+@contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Yields an empty temporary file beside ``path``, and renames it to ``path`` after the body.
 
@@ -73,13 +82,11 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     if exists(target) and not is_file(target):
         # As root, renaming would replace /dev/null.
         raise UserError(f"{target}: cannot write: not a regular file")
-    try:
+    # tempfile makes files that only their owner can read; the renamed file would stay so.
+    temporary = _name_beside(target)
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        # tempfile makes files that only their owner can read; the renamed file would stay so.
-        temporary = _name_beside(target)
         temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
     try:
         yield temporary
         _sync(temporary)
@@ -107,12 +114,11 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     temporary = _name_beside(target)
     try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        temporary.rename(target)
-        _sync(target.parent)
-    except OSError as error:
-        raise UserError(f"{target}: cannot write: {reason_of(error)}") from error
+        with writing(target):
+            temporary.mkdir(parents=True)
+            yield temporary
+            temporary.rename(target)
+            _sync(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -140,27 +146,27 @@ def append(path: str | Path, content: bytes) -> None:
         UserError: the folder or the file cannot be written (no space, no permission, ...).
     """
     path = Path(path)
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             file.write(content)
-    except OSError as error:
-        raise UserError(f"{path}: cannot write: {reason_of(error)}") from error
 
 
-def read_text(path: str | Path, *, errors: str = "strict") -> str:
+def read_text(
+    path: str | Path, *, errors: str = "strict", error_class: type[UserError] = UserError
+) -> str:
     """Returns the text of a UTF-8 file; ``errors`` is that of :meth:`bytes.decode`.
 
     Raises:
-        UserError: the file cannot be read, or is not UTF-8.
+        ``error_class``: the file cannot be read, or is not UTF-8.
     """
     try:
         require_regular_file(path)
         return Path(path).read_text(encoding="utf-8", errors=errors)
     except OSError as error:
-        raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
+        raise error_class(f"{path}: cannot read: {reason_of(error)}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not valid UTF-8 (byte {error.start})") from error
+        raise error_class(f"{path}: not valid UTF-8 (byte {error.start})") from error
 
 
 def write_json(path: str | Path, obj: object) -> None:
@@ -168,12 +174,13 @@ def write_json(path: str | Path, obj: object) -> None:
     write_text(path, json.dumps(obj, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: str | Path) -> object:
-    """Returns the content of a JSON file; a UserError if it cannot be read or is not JSON."""
+def read_json(path: str | Path, *, error_class: type[UserError] = UserError) -> object:
+    """Returns the content of a JSON file; an error if it cannot be read or is not JSON."""
+    text = read_text(path, error_class=error_class)
     try:
-        return parsed(read_text(path))
+        return parsed(text)
     except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise error_class(f"{path}: {error}") from error
 
 
 def parsed(text: str) -> Any:

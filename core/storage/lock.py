@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.errors import UserError, escape
 from core.progress import log
-from core.storage.files import reason_of
+from core.storage.files import reason_of, writing
 
 # The errors of file systems that have no locks; some network file systems are among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -34,33 +34,29 @@ def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
     Raises:
         UserError: another process holds the lock, or ``lock`` cannot be written.
     """
-    try:
+    with writing(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = os.fdopen(os.open(lock, _READ_WRITE, 0o666), "r+b", buffering=0)
-    except OSError as error:
-        raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
     # It stays open: the system could give the number of a removed file to a new one.
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = escape((file.read(200) or b"unknown").decode(errors="replace"))
-            raise UserError(
-                f"{folder}: another run is writing in this folder (process {holder}); "
-                "wait for its end, or choose another folder"
-            ) from error
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
-            log(
-                f"{folder}: cannot be locked ({reason_of(error)}): "
-                "make sure that no other run writes in it"
-            )
-        try:
+        with writing(lock):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = escape((file.read(200) or b"unknown").decode(errors="replace"))
+                raise UserError(
+                    f"{folder}: another run is writing in this folder (process {holder}); "
+                    "wait for its end, or choose another folder"
+                ) from error
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                log(
+                    f"{folder}: cannot be locked ({reason_of(error)}): "
+                    "make sure that no other run writes in it"
+                )
             file.truncate(0)
             file.write(f"{os.getpid()} on {socket.gethostname()}".encode())
-        except OSError as error:
-            raise UserError(f"{lock}: cannot write: {reason_of(error)}") from error
 
         def check_place() -> None:
             with suppress(OSError):

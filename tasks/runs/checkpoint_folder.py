@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from core.config import from_mapping, to_mapping, without_retired
-from core.errors import CheckpointError, ConfigError, UserError, shorten, shown
+from core.errors import CheckpointError, ConfigError, shorten, shown
 from core.storage.files import (
     is_file,
     is_folder,
@@ -83,7 +83,7 @@ def check_files(folder: Path) -> None:
     source = folder / WEIGHTS_FILE
     right = read_digests(source) if is_file(source) else {}
     if not right and is_file(source := folder / _MANIFEST_FILE):
-        manifest = _read_json(source)
+        manifest = read_json(source, error_class=CheckpointError)
         digests = manifest.get("sha256") if isinstance(manifest, dict) else None
         if not isinstance(digests, dict):
             raise CheckpointError(f"{source}: damaged, or of another version")
@@ -129,7 +129,7 @@ def describe(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not is_file(path):
         raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
-    about = _read_json(path)
+    about = read_json(path, error_class=CheckpointError)
     if not isinstance(about, dict) or "task" not in about or "version" not in about:
         raise CheckpointError(f"{path}: not the configuration of a checkpoint")
     if about["version"] != FORMAT_VERSION:
@@ -157,7 +157,7 @@ def read_metrics(folder: Path) -> Mapping[str, Any]:
     path = folder / METRICS_FILE
     if not is_file(path):
         return {}
-    metrics = _read_json(path)
+    metrics = read_json(path, error_class=CheckpointError)
     if not isinstance(metrics, dict):
         raise CheckpointError(f"{path}: not the metrics of a checkpoint")
     for name, kind in _METRICS_TYPES.items():
@@ -227,10 +227,3 @@ def shipped_models() -> list[Path]:
     name ``general``.
     """
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))
-
-
-def _read_json(path: Path) -> object:
-    try:
-        return read_json(path)
-    except UserError as error:
-        raise CheckpointError(str(error)) from error

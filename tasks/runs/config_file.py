@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.config import check_choice, from_mapping, override, to_mapping, without_retired
-from core.errors import ConfigError, UserError, shorten
+from core.errors import ConfigError, shorten
 from core.storage.files import read_json, read_text
 from tasks.task import Task
 
@@ -68,18 +68,16 @@ def merge_file(config: Any, path: Path, *, task: str) -> Any:
 
 def _read(path: Path, task: str) -> dict[str, Any]:
     """Returns the sections of a file."""
-    is_json = path.suffix == ".json"
-    try:
-        sections = read_json(path) if is_json else tomllib.loads(read_text(path))
-    except (RecursionError, ValueError) as error:
-        reason = shorten(str(error))
-        raise ConfigError(f"{path}: not valid TOML: {reason}") from error
-    except UserError as error:
-        raise ConfigError(str(error)) from error
+    if path.suffix != ".json":
+        text = read_text(path, error_class=ConfigError)
+        try:
+            return tomllib.loads(text)
+        except (RecursionError, ValueError) as error:
+            raise ConfigError(f"{path}: not valid TOML: {shorten(str(error))}") from error
+    sections = read_json(path, error_class=ConfigError)
     if not isinstance(sections, dict):
         raise ConfigError(f"{path}: not a configuration")
-    if is_json:
-        sections.pop("version", None)
-        if (other := sections.pop("task", task)) != task:
-            raise ConfigError(f"{path}: a configuration for {shorten(str(other))}, not for {task}")
+    sections.pop("version", None)
+    if (other := sections.pop("task", task)) != task:
+        raise ConfigError(f"{path}: a configuration for {shorten(str(other))}, not for {task}")
     return sections
