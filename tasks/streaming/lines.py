@@ -1,14 +1,13 @@
 """Lines of text: read in chunks, worked on in order, written as whole lines, in constant memory."""
 
 import json
-import os
 import select
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 from core.errors import UserError
 from core.storage.files import atomic_write, is_file, reason_of
-from data.readers import UTF8, chosen_encoding, iter_lines
+from data.readers import chosen_encoding, iter_lines
 
 # Large enough to fill batches of sentences of one length, small enough for memory and latency.
 # Chunks twice as large need a fifth more memory and are not faster.
@@ -166,7 +165,7 @@ def open_texts(
         encoding: of the file; None: UTF-8, UTF-16 or cp1252, as its bytes say.
 
     Raises:
-        UserError: the file cannot be opened.
+        UserError: the file cannot be opened, or a line of it is no text (names the line).
     """
     if texts:
         yield [texts], None
@@ -175,17 +174,17 @@ def open_texts(
             print(f"one {kind} per line; Ctrl-D ends", file=sys.stderr)
         stream = cast(BufferedReader, sys.stdin.buffer)
         yield read_chunks(stream, "standard input"), None
-    elif is_file(path) and (found := chosen_encoding(path, encoding)) != UTF8:
-        with open_rows(iter_lines(path, encoding=found)) as (chunks, _):
-            yield chunks, sum(1 for _ in iter_lines(path, encoding=found))
+    elif is_file(path):
+        lines = partial(iter_lines, path, encoding=chosen_encoding(path, encoding))
+        with open_rows(lines()) as (chunks, _):
+            yield chunks, sum(1 for _ in lines())
     else:
         try:
             stream = path.open("rb")
         except OSError as error:
             raise UserError(f"{path}: cannot read: {reason_of(error)}") from error
         with stream:
-            total = count_lines(stream)
-            yield read_chunks(stream, str(path)), total
+            yield read_chunks(stream, str(path)), None
 
 
 @contextmanager
@@ -248,17 +247,6 @@ def open_output(path: Path) -> Iterator[Callable[[str], object]]:
     """Yields the writer of a file, which appears after a clean exit, or raises a UserError."""
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file.write
-
-
-def count_lines(stream: BufferedReader) -> int | None:
-    """Returns the number of lines of a regular file; None for a pipe, which cannot be reread."""
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        return None
-    count, last = 0, b"\n"
-    while block := stream.read(_BLOCK_BYTES):
-        count, last = count + block.count(b"\n"), block[-1:]
-    stream.seek(0)
-    return count + (last != b"\n")
 
 
 def as_json(text: str, record: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def test_files_of_different_lengths_are_refused_with_both_lengths(tmp_path: Path
 def test_pipes_of_different_lengths_are_refused_where_one_ends(
     longer: str, shorter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.streaming.lines.count_lines", lambda stream: None)
+    monkeypatch.setattr("tasks.streaming.lines.is_file", lambda path: False)
     paths = {
         longer: written(tmp_path / "long", "a\nb\nc\n"),
         shorter: written(tmp_path / "s", "a\n"),
@@ -114,6 +114,7 @@ def test_endless_files_are_read_a_chunk_at_a_time(
             yield [f"line {number}"]
 
     path = written(tmp_path / "a", "")
+    monkeypatch.setattr("tasks.streaming.lines.is_file", lambda path: False)
     monkeypatch.setattr("tasks.streaming.lines.read_chunks", endless)
     with open_parallel(path, path) as (chunks, _):
         (first,) = islice(chunks, 1)
