@@ -1,12 +1,3 @@
-"""The ids of the special tokens, shared by the model, the searches and the loss."""
+"""The ids of the special tokens: those of every vocabulary, model, search and loss."""
 
-from typing import NamedTuple
-
-
-class SpecialIds(NamedTuple):
-    """The ids of the four special tokens."""
-
-    unk: int = 0
-    pad: int = 1
-    bos: int = 2
-    eos: int = 3
+UNK_ID, PAD_ID, BOS_ID, EOS_ID = SPECIAL_IDS = range(4)

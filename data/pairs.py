@@ -4,9 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
+from typing import NamedTuple
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from core.errors import CorpusError
 from core.progress import log
@@ -18,6 +18,7 @@ PAIR_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx", ".tmx")
 _TAG = re.compile(r"<[^<>]*>|&#?\w+;")
 # Elements of TMX whose content is markup of the translated document.
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 class TextPair(NamedTuple):
@@ -138,47 +139,34 @@ def _tmx_pairs(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
     """Yields the texts of each translation unit in two languages; "" where there is none.
 
     Raises:
-        CorpusError: the file is not XML, or declares entities, which could grow without end.
+        CorpusError: the file is not XML, or its entities grow beyond the limit of expat.
     """
-    builder, units = TreeBuilder(), list[tuple[str, str]]()
+    with reading(path):
+        try:
+            for _, element in ElementTree.iterparse(path):
+                if _name(element) == "tu":
+                    yield _text_in(element, src), _text_in(element, tgt)
+                    element.clear()
+        except (ElementTree.ParseError, ValueError, RecursionError) as error:
+            line, _ = getattr(error, "position", (None, None))
+            raise CorpusError(path, f"not a TMX file: {error}", line) from error
 
-    def end(name: str) -> None:
-        element = builder.end(name)
-        if name == "tu":
-            units.append((_text_in(element, src), _text_in(element, tgt)))
-            element.clear()
 
-    def refuse(*declaration: Any) -> None:
-        raise ValueError("it declares entities")
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = builder.start, end
-    parser.CharacterDataHandler, parser.EntityDeclHandler = builder.data, refuse
-    with reading(path), path.open("rb") as file:
-        block = b" "
-        while block:
-            try:
-                block = file.read(1 << 16)
-                parser.Parse(block, not block)
-            except (expat.ExpatError, ValueError, RecursionError) as error:
-                reason = f"not a TMX file: {error}"
-                raise CorpusError(path, reason, parser.CurrentLineNumber) from error
-            yield from units
-            units.clear()
+def _name(element: Element) -> str:
+    """Returns the name of an element, without its namespace."""
+    return element.tag.rpartition("}")[2]
 
 
 def _text_in(unit: Element, language: str) -> str:
     """Returns the text of a translation unit in a language, or a variety of it: de-AT for de."""
-    for variant in unit.iter("tuv"):
-        name = variant.get("xml:lang") or variant.get("lang") or ""
+    for variant in unit.iterfind("{*}tuv"):
+        name = variant.get(_LANGUAGE) or variant.get("lang") or ""
         if f"{name}-".lower().replace("_", "-").startswith(f"{language}-".lower()):
-            return _text(variant.find("seg"))
+            return "".join(map(_text, variant.iterfind("{*}seg")))
     return ""
 
 
-def _text(segment: Element | None) -> str:
+def _text(segment: Element) -> str:
     """Returns the text of a segment, without markup of the document that was translated."""
-    if segment is None:
-        return ""
-    inner = (("" if e.tag in _CODES else _text(e)) + (e.tail or "") for e in segment)
+    inner = (("" if _name(e) in _CODES else _text(e)) + (e.tail or "") for e in segment)
     return (segment.text or "") + "".join(inner)

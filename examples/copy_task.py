@@ -16,19 +16,15 @@ from core.device import use_threads
 from core.inference.incremental_model import greedy_decode
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.special_ids import SpecialIds
+from core.special_ids import BOS_ID, SPECIAL_IDS
 from core.training.loss import label_smoothed_cross_entropy
 from core.training.schedule import Schedule, cosine
 
 LENGTH = 10
-VOCABULARY = 11  # the symbols 1 to 10, and START
-START = 0
+SYMBOLS = 10
+VOCABULARY = len(SPECIAL_IDS) + SYMBOLS
 EPOCHS, BATCHES, BATCH_SIZE = 5, 100, 30
 TESTS = 500
-
-# A vocabulary of text has four special tokens. Here nothing is padded, unknown or ends early, so
-# one token is enough: it is the decoder's first input.
-SPECIAL = SpecialIds(unk=START, pad=START, bos=START, eos=START)
 
 
 def random_sequences(count: int) -> Tensor:
@@ -36,7 +32,7 @@ def random_sequences(count: int) -> Tensor:
 
     There are 10^10 different sequences, so it is very unlikely that two calls return the same one.
     """
-    return torch.randint(1, VOCABULARY, (LENGTH, count))
+    return torch.randint(len(SPECIAL_IDS), VOCABULARY, (LENGTH, count))
 
 
 def make_model() -> SequenceToSequence:
@@ -49,9 +45,7 @@ def make_model() -> SequenceToSequence:
         dim_feedforward=64,
         dropout=0.0,  # every batch is new, so the model cannot overfit
     )
-    return SequenceToSequence(
-        VOCABULARY, VOCABULARY, config, share_embeddings=True, special=SPECIAL
-    )
+    return SequenceToSequence(VOCABULARY, VOCABULARY, config, share_embeddings=True)
 
 
 def copy_loss(model: SequenceToSequence, src: Tensor) -> Tensor:
@@ -60,7 +54,7 @@ def copy_loss(model: SequenceToSequence, src: Tensor) -> Tensor:
     Training is teacher-forced: the decoder's input is the answer, shifted by one position. The
     causal mask hides later symbols, so one pass trains all positions.
     """
-    start = torch.full((1, src.shape[1]), START)
+    start = torch.full((1, src.shape[1]), BOS_ID)
     logits = model(src, torch.cat([start, src[:-1]]))  # [T, B, V]
     return label_smoothed_cross_entropy(logits, src) / src.numel()
 

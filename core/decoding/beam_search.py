@@ -19,7 +19,7 @@ from core.decoding.search import (
     log_probabilities,
     mask_forbidden,
 )
-from core.special_ids import SpecialIds
+from core.special_ids import BOS_ID, EOS_ID
 
 
 def beam_search(
@@ -30,7 +30,6 @@ def beam_search(
     max_lengths: Tensor,
     n_best: int | None = None,
     length_penalty: float = 0.6,
-    special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
     record: Record | None = None,
 ) -> list[list[Hypothesis]]:
@@ -59,22 +58,20 @@ def beam_search(
     n_best = beam_size if n_best is None else n_best
     check(1 <= n_best <= beam_size, "n_best", n_best, f"from 1 to beam_size ({beam_size})")
     finished = [FinishedHypotheses(n_best, length_penalty, limit) for limit in max_lengths.tolist()]
-    beams = Beams(len(finished), special.bos, max_lengths.device)
+    beams = Beams(len(finished), max_lengths.device)
     while len(beams.sentences) > 0:
         is_unfinished = close_sentences(finished, beams)
         if not all(is_unfinished):
             beams.keep(is_unfinished, state)
             continue
         logits = step(beams.history[-1], state)
-        logits = mask_forbidden(
-            logits, beams.history[1:], beams.sentence_of_rows(), special, constraint
-        )
+        logits = mask_forbidden(logits, beams.history[1:], beams.sentence_of_rows(), constraint)
         # 2N candidates include at least N that do not end: each of the N rows can end only once.
         totals = beams.totals(log_probabilities(logits))
         candidates = beams.candidates(totals, 2 * beam_size)
         if record is not None:
             record(beams.history, totals, candidates.rows, candidates.tokens, beam_size)
-        is_end = candidates.tokens == special.eos
+        is_end = candidates.tokens == EOS_ID
         collect_finished(finished, beams, candidates, is_end, beam_size)
         beams.advance(candidates.unfinished(is_end, beam_size), state)
     return [sentence.hypotheses for sentence in finished]
@@ -137,13 +134,13 @@ class Beams:
     A row with the score minus infinity has no output, and its tokens are meaningless.
     """
 
-    def __init__(self, count: int, bos: int, device: torch.device) -> None:
+    def __init__(self, count: int, device: torch.device) -> None:
         # One row for each sentence at first; the first step extends it to N rows.
         self.numbers = list(range(count))  # of the sentences
         self.sentences = torch.arange(count, device=device)  # [B], the same
         self.best = [0.0] * count  # the best score of each sentence
         self.scores = torch.zeros(count, 1, device=device)  # [B, N]
-        self.history = torch.full((1, count), bos, device=device)  # [1 + t, B*N], from <bos> on
+        self.history = torch.full((1, count), BOS_ID, device=device)  # [1 + t, B*N], from <bos> on
 
     def sentence_of_rows(self) -> Tensor:
         """Returns the sentence number of every row, ``[B*N]``."""

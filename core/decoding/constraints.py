@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from core.decoding.search import Constraint
-from core.special_ids import SpecialIds
+from core.special_ids import EOS_ID, PAD_ID
 
 
 def all_of(*constraints: Constraint) -> Constraint:
@@ -29,11 +29,9 @@ def all_of(*constraints: Constraint) -> Constraint:
 class MinimumLength:
     """Forbids an output to end before it has ``lengths`` ``[B]`` tokens (without ``<eos>``)."""
 
-    def __init__(
-        self, lengths: Tensor, *, vocab_size: int, special: SpecialIds = SpecialIds()
-    ) -> None:
+    def __init__(self, lengths: Tensor, *, vocab_size: int) -> None:
         self._lengths = lengths
-        self._is_end = torch.arange(vocab_size, device=lengths.device) == special.eos
+        self._is_end = torch.arange(vocab_size, device=lengths.device) == EOS_ID
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         is_short = self._lengths[sentences] > len(outputs)
@@ -70,13 +68,12 @@ class ForcedPrefix:
         prefixes: Sequence[Sequence[int]],
         *,
         vocab_size: int,
-        special: SpecialIds = SpecialIds(),
         device: torch.device | str | None = None,
     ) -> None:
         self._lengths = torch.tensor([len(prefix) for prefix in prefixes], device=device)
         longest = max(map(len, prefixes), default=0)
         # [B, longest]: the padding is never read.
-        padded = [[*prefix, *[special.pad] * (longest - len(prefix))] for prefix in prefixes]
+        padded = [[*prefix, *[PAD_ID] * (longest - len(prefix))] for prefix in prefixes]
         self._tokens = torch.tensor(padded, dtype=torch.long, device=device)
         self._ids = torch.arange(vocab_size, device=device)
 

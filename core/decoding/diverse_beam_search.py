@@ -27,7 +27,7 @@ from core.decoding.search import (
     log_probabilities,
     mask_forbidden,
 )
-from core.special_ids import SpecialIds
+from core.special_ids import EOS_ID
 
 
 def diverse_beam_search(
@@ -38,7 +38,6 @@ def diverse_beam_search(
     diversity: float,
     max_lengths: Tensor,
     length_penalty: float = 0.6,
-    special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
     record: Record | None = None,
 ) -> list[list[Hypothesis]]:
@@ -65,7 +64,7 @@ def diverse_beam_search(
     # Output i of a sentence is a beam of one row, with the number sentence * beam_size + i.
     limits = max_lengths.repeat_interleave(beam_size)
     finished = [FinishedHypotheses(1, length_penalty, limit) for limit in limits.tolist()]
-    beams = Beams(len(finished), special.bos, max_lengths.device)
+    beams = Beams(len(finished), max_lengths.device)
     state.select(beams.sentences // beam_size)
     while len(beams.sentences) > 0:
         is_unfinished = close_sentences(finished, beams)
@@ -78,25 +77,25 @@ def diverse_beam_search(
             continue
         logits = step(beams.history[-1], state)
         sentences = beams.sentence_of_rows() // beam_size
-        logits = mask_forbidden(logits, beams.history[1:], sentences, special, constraint)
+        logits = mask_forbidden(logits, beams.history[1:], sentences, constraint)
         totals = beams.totals(log_probabilities(logits)).unflatten(0, (-1, beam_size))
-        candidates = _choose(beams, totals, diversity, special.eos)
+        candidates = _choose(beams, totals, diversity)
         if record is not None:
             record(beams.history, totals.flatten(0, 1), candidates.rows, candidates.tokens, 1)
-        is_end = candidates.tokens == special.eos
+        is_end = candidates.tokens == EOS_ID
         collect_finished(finished, beams, candidates, is_end, 1)
         beams.advance(candidates.unfinished(is_end, 1), state)
     return [_merge(finished[i : i + beam_size]) for i in range(0, len(finished), beam_size)]
 
 
-def _choose(beams: Beams, totals: Tensor, diversity: float, eos: int) -> Candidates:
+def _choose(beams: Beams, totals: Tensor, diversity: float) -> Candidates:
     """Returns the best two candidates of each output, ``[B*N, 2]``, by totals ``[B, N, 1, V]``."""
     counts = totals.new_zeros(totals.shape[0], totals.shape[3])  # [B, V]
     candidates: list[Candidates] = []
     for own in totals.unbind(1):
         penalties = diversity * counts if candidates else None
         candidates.append(beams.candidates(own, 2, penalties))
-        chosen = candidates[-1].unfinished(candidates[-1].tokens == eos, 1)
+        chosen = candidates[-1].unfinished(candidates[-1].tokens == EOS_ID, 1)
         is_output = chosen.scores > -math.inf
         counts.scatter_add_(1, chosen.tokens, is_output.to(counts.dtype))
     parts = zip(*candidates, strict=True)

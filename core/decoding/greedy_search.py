@@ -18,7 +18,7 @@ from core.decoding.search import (
     log_probabilities,
     mask_forbidden,
 )
-from core.special_ids import SpecialIds
+from core.special_ids import BOS_ID, EOS_ID
 
 ChooseTokens = Callable[[Tensor, Tensor, int], Tensor]
 """From logits ``[R, V]`` (minus infinity where a token is forbidden), the sentence of each row
@@ -31,7 +31,6 @@ def greedy_search(
     state: SearchState,
     *,
     max_lengths: Tensor,
-    special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
     record: Record | None = None,
 ) -> list[Hypothesis]:
@@ -53,7 +52,7 @@ def greedy_search(
     def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
         return logits.argmax(dim=1)
 
-    return search_single_outputs(step, state, choose, max_lengths, special, constraint, record)
+    return search_single_outputs(step, state, choose, max_lengths, constraint, record)
 
 
 def search_single_outputs(
@@ -61,12 +60,11 @@ def search_single_outputs(
     state: SearchState,
     choose: ChooseTokens,
     max_lengths: Tensor,
-    special: SpecialIds,
     constraint: Constraint | None,
     record: Record | None,
 ) -> list[Hypothesis]:
     """Extends every output by the tokens that ``choose`` returns; see :func:`greedy_search`."""
-    rows = Rows(max_lengths, special.bos)
+    rows = Rows(max_lengths)
     while len(rows.sentences) > 0:
         is_full = rows.is_full()
         if is_full is not None:
@@ -74,7 +72,7 @@ def search_single_outputs(
             continue
         logits = step(rows.history[-1], state)
         outputs, sentences = rows.history[1:], rows.sentences
-        logits = mask_forbidden(logits, outputs, sentences, special, constraint)
+        logits = mask_forbidden(logits, outputs, sentences, constraint)
         tokens = choose(logits, sentences, len(outputs))
         log_probs = log_probabilities(logits)
         if record is not None:
@@ -82,7 +80,7 @@ def search_single_outputs(
             record(rows.history, totals, torch.zeros_like(tokens[:, None]), tokens[:, None], 1)
         chosen = log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
         is_stuck = chosen == -math.inf
-        is_finished = is_stuck | (tokens == special.eos)
+        is_finished = is_stuck | (tokens == EOS_ID)
         # The program waits for a GPU here, and nowhere else in a step in which no output ends.
         added, ends = torch.stack([chosen, is_finished.to(chosen.dtype)]).tolist()
         check_log_probs(added)
@@ -96,13 +94,13 @@ def search_single_outputs(
 class Rows:
     """The R unfinished outputs, one row for each sentence, and the hypotheses of the others."""
 
-    def __init__(self, max_lengths: Tensor, bos: int) -> None:
+    def __init__(self, max_lengths: Tensor) -> None:
         count, device = len(max_lengths), max_lengths.device
         self.limits: list[int] = max_lengths.tolist()
         self.numbers = list(range(count))  # of the sentences of the rows
         self.sentences = torch.arange(count, device=device)  # [R], the same
         self.log_probs = torch.zeros(count, device=device)  # [R]
-        self.history = torch.full((1, count), bos, device=device)  # [1 + t, R], from <bos> on
+        self.history = torch.full((1, count), BOS_ID, device=device)  # [1 + t, R], from <bos> on
         self.hypotheses = [Hypothesis([], 0.0, 0.0)] * count
 
     def is_full(self) -> list[bool] | None:

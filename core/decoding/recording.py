@@ -11,7 +11,7 @@ from torch import Tensor
 from core.decoding.config import GenerationConfig
 from core.decoding.search import Hypothesis, Step
 from core.errors import TextError
-from core.special_ids import SpecialIds
+from core.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 MAX_TOKENS = 60  # of a source
 TEMPERATURES = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
@@ -62,7 +62,7 @@ class SearchTree:
         """Returns ``step`` watched; an earlier search is forgotten."""
         check_sources(sources)
         self.source, self.max_length, self.config = sources[0], limit, config
-        self.nodes = [Node((SpecialIds().bos,), 1.0, 0.0, "kept")]
+        self.nodes = [Node((BOS_ID,), 1.0, 0.0, "kept")]
         self.hypotheses: Sequence[Hypothesis] = ()
         self.chosen, self.output = 0, ""
         self._of_tokens = {node.tokens: node for node in self.nodes}
@@ -70,7 +70,7 @@ class SearchTree:
         def watched(tokens: Tensor, state: Any) -> Tensor:
             logits = step(tokens, state)
             own = logits.float().clone()
-            own[:, [*SpecialIds()[:3]]] = -math.inf
+            own[:, [UNK_ID, PAD_ID, BOS_ID]] = -math.inf
             self._log_probs = own.log_softmax(dim=1)  # [R, V], by the model alone
             return logits
 
@@ -84,7 +84,7 @@ class SearchTree:
         log_probs = totals.flatten(1).gather(1, rows * totals.shape[2] + tokens)
         rows = rows + totals.shape[1] * torch.arange(len(rows), device=rows.device).unsqueeze(1)
         own = self._log_probs[rows, tokens].exp()
-        is_end = tokens == SpecialIds().eos
+        is_end = tokens == EOS_ID
         is_first = torch.arange(tokens.shape[1], device=tokens.device) < width
         fates = (~is_end & ((~is_end).cumsum(dim=1) <= width)) + 2 * (is_end & is_first)
         columns = (x.flatten().tolist() for x in (rows, tokens, own, log_probs, fates))
@@ -116,13 +116,13 @@ class SearchTree:
 
     def node(self, tokens: Sequence[int]) -> Node | None:
         """Returns the node of an output, without ``<bos>``; None if the search has none."""
-        return self._of_tokens.get((SpecialIds().bos, *tokens))
+        return self._of_tokens.get((BOS_ID, *tokens))
 
     def end(self, hypotheses: Sequence[Hypothesis], chosen: int = 0) -> None:
         """Records what was found, and which hypothesis becomes the output."""
         self.hypotheses, self.chosen = hypotheses, chosen
         best = hypotheses[chosen].tokens
-        if self.node((*best, SpecialIds().eos)) is None:
+        if self.node((*best, EOS_ID)) is None:
             self.stop = "length" if len(best) >= self.max_length else "stuck"
         else:
             is_open = any(node.fate == "kept" and not node.following for node in self.nodes)

@@ -14,7 +14,6 @@ from torch import Tensor
 from core.config import check
 from core.decoding.greedy_search import search_single_outputs
 from core.decoding.search import Constraint, Hypothesis, Record, SearchState, Step
-from core.special_ids import SpecialIds
 
 # The nucleus is looked for among this many of the most probable tokens at first.
 _HEAD = 64
@@ -36,7 +35,6 @@ def sample_search(
     top_p: float = 1.0,
     seed: int = 0,
     sentence_numbers: Tensor | None = None,
-    special: SpecialIds = SpecialIds(),
     constraint: Constraint | None = None,
     record: Record | None = None,
 ) -> list[Hypothesis]:
@@ -67,7 +65,7 @@ def sample_search(
         keys = noise_keys(seed, sentence_numbers[sentences], position)
         return draw(logits, keys, temperature=temperature, top_k=top_k, top_p=top_p)
 
-    return search_single_outputs(step, state, choose, max_lengths, special, constraint, record)
+    return search_single_outputs(step, state, choose, max_lengths, constraint, record)
 
 
 def draw(

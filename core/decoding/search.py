@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from core.errors import UserError
-from core.special_ids import SpecialIds
+from core.special_ids import BOS_ID, PAD_ID, UNK_ID
 
 
 class SearchState(Protocol):
@@ -69,11 +69,7 @@ def compact_indices(is_kept: Sequence[bool]) -> list[int]:
 
 
 def mask_forbidden(
-    logits: Tensor,
-    outputs: Tensor,
-    sentences: Tensor,
-    special: SpecialIds,
-    constraint: Constraint | None,
+    logits: Tensor, outputs: Tensor, sentences: Tensor, constraint: Constraint | None
 ) -> Tensor:
     """Returns ``logits`` ``[R, V]`` in float32, minus infinity where a token is forbidden.
 
@@ -81,7 +77,7 @@ def mask_forbidden(
     """
     logits = logits.float()
     # Three writes are cheaper than one write through an index tensor.
-    for token in (special.unk, special.pad, special.bos):
+    for token in (UNK_ID, PAD_ID, BOS_ID):
         logits.select(1, token).fill_(-math.inf)
     if constraint is not None:
         logits.masked_fill_(constraint(outputs, sentences), -math.inf)

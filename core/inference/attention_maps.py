@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from core.model.masks import padding_mask
 from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import PAD_ID
 
 
 class AttentionWeights(NamedTuple):
@@ -37,7 +38,7 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
     thread calls this on it at the same time.
     """
     encoder, decoder = model.transformer.encoder.layers, model.transformer.decoder.layers
-    src_is_pad, tgt_is_pad = (padding_mask(ids, model.special.pad) for ids in (src, tgt))
+    src_is_pad, tgt_is_pad = (padding_mask(ids, PAD_ID) for ids in (src, tgt))
     with (
         recorded_weights(encoder, "self_attn") as of_encoder,
         recorded_weights(decoder, "self_attn") as of_decoder,

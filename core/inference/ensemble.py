@@ -33,7 +33,7 @@ class Ensemble:
 
         p(y_t | y_<t, x) = (1 / M) sum_m p_m(y_t | y_<t, x)
 
-    The sizes of the models may differ, those of their vocabularies and the special tokens may not.
+    The sizes of the models may differ, those of their vocabularies may not.
 
     Raises:
         ConfigError: no model, or vocabularies that differ; the message names the model and both.
@@ -43,7 +43,6 @@ class Ensemble:
         if not models:
             raise ConfigError("an ensemble needs at least one model")
         self.models = list(models)
-        self.special = models[0].special
         self.vocab_size = models[0].vocab_size
         # The longest sequence that all of them have positions for.
         self.max_len = min(model.max_len for model in models)
@@ -79,5 +78,4 @@ StepModel = IncrementalModel | Ensemble
 
 
 def _vocabulary(model: IncrementalModel) -> str:
-    """Describes the vocabularies of ``model`` without their tokens."""
-    return f"{model.src_vocab_size} source and {model.vocab_size} target words with {model.special}"
+    return f"{model.src_vocab_size} source and {model.vocab_size} target words"

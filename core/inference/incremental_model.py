@@ -15,6 +15,7 @@ from core.inference.packed_transformer import PackedDecoder, PackedEncoder
 from core.model.masks import padding_mask
 from core.model.rotary import rotations
 from core.model.sequence_to_sequence import SequenceToSequence
+from core.special_ids import PAD_ID
 
 
 @dataclass
@@ -65,13 +66,11 @@ class IncrementalModel:
     state. Dropout is never applied, and no gradient is recorded. Autocast must be off.
 
     Attributes:
-        special: the ids of the special tokens.
         vocab_size: V, the size of the target vocabulary.
         max_len: the longest sequence, source or target, that the model has positions for.
     """
 
     def __init__(self, model: SequenceToSequence) -> None:
-        self.special = model.special
         self.vocab_size, self.src_vocab_size = (
             len(each.weight) for each in (model.tgt_embedding, model.src_embedding)
         )
@@ -100,7 +99,7 @@ class IncrementalModel:
             ValueError: more positions than the model has.
         """
         self._check_length(len(src))
-        is_pad = padding_mask(src, self.special.pad)
+        is_pad = padding_mask(src, PAD_ID)
         mask = is_pad if is_pad.any() else None
         x = embedding(src, self._src_table)
         memory = self._encoder(self._with_positions(x, slice(len(src))), mask)
@@ -160,14 +159,13 @@ def greedy_decode(
     """
     prepared = IncrementalModel(model)
     if max_lengths is None:
-        max_lengths = 2 * (src != model.special.pad).sum(dim=0) + 10
+        max_lengths = 2 * (src != PAD_ID).sum(dim=0) + 10
     # The packed kernels do not support autocast.
     with torch.inference_mode(), torch.autocast(src.device.type, enabled=False):
         found = greedy_search(
             prepared.step,
             prepared.start(src),
             max_lengths=torch.clamp(max_lengths, max=prepared.max_len - 1),
-            special=prepared.special,
         )
     return [hypothesis.tokens for hypothesis in found]
 

@@ -14,7 +14,7 @@ from core.model.config import TransformerConfig
 from core.model.embedding import PositionalEncoding, TokenEmbedding
 from core.model.masks import generate_square_subsequent_mask, padding_mask
 from core.model.transformer import MyTransformer
-from core.special_ids import SpecialIds
+from core.special_ids import PAD_ID
 
 
 class Memory(NamedTuple):
@@ -37,7 +37,6 @@ class SequenceToSequence(nn.Module):
         config: the sizes of the Transformer.
         share_embeddings: use one table for source and target, which then share a vocabulary.
         tie_output: use the target table as the weight of the output layer too (section 3.4).
-        special: the ids of the special tokens.
 
     Raises:
         ValueError: a shared table for vocabularies of different sizes.
@@ -51,7 +50,6 @@ class SequenceToSequence(nn.Module):
         *,
         share_embeddings: bool,
         tie_output: bool = True,
-        special: SpecialIds = SpecialIds(),
     ) -> None:
         super().__init__()
         if share_embeddings and src_vocab_size != tgt_vocab_size:
@@ -60,7 +58,6 @@ class SequenceToSequence(nn.Module):
                 f"{tgt_vocab_size}: write share_embeddings=False"
             )
         self.config = config
-        self.special = special
         self.transformer = MyTransformer(
             d_model=config.d_model,
             nhead=config.nhead,
@@ -90,7 +87,7 @@ class SequenceToSequence(nn.Module):
 
     def encode(self, src: Tensor) -> Memory:
         """``src`` ``[S, B]`` -> the memory, together with its padding."""
-        src_is_pad = padding_mask(src, self.special.pad)
+        src_is_pad = padding_mask(src, PAD_ID)
         x = self.src_embedding(src)
         states = self.transformer.encoder(
             self.positional_encoding(x), src_key_padding_mask=src_is_pad

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -276,8 +276,8 @@ class Trainer:
         every, state = self.config.log_every, self.state
         if every == 0 or state.step % every:
             return
-        row = state.curve_row(state.sums.since(state.logged))
-        state.logged = replace(state.sums)
+        row = state.curve_row(state.sums - state.logged)
+        state.logged = state.sums
         if self._group.is_main:
             self._check_folder()
             add_step(self._options.folder, row)

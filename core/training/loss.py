@@ -56,8 +56,7 @@ def linear_cross_entropy(
         raise ValueError(
             f"hidden must be [N, D] = {[len(targets), weight.shape[1]]}, not {list(hidden.shape)}"
         )
-    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing)
-    return loss
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

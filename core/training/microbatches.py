@@ -14,8 +14,8 @@ from core.model.dropout import private_rng
 from core.parallel import map_on_cores
 
 Batch = tuple[Tensor, ...]
-"""The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``SpecialIds().pad``,
-and no other tensor of a batch has two axes."""
+"""The tensors of some examples. Sequences of ids are ``[S, B]``, padded with ``PAD_ID``, and no
+other tensor of a batch has two axes."""
 
 LossFunction = Callable[[Batch], tuple[Tensor, int]]
 """From a batch to its summed loss and the number of targets (tokens, or texts) in the sum."""

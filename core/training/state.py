@@ -15,7 +15,7 @@ checked before anything of it is used.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -50,9 +50,11 @@ class Sums:
     positions: int = 0
     seconds: float = 0.0
 
-    def since(self, earlier: "Sums") -> "Sums":
-        """Returns the differences to ``earlier``."""
-        return Sums(**{name: value - getattr(earlier, name) for name, value in vars(self).items()})
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def __sub__(self, other: "Sums") -> "Sums":
+        return Sums(**{name: value - getattr(other, name) for name, value in vars(self).items()})
 
     @property
     def tokens_per_second(self) -> float:
@@ -77,10 +79,9 @@ class CurveRow:
     def columns(self) -> Metrics:
         """Returns the values by the names of their columns."""
         columns: Metrics = {}
-        for column in fields(self):
-            value = getattr(self, column.name)
+        for name, value in vars(self).items():
             if value is not None:
-                columns |= value if column.name == "metrics" else {column.name: value}
+                columns |= value if name == "metrics" else {name: value}
         return columns
 
 

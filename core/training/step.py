@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 import torch
@@ -16,12 +17,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from core.distributed.data_parallel import DataParallel
 from core.distributed.process_group import ProcessGroup
 from core.errors import UserError
-from core.special_ids import SpecialIds
+from core.special_ids import PAD_ID
 from core.storage.checkpoint import model_tensors
 from core.training.config import TrainConfig
 from core.training.microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
 from core.training.precision import autocast, precision_for
-from core.training.state import TrainingState
+from core.training.state import Sums, TrainingState
 
 BETA1 = 0.9
 EPSILON = 1e-9  # Vaswani et al. (2017), section 5.3, like beta1
@@ -166,14 +167,15 @@ class TrainingStep:
         name = f"{self._config.seed} {state.step} {self._group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))
         loss_scale = state.loss_scale if self._precision == "fp16" else 1.0
-        loss_sum, targets, tokens, positions = self._backward(batches, loss, loss_scale)
+        sums = self._backward(batches, loss, loss_scale)
+        mean_loss = sums.loss / sums.targets
         gradients = [p.grad for p in self._parameters if p.grad is not None]
-        norm = total_norm(gradients) / targets / loss_scale
-        if self._precision == "fp16" and _has_overflowed(state, loss_sum, norm):
+        norm = total_norm(gradients) / sums.targets / loss_scale
+        if self._precision == "fp16" and _has_overflowed(state, mean_loss, norm):
             norm = 0.0  # the step is left out
         else:
-            self._check(state, loss_sum / targets, norm, len(batches))
-            factor = 1.0 / targets / loss_scale
+            _check_finite(state, mean_loss, norm, len(batches))
+            factor = 1.0 / sums.targets / loss_scale
             if self._config.clip_norm > 0.0:
                 factor *= min(1.0, self._config.clip_norm / (norm + 1e-6))
             scale(gradients, factor)
@@ -186,22 +188,14 @@ class TrainingStep:
         state.step += 1
         state.position += len(batches)
         state.learning_rate = learning_rate
-        state.sums.steps += 1
-        state.sums.loss += loss_sum
-        state.sums.targets += targets
-        state.sums.norm += norm
-        state.sums.tokens += tokens
-        state.sums.positions += positions
-        return loss_sum / targets
+        state.sums += replace(sums, steps=1, norm=norm)
+        return mean_loss
 
     def _backward(
         self, batches: Sequence[Batch | None], loss: LossFunction, loss_scale: float
-    ) -> tuple[float, int, int, int]:
-        """Gives the parameters the gradients of ``loss_scale`` times the summed loss, over all
-        processes.
-
-        Returns the loss, its number of targets, and the numbers of tokens and positions.
-        """
+    ) -> Sums:
+        """Gives the parameters the gradients of ``loss_scale`` times the summed loss, and returns
+        the sums of the loss, its targets, tokens and positions, all over all processes."""
 
         def loss_in_precision(batch: Batch) -> tuple[Tensor, int]:
             with autocast(self._precision, self._device):
@@ -213,7 +207,7 @@ class TrainingStep:
         for number, batch in enumerate(batches, start=1):
             if batch is not None:
                 sequences = [ids for ids in batch if ids.dim() == 2]
-                tokens += sum(int((ids != SpecialIds().pad).sum()) for ids in sequences)
+                tokens += sum(int((ids != PAD_ID).sum()) for ids in sequences)
                 positions += sum(ids.numel() for ids in sequences)
                 batch = tuple(x.to(self._device, non_blocking=True) for x in batch)
             batch_loss, count = self._backward_batch(
@@ -223,7 +217,7 @@ class TrainingStep:
             targets += count
         loss_sum, *counts = self._group.sum([total.item(), targets, tokens, positions])
         targets, tokens, positions = map(int, counts)
-        return loss_sum / loss_scale, targets, tokens, positions
+        return Sums(loss=loss_sum / loss_scale, targets=targets, tokens=tokens, positions=positions)
 
     def _backward_batch(
         self, batch: Batch | None, loss: LossFunction, *, is_last: bool
@@ -242,16 +236,17 @@ class TrainingStep:
         total.backward()
         return total, targets
 
-    def _check(self, state: TrainingState, loss: float, norm: float, batches: int) -> None:
-        """Raises a UserError if the mean ``loss`` or the gradient ``norm`` is not finite."""
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            first, last = state.position + 1, state.position + batches
-            place = f"batch {first}" if first == last else f"batches {first} to {last}"
-            raise UserError(
-                f"the loss is {loss:.4g} and the gradient norm {norm:.4g}, at step "
-                f"{state.step + 1} (epoch {state.epoch}, {place}); the last good checkpoint is "
-                "kept. Lower train.learning_rate or raise train.warmup"
-            )
+
+def _check_finite(state: TrainingState, loss: float, norm: float, batches: int) -> None:
+    """Raises a UserError if the mean ``loss`` or the gradient ``norm`` is not finite."""
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        first, last = state.position + 1, state.position + batches
+        place = f"batch {first}" if first == last else f"batches {first} to {last}"
+        raise UserError(
+            f"the loss is {loss:.4g} and the gradient norm {norm:.4g}, at step {state.step + 1} "
+            f"(epoch {state.epoch}, {place}); the last good checkpoint is kept. Lower "
+            "train.learning_rate or raise train.warmup"
+        )
 
 
 def _has_overflowed(state: TrainingState, loss: float, norm: float) -> bool:

@@ -159,7 +159,6 @@ class _BatchSearch:
         find, options = self._search_of(batch)
         options |= {
             "max_lengths": self._tensor([segment.max_length for segment in rows]),
-            "special": self.model.special,
             "constraint": self._constraint_on(rows),
         }
         step: Step = self.model.step if self.request.on_step is None else self._watched_step
@@ -211,21 +210,19 @@ class _BatchSearch:
 
     def _constraint_on(self, rows: Sequence[SourceSegment]) -> Constraint | None:
         """Returns all rules for the outputs of ``rows`` as one constraint, or None."""
-        config, vocab_size, special = self.config, self.model.vocab_size, self.model.special
+        config, vocab_size = self.config, self.model.vocab_size
         rules: list[Constraint] = []
         if self.texts.form is not None:
             rules.append(self.texts.form([segment.index for segment in rows]))
         prefixes = [segment.prefix for segment in rows]
         if any(prefixes):
-            rules.append(
-                ForcedPrefix(prefixes, vocab_size=vocab_size, special=special, device=self.device)
-            )
+            rules.append(ForcedPrefix(prefixes, vocab_size=vocab_size, device=self.device))
         if self.request.constraint is not None:
             numbers = self._tensor([segment.text_number for segment in rows])
             rules.append(_checked(self.request.constraint, numbers, vocab_size))
         if config.min_length_ratio:
             shortest = self._tensor([config.shortest_output(len(s.ids)) for s in rows])
-            rules.append(MinimumLength(shortest, vocab_size=vocab_size, special=special))
+            rules.append(MinimumLength(shortest, vocab_size=vocab_size))
         if config.no_repeat_ngram:
             rules.append(NoRepeatNgram(config.no_repeat_ngram, vocab_size=vocab_size))
         return all_of(*rules) if rules else None

@@ -5,10 +5,10 @@ from torch import Tensor
 
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.special_ids import SpecialIds
+from core.special_ids import SPECIAL_IDS
 from tests.core.model.parity import shake
 
-UNK, PAD, BOS, EOS = SpecialIds()
+UNK, PAD, BOS, EOS = SPECIAL_IDS
 SRC_WORDS, TGT_WORDS, MAX_LEN = 11, 13, 12
 
 
@@ -17,7 +17,6 @@ def model_of(
     norm_first: bool = True,
     *,
     tie_output: bool = True,
-    special: SpecialIds = SpecialIds(),
     max_len: int = MAX_LEN,
     positions: str = "sinusoidal",
 ) -> SequenceToSequence:
@@ -35,7 +34,7 @@ def model_of(
         positions=positions,
     )
     model = SequenceToSequence(
-        SRC_WORDS, TGT_WORDS, config, share_embeddings=False, tie_output=tie_output, special=special
+        SRC_WORDS, TGT_WORDS, config, share_embeddings=False, tie_output=tie_output
     ).eval()
     shake(model)
     return model

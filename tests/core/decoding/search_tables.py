@@ -16,9 +16,9 @@ from torch import Tensor
 from core.decoding.beam_search import beam_search, length_normalizer
 from core.decoding.greedy_search import greedy_search
 from core.decoding.search import Constraint, Hypothesis
-from core.special_ids import SpecialIds
+from core.special_ids import EOS_ID
 
-IDS = {".": SpecialIds().eos, "a": 4, "b": 5, "c": 6}
+IDS = {".": EOS_ID, "a": 4, "b": 5, "c": 6}
 LETTERS = {number: letter for letter, number in IDS.items()}
 VOCABULARY_SIZE = 7
 ENDS = {".": 1.0}

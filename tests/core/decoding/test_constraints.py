@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from core.decoding.constraints import ForcedPrefix, MinimumLength, NoRepeatNgram, all_of
 from core.decoding.search import Constraint
-from core.special_ids import SpecialIds
 from tests.core.decoding.search_tables import (
     ENDS,
     IDS,
@@ -67,12 +66,6 @@ def test_every_sentence_has_its_own_minimum() -> None:
     ):
         assert texts(found)[0] == "a" * least
         assert min(len(text) for text in texts(found)) == least
-
-
-def test_other_special_ids_have_another_end() -> None:
-    rule = MinimumLength(torch.tensor([1]), vocab_size=5, special=SpecialIds(3, 2, 1, 0))
-    (row,) = rule(torch.empty(0, 1, dtype=torch.long), torch.tensor([0])).tolist()
-    assert row == [True, False, False, False, False]
 
 
 # No n-gram twice

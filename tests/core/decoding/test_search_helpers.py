@@ -8,7 +8,6 @@ from torch import Tensor
 
 from core.decoding.search import check_log_probs, compact_indices, log_probabilities, mask_forbidden
 from core.errors import UserError
-from core.special_ids import SpecialIds
 from tests.core.decoding.every_search import every_search
 from tests.core.decoding.search_tables import Histories
 
@@ -67,17 +66,15 @@ def test_logits_that_cannot_be_ranked_are_an_error(wrong: float, place: int) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_special_tokens_and_those_of_the_constraint_are_forbidden(dtype: torch.dtype) -> None:
     logits, outputs = torch.zeros(2, 7, dtype=dtype), torch.tensor([[4, 5]])
-    special = SpecialIds(unk=6, pad=0, bos=2, eos=1)
     masked = mask_forbidden(
         logits,
         outputs,
         torch.tensor([0, 1]),
-        special,
         lambda prefix, sentences: torch.zeros(2, 7, dtype=torch.bool).scatter(1, prefix.t(), True),
     )
     assert masked.dtype == torch.float32
     assert masked.eq(-INF).nonzero().tolist() == [
-        [row, token] for row in (0, 1) for token in (0, 2, 4 + row, 6)
+        [row, token] for row in (0, 1) for token in (0, 1, 2, 4 + row)
     ]
 
 

@@ -11,7 +11,6 @@ from core.inference.ensemble import Ensemble
 from core.inference.incremental_model import IncrementalModel
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.special_ids import SpecialIds
 from tests.core.decoding.every_search import assert_same, every_search, greedily
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
@@ -100,8 +99,6 @@ def test_other_vocabularies_are_refused_by_their_sizes() -> None:
     more_words = SequenceToSequence(SRC_WORDS + 1, TGT_WORDS, config, share_embeddings=False)
     with pytest.raises(ConfigError, match=r"11 source .* number 2 has 12 source"):
         ensemble_of(model, more_words)
-    with pytest.raises(ConfigError, match=r"eos=3.* number 2 has .*eos=2"):
-        ensemble_of(model, model_of(1, special=SpecialIds(unk=3, pad=0, bos=1, eos=2)))
 
 
 def test_an_empty_ensemble_is_refused() -> None:

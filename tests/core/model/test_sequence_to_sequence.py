@@ -12,7 +12,6 @@ from core.decoding.search import Hypothesis
 from core.inference.incremental_model import IncrementalModel, greedy_decode
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.special_ids import SpecialIds
 from tests.core.decoding.every_search import assert_same
 from tests.core.model.parity import assert_near
 from tests.core.small_models import (
@@ -82,15 +81,6 @@ def test_the_memory_knows_its_padding() -> None:
     memory = model_of(1).encode(src)
     assert memory.states.shape == (5, 2, 8)
     assert memory.is_pad.tolist() == [[False, False, False, True, True], [False] * 5]
-
-
-def test_other_special_ids_are_other_padding() -> None:
-    special = SpecialIds(unk=3, pad=0, bos=1, eos=2)
-    model = model_of(1, special=special)
-    src, tgt = column(3, SRC_WORDS), column(4, TGT_WORDS)
-    padded = torch.cat([src, torch.zeros(2, 1, dtype=torch.long)])
-    assert_near(model(padded, tgt), model(src, tgt), 1e-5)
-    assert model.encode(padded).is_pad.tolist() == [[False, False, False, True, True]]
 
 
 @pytest.mark.parametrize("length", [MAX_LEN, MAX_LEN + 1])

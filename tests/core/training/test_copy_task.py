@@ -13,8 +13,8 @@ from tests.readme_blocks import blocks
 
 
 def test_the_example_copies_every_unseen_sequence() -> None:
-    """Vocabulary 11, length 10, d_model 32, 2 layers, 4 heads; 5 epochs of 100 batches of 30."""
-    assert (copy_task.VOCABULARY, copy_task.LENGTH) == (11, 10)
+    """Ten symbols, length 10, d_model 32, 2 layers, 4 heads; 5 epochs of 100 batches of 30."""
+    assert (copy_task.SYMBOLS, copy_task.LENGTH) == (10, 10)
     assert (copy_task.BATCHES, copy_task.BATCH_SIZE) == (100, 30)
     config = copy_task.make_model().config
     layers = (config.num_encoder_layers, config.num_decoder_layers)
@@ -42,7 +42,7 @@ def test_the_sequences_are_of_symbols_only_and_never_the_same() -> None:
     torch.manual_seed(1)
     one, other = copy_task.random_sequences(500), copy_task.random_sequences(500)
     assert one.shape == (10, 500)
-    assert set(one.unique().tolist()) == set(range(1, 11))
+    assert set(one.unique().tolist()) == set(range(4, 14))
     columns = {tuple(column) for column in torch.cat([one, other], dim=1).t().tolist()}
     assert len(columns) == 1000
 

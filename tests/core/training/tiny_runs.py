@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
-from core.special_ids import SpecialIds
+from core.special_ids import SPECIAL_IDS
 from core.training.config import TrainConfig
 from core.training.fit import FitOptions, Objective, fit
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
@@ -21,7 +21,7 @@ from core.training.step import TrainingStep
 
 CPU = torch.device("cpu")
 WORDS = 14
-_, PAD, BOS, EOS = SpecialIds()
+_, PAD, BOS, EOS = SPECIAL_IDS
 
 Pair = tuple[list[int], list[int]]
 
