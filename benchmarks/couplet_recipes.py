@@ -38,7 +38,7 @@ from tasks.couplet.model import Alignment, CoupletModel
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.train import CoupletTraining
 from tasks.runs import run
-from tasks.runs.run import RunOptions
+from tasks.runs.training import RunOptions
 
 TAG = "诗"
 FILES = ("in.txt", "out.txt")

@@ -40,7 +40,7 @@ from tasks.couplet.tones import is_punctuation
 from tasks.couplet.train import CoupletTraining
 from tasks.runs import run
 from tasks.runs.checkpoint_folder import model_folder, read_config
-from tasks.runs.run import RunOptions
+from tasks.runs.training import RunOptions
 from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.objective import measure_pairs
 

@@ -19,7 +19,7 @@ from core.config import check_choice, override
 if TYPE_CHECKING:
     from tasks.predictor import Predictor
     from tasks.runs.checkpoint_folder import Folders
-    from tasks.runs.run import RunOptions
+    from tasks.runs.training import RunOptions
 
 TASKS = ("translation", "classification", "couplet")
 PAIR_TASKS = ("translation", "couplet")
@@ -29,8 +29,7 @@ PAIR_TASKS = ("translation", "couplet")
 def task_named(name: str) -> Task:
     """Returns the task with this name."""
     check_choice("task", name, TASKS)
-    task: Task = importlib.import_module(f".{name}.task", __package__).TASK
-    return task
+    return importlib.import_module(f".{name}.task", __package__).TASK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +91,7 @@ class Task:
 
     def train(self, config: Any, options: RunOptions) -> dict[str, Any]:
         """Trains a model and returns the content of ``metrics.json`` (:mod:`tasks.runs.run`)."""
-        metrics: dict[str, Any] = self._module("train").train(config, options)
-        return metrics
+        return self._module("train").train(config, options)
 
     def load(
         self, folder: Folders = None, *, device: str = "auto", **options: Any
@@ -102,8 +100,8 @@ class Task:
 
         ``options`` are among ``load_options``.
         """
-        kind: type[Predictor[Any]] = getattr(self._module("predict"), self.predictor)
-        return kind.load(folder, device=device, **options)
+        predictor = getattr(self._module("predict"), self.predictor)
+        return predictor.load(folder, device=device, **options)
 
     def evaluate(
         self,
@@ -122,8 +120,7 @@ class Task:
         """
         how_to_load = {name: options.pop(name) for name in self.load_options if name in options}
         opened = self.open_split(folder, data, split, assignments, device=device, **how_to_load)
-        report: Report = self._module("evaluate").evaluate(*opened, **options)
-        return report
+        return self._module("evaluate").evaluate(*opened, **options)
 
     def open_split(
         self,

@@ -21,7 +21,7 @@ from core.inference.incremental_model import IncrementalModel
 from core.training.fit import Trainer
 from core.training.step import TrainingStep
 from tasks.classification import predict as classification
-from tasks.runs.run import RunOptions
+from tasks.runs.training import RunOptions
 from tasks.seq2seq import predictor as seq2seq
 from tasks.task import task_named
 from tests import pretend_device

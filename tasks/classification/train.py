@@ -37,7 +37,7 @@ from tasks.classification.sources import Row, has_news_layout
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs import run
 from tasks.runs.checkpoint_folder import file_digests
-from tasks.runs.training import Place, Training
+from tasks.runs.training import RunOptions, Training
 
 _TOKENS = 400_000  # in all epochs of a training on few texts
 _LEAST_EPOCHS, _MOST_EPOCHS = 3, 40
@@ -47,7 +47,7 @@ _OTHER_TEXTS = Path(__file__).with_name("other_texts.txt")
 _NGRAM_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-def train(config: ClassificationConfig, options: run.RunOptions) -> dict[str, Any]:
+def train(config: ClassificationConfig, options: RunOptions) -> dict[str, Any]:
     """Trains a classifier; see :func:`tasks.runs.run.train`."""
     data = config.data
     if data.clean is None:
@@ -55,7 +55,7 @@ def train(config: ClassificationConfig, options: run.RunOptions) -> dict[str, An
     if options.init is not None:
         data = replace(data, fit_ngrams=0)
     config = replace(config, data=data)
-    return run.train(config, options, ClassificationTraining, task=ClassificationTraining.task)
+    return run.train(config, options, ClassificationTraining)
 
 
 class ClassificationTraining(Training):
@@ -65,29 +65,22 @@ class ClassificationTraining(Training):
     metric = "val_accuracy"
     model: ClassificationModel
     data: TextData
+    dataset: LoadSentenceClassificationDataset
 
-    def __init__(self, config: ClassificationConfig, place: Place) -> None:
-        vocabulary, tokenizer = place.vocabulary, config.data.tokenizer
-        dataset = self.dataset = LoadSentenceClassificationDataset(
-            place.corpus,
-            config.data,
-            seed=config.train.seed,
-            save_to=place.out,
-            codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
-            classes=read_classes(place.out) if vocabulary == place.out else None,
-        )
-        super().__init__(
-            config, place, dataset, build_model(dataset.codec, dataset.classes, config)
-        )
+    def __init__(
+        self, config: ClassificationConfig, options: RunOptions, vocabulary: Path | None
+    ) -> None:
+        super().__init__(config, options, vocabulary)
+        dataset = self.dataset
         self.has_other_classes = (
             vocabulary is not None and read_classes(vocabulary) != dataset.classes
         )
         if self.has_other_classes:
-            write_classes(place.out, dataset.classes)
+            write_classes(options.out, dataset.classes)
             log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
         config = replace(config, prediction=replace(config.prediction, temperature=1.0))
         self.classifier = Classifier(
-            self.model, dataset.codec, dataset.classes, config, place.device
+            self.model, dataset.codec, dataset.classes, config, options.device
         )
         self.examples = {name: dataset.encoded(name) for name in ("train", "val")}
         self.classifier.check_thresholds()
@@ -96,7 +89,7 @@ class ClassificationTraining(Training):
         labels = [label for _, label in self.examples["train"]]
         self.weights = None
         if items := config.data.class_weight:
-            self.weights = class_weights(items, dataset.classes, labels).to(place.device)
+            self.weights = class_weights(items, dataset.classes, labels).to(options.device)
         smoothing, token_dropout = config.train.label_smoothing, config.data.token_dropout
         self.loss = text_loss(self.model, smoothing, token_dropout, self.weights)
         self.fitted: Tensor | None = None
@@ -104,6 +97,21 @@ class ClassificationTraining(Training):
             self.metric, self.model.ngram_weight = "val_loss", 0.5
             self.fitted = self._set_ngrams(self._fitted_ngrams("train"))
         self.validation: dict[str, float] | None = None
+
+    def load_dataset(self) -> LoadSentenceClassificationDataset:
+        vocabulary, out, data = self.vocabulary, self.options.out, self.config.data
+        tokenizer = data.tokenizer
+        return LoadSentenceClassificationDataset(
+            self.options.data,
+            data,
+            seed=self.config.train.seed,
+            save_to=out,
+            codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
+            classes=read_classes(out) if vocabulary == out else None,
+        )
+
+    def make_model(self) -> ClassificationModel:
+        return build_model(self.dataset.codec, self.dataset.classes, self.config)
 
     def _fitted_ngrams(self, *splits: str) -> Tensor:
         """Returns the weights of n-grams that suit some splits (:mod:`.linear`)."""
@@ -132,7 +140,7 @@ class ClassificationTraining(Training):
 
         These are then fitted again, on the validation rows, too, unless the report is on them.
         """
-        prediction, out = config.prediction, self.place.out
+        prediction, out = config.prediction, self.options.out
         texts = [ids for ids, _ in self.examples["val"]]
         labels = torch.tensor([label for _, label in self.examples["val"]])
         if self.fitted is not None:
@@ -188,7 +196,7 @@ class ClassificationTraining(Training):
             self.classifier,
             self.dataset,
             split,
-            report_in=self.place.out,
+            report_in=self.options.out,
             baseline_is_right=baseline,
         )
         gap = report.accuracy - (report.baseline_accuracy or 0.0)

@@ -110,7 +110,7 @@ def train(
     from core.device import choose_device, device_of_rank, use_threads
     from core.distributed.process_group import joined_group
     from tasks.runs.checkpoint_folder import headline
-    from tasks.runs.run import RunOptions
+    from tasks.runs.training import RunOptions
 
     if world.size > 1:
         device = device_of_rank(device, world.local_rank)

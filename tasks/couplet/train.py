@@ -17,35 +17,37 @@ from tasks.couplet.predict import CoupletWriter
 from tasks.runs import run
 from tasks.runs.checkpoint_folder import CONFIG_FILE, describe
 from tasks.runs.initial import TokenWeights
-from tasks.runs.training import Place
+from tasks.runs.training import RunOptions
 from tasks.seq2seq.training import PairTraining
 
 
-def train(config: CoupletConfig, options: run.RunOptions) -> dict[str, Any]:
+def train(config: CoupletConfig, options: RunOptions) -> dict[str, Any]:
     """Trains a couplet model; see :func:`tasks.runs.run.train`."""
-    return run.train(config, options, CoupletTraining, task=CoupletTraining.task)
+    return run.train(config, options, CoupletTraining)
 
 
 class CoupletTraining(PairTraining):
     """The training of a couplet model."""
 
     task = CoupletWriter.task
+    dataset: LoadCoupletDataset
     model_class: ClassVar[Callable[..., SequenceToSequence]] = CoupletModel
 
-    def __init__(self, config: CoupletConfig, place: Place) -> None:
-        vocabulary = place.vocabulary
-        dataset = self.dataset = LoadCoupletDataset(
-            place.corpus,
-            config.data,
-            seed=config.train.seed,
-            save_to=place.out,
+    def load_dataset(self) -> LoadCoupletDataset:
+        vocabulary = self.vocabulary
+        return LoadCoupletDataset(
+            self.options.data,
+            self.config.data,
+            seed=self.config.train.seed,
+            save_to=self.options.out,
             codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER),
         )
-        model = self.model_class(len(dataset.codec.vocabulary), config.model)
-        super().__init__(config, place, dataset, model)
+
+    def make_model(self) -> SequenceToSequence:
+        return self.model_class(len(self.dataset.codec.vocabulary), self.config.model)
 
     def predictor(self, config: CoupletConfig) -> CoupletWriter:
-        return CoupletWriter([self.model], self.dataset.codec, config, self.place.device)
+        return CoupletWriter([self.model], self.dataset.codec, config, self.options.device)
 
     def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
         metrics = super().validate(group)
@@ -58,7 +60,7 @@ class CoupletTraining(PairTraining):
 
     def new_weights(self) -> Sequence[str]:
         """Returns the names of the weights of the alignment, if the initial model has none."""
-        initial = self.place.vocabulary
+        initial = self.vocabulary
         if initial is None or not is_file(initial / CONFIG_FILE):
             return ()
         if describe(initial)["model"].get("aligned", False):

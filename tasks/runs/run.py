@@ -1,15 +1,15 @@
 """A training run from its configuration to its metrics, the same for every task."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from core.distributed.process_group import Disconnected, ProcessGroup
-from core.errors import ChangedConditions, ConfigError, Interrupted
+from core.distributed.process_group import Disconnected
+from core.errors import ChangedConditions, Interrupted
 from core.progress import log
 from core.storage.checkpoint import load_weights
 from core.storage.files import atomic_write, is_file, write_json
@@ -27,50 +27,10 @@ from tasks.runs.checkpoint_folder import (
 from tasks.runs.initial import check_alike, write_initial_weights
 from tasks.runs.provenance import corpus_digests, provenance
 from tasks.runs.run_folder import locked_folder
-from tasks.runs.training import Place, SearchChoice, Training
+from tasks.runs.training import RunOptions, SearchChoice, Training
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What a run reads and writes, and how it begins.
-
-    Attributes:
-        data: the corpus.
-        out: the folder of the run, which becomes a checkpoint folder.
-        resume: continue the run in ``out``.
-        accept_changes: continue it with another corpus, number of threads, kind of device or
-            version of torch, too. ``metrics.json`` then lists the changes.
-        init: the folder of a model to start from: its weights and its vocabulary. The configuration
-            must have the same languages, the same options of the vocabulary, and the same model
-            section, where only ``dropout``, ``ngram_dropout``, ``max_len`` and ``aligned`` may
-            differ. A classifier for other classes gets a new last layer. Such a run is resumed
-            without ``init``.
-        new_vocabulary: with ``init``: build a vocabulary from the corpus. Tokens that the initial
-            model does not know start from the vectors of its tokens that form them
-            (:mod:`tasks.runs.initial`).
-        group: the processes that train together.
-
-    Raises:
-        ConfigError: ``resume`` and ``init``.
-    """
-
-    data: Path
-    out: Path
-    device: torch.device
-    resume: bool = False
-    accept_changes: bool = False
-    init: Path | None = None
-    new_vocabulary: bool = False
-    group: ProcessGroup = field(default_factory=ProcessGroup)
-
-    def __post_init__(self) -> None:
-        if self.resume and self.init is not None:
-            raise ConfigError("a run that is resumed has its weights already: leave out init")
-
-
-def train(
-    config: Any, options: RunOptions, training: Callable[[Any, Place], Training], *, task: str
-) -> dict[str, Any]:
+def train(config: Any, options: RunOptions, training: type[Training]) -> dict[str, Any]:
     """Trains a model and leaves a checkpoint folder.
 
     The best model is measured on the test split. A finished run that is resumed with the same
@@ -78,7 +38,7 @@ def train(
 
     Args:
         config: has the sections ``model``, ``data`` and ``train``, and perhaps others.
-        training: makes the training of the task.
+        training: the class of the task's training.
 
     Returns:
         The content of ``metrics.json``, in the main process alone.
@@ -92,7 +52,7 @@ def train(
         CheckpointError: ``resume`` without a run in ``out``, or no model of ``task`` in ``init``.
         Interrupted: SIGINT, SIGTERM or SIGHUP came.
     """
-    run = _Run(task, config, options, training)
+    run, task = _Run(config, options, training), training.task
     if not options.group.is_main:
         return run.train()
     if options.init is not None:
@@ -107,10 +67,9 @@ def train(
 class _Run:
     """The arguments of :func:`train`, and its steps once ``out`` is checked and locked."""
 
-    task: str
     config: Any
     options: RunOptions
-    make_training: Callable[[Any, Place], Training]
+    training: type[Training]
     check_place: Callable[[], None] = lambda: None
     """Raises a UserError if ``out`` has been removed or replaced."""
 
@@ -122,14 +81,13 @@ class _Run:
         config = training.config
         parameters = sum(p.numel() for p in training.model.parameters())
         place = str(device) if options.group.size == 1 else f"{options.group.size} x {device.type}"
-        seed = self.config.train.seed
         log(
-            f"{self.task}: {parameters:,} parameters on {place} in {self._precision}, seed {seed}, "
-            f"into {out}"
+            f"{training.task}: {parameters:,} parameters on {place} in {self._precision}, "
+            f"seed {self.config.train.seed}, into {out}"
         )
 
         def on_begin() -> None:
-            write_config(out, self.task, config)
+            write_config(out, training.task, config)
             write_json(out / METRICS_FILE, origin)
 
         choices: list[SearchChoice] = []
@@ -182,7 +140,7 @@ class _Run:
         config = training.calibrate(config)
         if config is not training.config:
             self.check_place()
-            write_config(out, self.task, config)
+            write_config(out, training.task, config)
         metrics = origin | {"parameters": parameters} | _metrics(training, config, state)
         self.check_place()
         write_json(out / METRICS_FILE, metrics)
@@ -196,11 +154,7 @@ class _Run:
             if options.group.is_main and not options.resume:
                 # A run that was killed before it began may have left it.
                 self._initial.unlink(missing_ok=True)
-            vocabulary = self._vocabulary()
-            place = Place(
-                corpus=options.data, out=options.out, device=options.device, vocabulary=vocabulary
-            )
-            training = self.make_training(self.config, place)
+            training = self.training(self.config, options, self._vocabulary())
             if options.init is not None and options.group.is_main:
                 tokens = training.token_weights(options.init) if options.new_vocabulary else {}
                 write_initial_weights(
@@ -253,7 +207,7 @@ class _Run:
         # A resumed run keeps the command that began it: the other one cannot repeat the run.
         before = read_metrics(options.out) if options.resume else {}
         init = before.get("init") if options.init is None else str(options.init)
-        return provenance(self.task, before.get("command")) | {
+        return provenance(self.training.task, before.get("command")) | {
             "data": options.data.name,
             **({} if init is None else {"init": init}),
             "seed": self.config.train.seed,

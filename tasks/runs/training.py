@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,20 +21,41 @@ from tasks.task import Report
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a training reads and writes.
+class RunOptions:
+    """What a run reads and writes, and how it begins.
 
     Attributes:
-        corpus: what it reads.
-        out: the folder of the run.
-        vocabulary: the folder to load the vocabulary from: ``out``, or that of the initial model;
-            None: build it.
+        data: the corpus.
+        out: the folder of the run, which becomes a checkpoint folder.
+        resume: continue the run in ``out``.
+        accept_changes: continue it with another corpus, number of threads, kind of device or
+            version of torch, too. ``metrics.json`` then lists the changes.
+        init: the folder of a model to start from: its weights and its vocabulary. The configuration
+            must have the same languages, the same options of the vocabulary, and the same model
+            section, where only ``dropout``, ``ngram_dropout``, ``max_len`` and ``aligned`` may
+            differ. A classifier for other classes gets a new last layer. Such a run is resumed
+            without ``init``.
+        new_vocabulary: with ``init``: build a vocabulary from the corpus. Tokens that the initial
+            model does not know start from the vectors of its tokens that form them
+            (:mod:`tasks.runs.initial`).
+        group: the processes that train together.
+
+    Raises:
+        ConfigError: ``resume`` and ``init``.
     """
 
-    corpus: Path
+    data: Path
     out: Path
     device: torch.device
-    vocabulary: Path | None
+    resume: bool = False
+    accept_changes: bool = False
+    init: Path | None = None
+    new_vocabulary: bool = False
+    group: ProcessGroup = field(default_factory=ProcessGroup)
+
+    def __post_init__(self) -> None:
+        if self.resume and self.init is not None:
+            raise ConfigError("a run that is resumed has its weights already: leave out init")
 
 
 @dataclass(frozen=True)
@@ -48,6 +69,10 @@ class SearchChoice:
 
 class Training(ABC):
     """The base class of every task's training. Its constructor reads the corpus.
+
+    Args:
+        vocabulary: the folder to load the vocabulary from: that of the run, or of the initial
+            model; None: build it.
 
     Attributes:
         config: that of the run, in which the constructor may fill in what follows from the corpus.
@@ -67,9 +92,10 @@ class Training(ABC):
     files: Sequence[Path] = ()
     chooses_search: bool = False
 
-    def __init__(self, config: Any, place: Place, dataset: Dataset[Any], model: nn.Module) -> None:
-        self.config, self.place = config, place
-        self.model = model.to(place.device)
+    def __init__(self, config: Any, options: RunOptions, vocabulary: Path | None) -> None:
+        self.config, self.options, self.vocabulary = config, options, vocabulary
+        self.dataset = dataset = self.load_dataset()
+        self.model = self.make_model().to(options.device)
         self.test_split = dataset.splits.test_split()
         if self.test_split is not None:
             dataset.read(self.test_split)  # an error in it is raised now, not after the training
@@ -79,6 +105,14 @@ class Training(ABC):
             seed=config.train.seed,
             max_len=config.model.max_len,
         )
+
+    @abstractmethod
+    def load_dataset(self) -> Dataset[Any]:
+        """Returns the corpus, which saves a vocabulary that it builds in the folder of the run."""
+
+    @abstractmethod
+    def make_model(self) -> nn.Module:
+        """Returns a new model for the vocabulary of the corpus."""
 
     @abstractmethod
     def validate(self, group: ProcessGroup = ALONE) -> Metrics:

@@ -1,11 +1,12 @@
 """The training of models of pairs: what translation and couplets share."""
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any
 
 from core.distributed.process_group import ALONE, ProcessGroup
 from core.model.sequence_to_sequence import SequenceToSequence
-from tasks.runs.training import Place, Training
+from tasks.runs.training import RunOptions, Training
 from tasks.seq2seq.batches import PairDataset
 from tasks.seq2seq.objective import pair_loss
 from tasks.seq2seq.predictor import PairPredictor
@@ -16,12 +17,11 @@ class PairTraining(Training):
 
     metric = "val_loss"
     model: SequenceToSequence
+    dataset: PairDataset
 
-    def __init__(
-        self, config: Any, place: Place, dataset: PairDataset, model: SequenceToSequence
-    ) -> None:
-        super().__init__(config, place, dataset, model)
-        self.val_pairs = dataset.encoded("val", max_len=config.model.max_len)
+    def __init__(self, config: Any, options: RunOptions, vocabulary: Path | None) -> None:
+        super().__init__(config, options, vocabulary)
+        self.val_pairs = self.dataset.encoded("val", max_len=config.model.max_len)
         self.loss = pair_loss(self.model, config.train.label_smoothing)
 
     @abstractmethod

@@ -10,7 +10,7 @@ from core.decoding.config import GenerationConfig
 from core.distributed.process_group import ALONE, ProcessGroup
 from tasks.runs import run
 from tasks.runs.initial import TokenWeights
-from tasks.runs.training import Place, SearchChoice
+from tasks.runs.training import RunOptions, SearchChoice
 from tasks.seq2seq.request import GREEDY, GenerationRequest
 from tasks.seq2seq.training import PairTraining
 from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, calibrate
@@ -26,9 +26,9 @@ MAX_SENTENCES = 1000
 """The most validation sentences that are translated with each candidate."""
 
 
-def train(config: TranslationConfig, options: run.RunOptions) -> dict[str, Any]:
+def train(config: TranslationConfig, options: RunOptions) -> dict[str, Any]:
     """Trains a translator; see :func:`tasks.runs.run.train`."""
-    return run.train(config, options, TranslationTraining, task=TranslationTraining.task)
+    return run.train(config, options, TranslationTraining)
 
 
 class TranslationTraining(PairTraining):
@@ -36,32 +36,38 @@ class TranslationTraining(PairTraining):
 
     task = Translator.task
     metric = "val_bleu"
+    dataset: ParallelCorpus
 
-    def __init__(self, config: TranslationConfig, place: Place) -> None:
-        source, target = (
-            (None, None) if place.vocabulary is None else load_codecs(place.vocabulary, config.data)
-        )
-        dataset = self.dataset = ParallelCorpus(
-            place.corpus,
-            config.data,
-            seed=config.train.seed,
-            save_to=place.out,
+    def __init__(
+        self, config: TranslationConfig, options: RunOptions, vocabulary: Path | None
+    ) -> None:
+        super().__init__(config, options, vocabulary)
+        self.val_texts = self.dataset.read("val")
+        self.chooses_search = config.train.choose_search
+
+    def load_dataset(self) -> ParallelCorpus:
+        data, codecs = self.config.data, (None, None)
+        source, target = codecs if self.vocabulary is None else load_codecs(self.vocabulary, data)
+        return ParallelCorpus(
+            self.options.data,
+            data,
+            seed=self.config.train.seed,
+            save_to=self.options.out,
             source=source,
             target=target,
         )
-        model = TranslationModel(
-            len(dataset.source.vocabulary),
-            len(dataset.target.vocabulary),
-            config.model,
-            share_embeddings=config.data.share_vocabulary,
+
+    def make_model(self) -> TranslationModel:
+        return TranslationModel(
+            len(self.dataset.source.vocabulary),
+            len(self.dataset.target.vocabulary),
+            self.config.model,
+            share_embeddings=self.config.data.share_vocabulary,
         )
-        super().__init__(config, place, dataset, model)
-        self.val_texts = dataset.read("val")
-        self.chooses_search = config.train.choose_search
 
     def predictor(self, config: TranslationConfig) -> Translator:
         codecs = self.dataset.source, self.dataset.target
-        return Translator([self.model], *codecs, config, self.place.device)
+        return Translator([self.model], *codecs, config, self.options.device)
 
     def validate(self, group: ProcessGroup = ALONE) -> dict[str, float]:
         sources, targets = zip(*self.val_texts, strict=True)
@@ -75,14 +81,14 @@ class TranslationTraining(PairTraining):
 
     def calibrate(self, config: TranslationConfig) -> TranslationConfig:
         train = self.dataset.natural_pairs(MAX_LANGUAGE_PAIRS)
-        calibrate(self.predictor(config), train, self.val_texts, self.place.out)
+        calibrate(self.predictor(config), train, self.val_texts, self.options.out)
         return config
 
     def evaluate(self, config: TranslationConfig) -> TranslationReport | None:
         if self.test_split is None:
             return None
         translator = self.predictor(config)
-        translator.load_calibration(self.place.out)
+        translator.load_calibration(self.options.out)
         return evaluate(translator, self.dataset, self.test_split)
 
     def token_weights(self, initial: Path) -> TokenWeights:

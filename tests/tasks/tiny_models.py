@@ -23,7 +23,7 @@ from tasks.couplet.model import CoupletModel
 from tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
 from tasks.runs.checkpoint_folder import CONFIG_FILE
 from tasks.runs.config_file import make_config
-from tasks.runs.run import RunOptions
+from tasks.runs.training import RunOptions
 from tasks.task import task_named
 from tasks.translation.codecs import build_codecs
 from tasks.translation.config import TranslationConfig, TranslationData

@@ -23,7 +23,7 @@ from core.storage.lock import only_writer
 from tasks.runs import checkpoint_folder as folders
 from tasks.runs import provenance, run_folder
 from tasks.runs import run as runs
-from tasks.runs.training import Place, Training
+from tasks.runs.training import RunOptions, Training
 from tasks.task import Report
 from tasks.translation.config import TranslationConfig, tiny
 from tests.tasks.tiny_models import CPU
@@ -68,9 +68,15 @@ class LineTraining(Training):
     task, metric = "translation", "val_loss"
 
     def __init__(self, calls: list[str] | None = None) -> None:
-        self.model: Line = Line()
+        self.model: Line = self.make_model()
         self.data = Points()
         self.calls = [] if calls is None else calls
+
+    def load_dataset(self) -> Any:
+        """Points are no corpus."""
+
+    def make_model(self) -> Line:
+        return Line()
 
     def loss(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         return ((self.model.slope - 3.0) * batch[0]).square().sum(), 1
@@ -92,13 +98,14 @@ def train(
     task: str = "translation",
     prepare: Callable[[], Training] = LineTraining,
 ) -> dict[str, Any]:
-    def make_training(config: Any, place: Place) -> Training:
+    def make_training(config: Any, options: RunOptions, vocabulary: Path | None) -> Training:
         training = prepare()
         training.config = config
         return training
 
-    options = runs.RunOptions(data=DATA, out=out, device=CPU, resume=resume)
-    return runs.train(config, options, make_training, task=task)
+    training: Any = make_training
+    training.task = task
+    return runs.train(config, RunOptions(data=DATA, out=out, device=CPU, resume=resume), training)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
