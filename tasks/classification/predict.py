@@ -100,11 +100,7 @@ class Classifier(Predictor[Classification]):
 
     @classmethod
     def load(
-        cls,
-        folder: Folders = None,
-        *,
-        device: str = "auto",
-        early_exit: float | None = None,
+        cls, folder: Folders = None, *, device: str = "auto", early_exit: float | None = None
     ) -> "Classifier":
         """Loads the model in ``folder``, or the pretrained one.
 
@@ -134,9 +130,7 @@ class Classifier(Predictor[Classification]):
         model = load_model(path / WEIGHTS_FILE, lambda: build_model(codec, classes, config))
         classifier = cls(model.to(chosen).eval(), codec, classes, config, chosen)
         packed = PackedClassificationModel(
-            classifier.model,
-            early_exit=early_exit,
-            temperature=config.prediction.temperature,
+            classifier.model, early_exit=early_exit, temperature=config.prediction.temperature
         )
         classifier._compute = packed.scores_and_states
         classifier.familiarity = Familiarity.load(path, width=config.model.d_model)

@@ -126,18 +126,17 @@ def confident_mistakes(
     classes: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Returns the mistakes of the highest probabilities: many of their labels are wrong."""
-    wrong = (labels != predicted).nonzero()[:, 0]
-    chosen = probabilities.gather(1, predicted.unsqueeze(1))[:, 0]
-    order = wrong[chosen[wrong].argsort(descending=True, stable=True)][:_MISTAKES]
-    return [
-        {
-            "text": texts[i] if len(texts[i]) <= _SHOWN_TEXT else f"{texts[i][:_SHOWN_TEXT]}...",
-            "label": classes[int(labels[i])],
-            "predicted": classes[int(predicted[i])],
-            "probability": float(chosen[i]),
-        }
-        for i in order.tolist()
-    ]
+    from pandas import DataFrame
+
+    rows = {
+        "text": [t if len(t) <= _SHOWN_TEXT else f"{t[:_SHOWN_TEXT]}..." for t in texts],
+        "label": [classes[i] for i in labels.tolist()],
+        "predicted": [classes[i] for i in predicted.tolist()],
+        "probability": probabilities.gather(1, predicted.unsqueeze(1))[:, 0].tolist(),
+    }
+    wrong = DataFrame(rows).query("label != predicted").nlargest(_MISTAKES, "probability")
+    mistakes: list[dict[str, Any]] = wrong.to_dict("records")
+    return mistakes
 
 
 def telling_words(texts: Sequence[str], predicted: Sequence[str]) -> dict[str, list[str]]:

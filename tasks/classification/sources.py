@@ -36,12 +36,7 @@ class NewsFolder(Splits[Row]):
     """AG_News' layout: ``train.csv``, ``test.csv``, ``classes.txt`` and optionally ``val.csv``."""
 
     def __init__(
-        self,
-        folder: Path,
-        config: ClassificationData,
-        *,
-        seed: int,
-        classes: Sequence[str] | None,
+        self, folder: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None
     ) -> None:
         self._folder, self._columns = folder, config.columns
         self.classes = read_classes(folder)
@@ -69,12 +64,7 @@ class TableSource(TableSplits[Row]):
     """
 
     def __init__(
-        self,
-        path: Path,
-        config: ClassificationData,
-        *,
-        seed: int,
-        classes: Sequence[str] | None,
+        self, path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None
     ) -> None:
         shares = {"test": config.test_share, "val": config.val_share or 0.0}
         super().__init__(path, shares, seed=seed)

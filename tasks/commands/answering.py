@@ -12,14 +12,7 @@ import click
 
 from core.errors import UserError
 from core.progress import log
-from data.tables import (
-    DEFAULT_LAYOUT,
-    SUFFIXES,
-    Record,
-    Table,
-    TableLayout,
-    open_table,
-)
+from data.tables import DEFAULT_LAYOUT, SUFFIXES, Record, Table, TableLayout, open_table
 from tasks.commands.options import (
     LineOptions,
     given,

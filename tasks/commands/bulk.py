@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import posixpath
+import re
 import tempfile
 import time
 from collections import Counter, deque
@@ -73,42 +74,29 @@ def filesystem_of(address: str) -> "tuple[FileSystem, str]":
         raise UserError(f"{address}: {one_line(str(error))}") from error
 
 
-def exists(address: str) -> bool:
-    """Returns whether there is a file at ``address``."""
-    from pyarrow.fs import FileType
-
-    system, path = filesystem_of(address)
-    return bool(system.get_file_info(path).type != FileType.NotFound)
-
-
-def find_files(address: str) -> list[tuple[str, str]]:
-    """Returns the files of an address (a file, a folder or a glob) and their names in an output.
-
-    Raises:
-        UserError: there is none, or a file that is named has an unknown kind.
-    """
+def files_at(address: str) -> list[tuple[str, str]]:
+    """Returns the files of an address (a file, a folder or a glob) and their names in an output."""
     from pyarrow.fs import FileSelector, FileType
 
     system, path = filesystem_of(address)
     prefix = address.removesuffix(path) if "://" in address else ""
-    is_glob = any(character in path for character in "*?[")
-    root = path
-    while any(character in root for character in "*?["):
-        root = posixpath.dirname(root)
-    if not is_glob and system.get_file_info(path).type == FileType.File:
-        if posixpath.splitext(path)[1] not in SUFFIXES:
-            raise UserError(f"{address}: the name must end in {', '.join(SUFFIXES)}")
-        return [(prefix + path, posixpath.basename(path))]
-    found = system.get_file_info(FileSelector(root, recursive=True, allow_not_found=True))
-    files = [
+    fixed, *wild = re.split(r"[*?[]", path, maxsplit=1)
+    if not wild and system.get_file_info(path).type == FileType.File:
+        return [(address, posixpath.basename(path))]
+    root = posixpath.dirname(fixed) if wild else path
+    return sorted(
         (prefix + info.path, posixpath.relpath(info.path, root))
-        for info in found
-        if info.type == FileType.File and posixpath.splitext(info.path)[1] in SUFFIXES
-        if not is_glob or fnmatch.fnmatchcase(info.path, path)
-    ]
+        for info in system.get_file_info(FileSelector(root, recursive=True, allow_not_found=True))
+        if info.type == FileType.File and (not wild or fnmatch.fnmatchcase(info.path, path))
+    )
+
+
+def find_inputs(address: str) -> list[tuple[str, str]]:
+    """Returns those of :func:`files_at` that can be read; a UserError if there is none."""
+    files = [file for file in files_at(address) if posixpath.splitext(file[1])[1] in SUFFIXES]
     if not files:
         raise UserError(f"{address}: no files there that end in {', '.join(SUFFIXES)}")
-    return sorted(files)
+    return files
 
 
 def read_chunks(address: str) -> Iterator[Chunk]:
@@ -221,8 +209,7 @@ class Worker:
         self._command, self._predictor = command, predictor
         self._options = given({**options, "batch_tokens": model.batch_tokens})
         if command in ("translate", "couplet"):
-            self._request = predictor.request_type.of(**self._options)
-            predictor.check(self._request)
+            predictor.check(predictor.request_type.of(**self._options))
         elif given(options):
             raise ConfigError(f"{command} does not search: leave out {', '.join(given(options))}")
 
@@ -250,13 +237,13 @@ class Worker:
         """Returns the results as the command prints them with --json."""
         texts = list(map(" ".join, rows))
         if self._command == "score":
-            sources, targets = ([row[side] for row in rows] for side in (0, 1))
-            results = self._predictor.score(sources, targets, **self._options)
+            pairs = ([row[side] for row in rows] for side in (0, 1))
+            results = self._predictor.score(*pairs, **self._options)
         elif self._command == "classify":
-            results = self._predictor.classify_scored(texts, **self._options)
+            results = self._predictor.predict(texts, **self._options)
         else:
-            request = replace(self._request, numbers=range(first, first + len(rows)))
-            results = self._predictor.generate(texts, request)
+            numbers = range(first, first + len(rows))
+            results = self._predictor.predict(texts, **self._options, numbers=numbers)
         return [result.record() for result in results]
 
 
@@ -389,12 +376,13 @@ def bulk(
         bulk score pairs.parquet --text de,en --output scored/
     """
     targets: dict[str, str] = {}
-    for file, name in (found for each in inputs for found in find_files(each)):
-        target = posixpath.join(output, posixpath.splitext(name)[0] + OUTPUTS[kind])
+    for file, name in (found for each in inputs for found in find_inputs(each)):
+        target = posixpath.splitext(name)[0] + OUTPUTS[kind]
         if target in targets.values() and targets.get(file) != target:
             raise ConfigError(f"several files would be written to {target}: name another --output")
         targets[file] = target
-    missing = [file for file, target in targets.items() if not exists(target)]
+    there = {name for _, name in files_at(output)}
+    missing = [file for file, target in targets.items() if target not in there]
     columns = tuple(name.strip() for name in text.split(","))
     if command == "score" and len(columns) != 2:
         raise ConfigError("score needs two columns: --text SOURCE,TARGET")
@@ -415,7 +403,8 @@ def bulk(
         for file, parts in groupby(answers(actors, missing, columns), key=itemgetter(0)):
             try:
                 tables = tables_of(ray, parts, counts, progress, has_familiarity=has_familiarity)
-                write_file(targets[file], kind, len(ANSWERS[command]), tables)
+                target = posixpath.join(output, targets[file])
+                write_file(target, kind, len(ANSWERS[command]), tables)
             except (FileFault, OSError, ValueError) as error:
                 log(f"{file}: {one_line(str(error))}")
                 counts["lost"] += 1

@@ -114,9 +114,7 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
     from tasks.classification.predict import Classifier
 
     classifier = Classifier.load(
-        line_options.model,
-        device=line_options.device,
-        early_exit=own.early_exit,
+        line_options.model, device=line_options.device, early_exit=own.early_exit
     )
     if own.thresholds:
         prediction = replace(classifier.config.prediction, thresholds=own.thresholds)

@@ -53,10 +53,7 @@ class CoupletReport(Report):
 
 
 def evaluate(
-    writer: CoupletWriter,
-    dataset: LoadCoupletDataset,
-    split: str,
-    **options: Any,
+    writer: CoupletWriter, dataset: LoadCoupletDataset, split: str, **options: Any
 ) -> CoupletReport:
     """Returns the report on one split; ``options`` are those of a request.
 

@@ -114,10 +114,7 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
     held_out: list[tuple[str, str]] = []
     for corpus in corpora:
         dataset = ParallelCorpus(
-            corpus,
-            replace(config.data, extra=()),
-            seed=config.train.seed,
-            **translator.codecs,
+            corpus, replace(config.data, extra=()), seed=config.train.seed, **translator.codecs
         )
         train += spaced(dataset.read("train"), MAX_LANGUAGE_PAIRS // len(corpora))
         held_out += spaced(dataset.read("val"), MAX_PAIRS // len(corpora))

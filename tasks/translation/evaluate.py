@@ -88,10 +88,7 @@ def score(
 
 
 def evaluate(
-    translator: "Translator",
-    dataset: ParallelCorpus,
-    split: str,
-    **options: Any,
+    translator: "Translator", dataset: ParallelCorpus, split: str, **options: Any
 ) -> TranslationReport:
     """Returns the report on one split; ``options`` are those of a request."""
     sources, references = zip(*dataset.read(split), strict=True)

@@ -44,7 +44,7 @@ _LITERAL = re.compile(
     r"|(?=[A-Z-]*+\d)(?=[\d-]*+[A-Z])[A-Z\d-]{4,}"  # DE89370400440532013000
     # Acronyms that English has, too, and that a small model does not copy.
     "|ADAC|ARD|BBC|BMW|CDU|CIA|CSU|DFB|DHL|DIN|DNA|DVD|EU|FDP|FIFA|GPS|HTML|HTTP|IBAN|IBM|ISBN|ISO|"
-    "NASA|NATO|OECD|PDF|RTL|SPD|UEFA|UNESCO|UNICEF|USB|VW|WDR|WWW|ZDF",
+    "NASA|NATO|OECD|PDF|RTL|SPD|UEFA|UNESCO|UNICEF|USB|VW|WDR|WWW|ZDF"
 )
 _WORD = re.compile(r"\S+")
 _LONGEST = 1000  # characters of a literal

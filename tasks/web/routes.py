@@ -14,20 +14,11 @@ from tasks.classification.predict import Classifier
 from tasks.couplet.layout import banner
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
+from tasks.web import schemas
 from tasks.web.config import ServiceConfig, key_in
 from tasks.web.errors import RequestError
 from tasks.web.scheduler import Work
-from tasks.web.schemas import (
-    Answer,
-    AttentionBody,
-    ClassifyBody,
-    CoupletBody,
-    Error,
-    Results,
-    ScoreBody,
-    TraceBody,
-    TranslateBody,
-)
+from tasks.web.schemas import Answer, Error, Results
 from tasks.web.service import Client, Offered, plain
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -59,7 +50,7 @@ _CLASSIFY_RATE, _EXPLAIN_RATE = 0.2, 10.0
 
 
 @router.post("/translate", summary="Translate texts", response_model=Results)
-async def translate(body: TranslateBody, client: Client) -> JSONResponse:
+async def translate(body: schemas.TranslateBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
     if not body.sentences:
         return _answer(body.texts, await _search("translation", body, body.texts, client))
@@ -70,7 +61,7 @@ async def translate(body: TranslateBody, client: Client) -> JSONResponse:
 
 
 @router.post("/couplet", summary="Answer first lines of Chinese couplets", response_model=Results)
-async def couplet(body: CoupletBody, client: Client) -> JSONResponse:
+async def couplet(body: schemas.CoupletBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
     records = await _search("couplet", body, body.texts, client)
     for text, record in zip(body.texts, records, strict=True) if body.banner else ():
@@ -82,7 +73,7 @@ async def couplet(body: CoupletBody, client: Client) -> JSONResponse:
 
 
 @router.post("/classify", summary="Classify news texts", response_model=Results)
-async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
+async def classify(body: schemas.ClassifyBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.texts)
     classifier = client.service.predictor("classification")
     if body.top is not None and body.top > (most := len(classifier.classes)):
@@ -101,7 +92,7 @@ async def classify(body: ClassifyBody, client: Client) -> JSONResponse:
 
 
 @router.post("/score", summary="How probable is each target?", response_model=Results)
-async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
+async def score_pairs(body: schemas.ScoreBody, client: Client) -> JSONResponse:
     check_texts(client.config, body.sources, field="sources")
     check_texts(client.config, body.targets, field="targets")
     if len(body.sources) != len(body.targets):
@@ -115,7 +106,7 @@ async def score_pairs(body: ScoreBody, client: Client) -> JSONResponse:
 
 
 @router.post("/attention", summary="From an output to its source", response_model=Answer)
-async def attention(body: AttentionBody, client: Client) -> JSONResponse:
+async def attention(body: schemas.AttentionBody, client: Client) -> JSONResponse:
     check_texts(client.config, [body.source], field="source")
     check_texts(client.config, [body.target], field="target")
     predictor = client.service.predictor(body.task)
@@ -131,7 +122,7 @@ async def attention(body: AttentionBody, client: Client) -> JSONResponse:
 
 
 @router.post("/trace", summary="Show a prediction step by step", response_model=Answer)
-async def trace(body: TraceBody, client: Client) -> Response:
+async def trace(body: schemas.TraceBody, client: Client) -> Response:
     check_texts(client.config, [body.text], field="text")
     options = body.model_dump(exclude_none=True, exclude={"task", "text"})
     if body.task == "classification" and options:
