@@ -27,18 +27,18 @@ def translate(page: Page) -> None:
 
 def classify(page: Page) -> None:
     page.locator("#classify-text").press("Control+Enter")
-    page.locator(".bars li").first.wait_for()
+    page.locator("#classify .status", has_text="Done.").wait_for()
 
 
 def couplet(page: Page) -> None:
     page.locator("#couplet-text").press("Control+Enter")
-    page.locator(".paper").first.wait_for()
+    page.locator("#couplet .status", has_text="Done.").wait_for()
 
 
 PICTURES = {
-    "page-translate.png": (translate, "translate", GERMAN, 1060),
+    "page-translate.png": (translate, "translate", GERMAN, 1180),
     "page-classify.png": (classify, "classify", ENGLISH, 700),
-    "page-couplet.png": (couplet, "couplet", CHINESE, 980),
+    "page-couplet.png": (couplet, "couplet", CHINESE, 1180),
 }
 """What is done on the page, its tab, the text, and the height of the window in pixels."""
 
