@@ -12,6 +12,7 @@ from core.errors import TextError
 from tasks.classification.explain import explain
 from tasks.classification.predict import Classifier
 from tasks.couplet.layout import banner
+from tasks.task import task_named
 from tasks.texts import check_unicode
 from tasks.translation.segments import sentences
 from tasks.web import schemas
@@ -125,11 +126,11 @@ async def attention(body: schemas.AttentionBody, client: Client) -> JSONResponse
 async def trace(body: schemas.TraceBody, client: Client) -> Response:
     check_texts(client.config, [body.text], field="text")
     options = body.model_dump(exclude_none=True, exclude={"task", "text"})
-    if body.task == "classification" and options:
-        raise RequestError(400, f"a classification has no {next(iter(options))}", field="task")
-    is_pair, predictor = body.task != "classification", client.service.predictor(body.task)
-    rate = client.service.search_work(body.task, options).rate if is_pair else _EXPLAIN_RATE
-    work = Work(_traces, (predictor, options), rate)
+    has_search, predictor = task_named(body.task).has_search, client.service.predictor(body.task)
+    if options and not has_search:
+        raise RequestError(400, f"a {body.task} has no {next(iter(options))}", field="task")
+    rate = client.service.search_work(body.task, options).rate if has_search else _EXPLAIN_RATE
+    work = Work(_traces, (predictor, options if has_search else None), rate)
     (found,) = await client.compute(body.task, work, [body.text])
     return Response(found, media_type="application/json")
 
@@ -180,7 +181,7 @@ def _attention_map(predictor: Any, layer: int, source: str, target: str) -> dict
 
 
 def _traces(predictor: Any, options: Any, texts: Any, numbers: Any, check: Any) -> Any:
-    own = {} if isinstance(predictor, Classifier) else {**options, "on_step": check}
+    own = {} if options is None else {**options, "on_step": check}
     try:
         return [predictor.trace(text, **own).to_json() for text in texts]
     except TextError as error:
