@@ -64,8 +64,7 @@ def main(
         classes=classifier.classes,
     )
     if target is not None:
-        texts = dataset.training_texts()
-        held_out = [ids for ids, _ in dataset.encoded("val")]
+        texts, held_out = dataset.encoded("train").texts, dataset.encoded("val").texts
         texts = texts[:: max(1, len(texts) // MAX_TEXTS)]
         classifier.familiarity = familiarity_with(classifier, texts, held_out)
         classifier.familiarity.save(target)

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, get_num_threads, tensor
 
 from core.progress import log
@@ -28,6 +29,14 @@ _OTHER_TOKENS = 320  # special tokens, bytes, and what normalization adds
 
 Example = tuple[list[int], int]
 """The ids and the class number of a text."""
+
+
+class LabeledTexts(Examples[Example]):
+    """Texts as ids, and the numbers of their classes."""
+
+    def __init__(self, texts: IdLists, labels: NDArray[np.int64]) -> None:
+        super().__init__(texts, labels)
+        self.texts, self.labels = texts, labels
 
 
 class LoadSentenceClassificationDataset(Dataset[Row]):
@@ -68,28 +77,27 @@ class LoadSentenceClassificationDataset(Dataset[Row]):
             codec = TextCodec.build(texts, Path(save_to), codec_config)
             write_classes(Path(save_to), self.classes)
         self.codec = codec
-        self._encoded: dict[str, tuple[IdLists, list[int]]] = {}
+        self._encoded: dict[str, LabeledTexts] = {}
 
     def text_of(self, row: Row) -> str:
         """Returns the text as a model reads it."""
         return normalize(row.text, self.config)
 
-    def encoded(self, split: str) -> Examples[Example]:
+    def encoded(self, split: str) -> LabeledTexts:
         """Returns the rows of a split as ids and class numbers; no row is left out."""
-        texts, labels = self._texts_and_labels(split)
-        return Examples(texts, np.array(labels))
-
-    def training_texts(self) -> IdLists:
-        """Returns the training texts as ids."""
-        return self._texts_and_labels("train")[0]
+        if split not in self._encoded:
+            rows = self.read(split)
+            texts = encode_texts(self.codec, map(self.text_of, rows), empty=[UNK_ID])
+            self._encoded[split] = LabeledTexts(texts, np.array([row.label for row in rows]))
+        return self._encoded[split]
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> "TextData":
         """Returns the training rows in batches; reports classes with hardly any rows.
 
         The batches of a small table are smaller than ``batch_tokens``.
         """
-        texts, labels = self._texts_and_labels("train")
-        counts = np.bincount(labels, minlength=len(self.classes))
+        examples = self.encoded("train")
+        texts, counts = examples.texts, np.bincount(examples.labels, minlength=len(self.classes))
         path = self.splits.files("train")[-1]
         for number, rows in ((0, "no training row"), (1, "only one training row")):
             names = [name for name, n in zip(self.classes, counts, strict=True) if n == number]
@@ -106,16 +114,8 @@ class LoadSentenceClassificationDataset(Dataset[Row]):
         pad_to = 0 if wanted is None else longest
         if wanted == "same":
             pad_to = int(texts.lengths.max())
-        examples: Examples[Example] = Examples(texts, np.array(labels))
+        examples = LabeledTexts(texts, examples.labels)
         return TextData(examples, batch_tokens=batch_tokens, seed=seed, pad_to=pad_to)
-
-    def _texts_and_labels(self, split: str) -> tuple[IdLists, list[int]]:
-        """Returns the ids and the class numbers of the rows of a split."""
-        if split not in self._encoded:
-            rows = self.read(split)
-            texts = encode_texts(self.codec, map(self.text_of, rows), empty=[UNK_ID])
-            self._encoded[split] = texts, [row.label for row in rows]
-        return self._encoded[split]
 
 
 def _vocab_size(config: ClassificationData, texts: Sequence[str]) -> int | None:

@@ -108,8 +108,8 @@ def evaluate(
         options: those of :meth:`Classifier.outputs`.
     """
     examples = dataset.encoded(split)
-    probabilities, _ = classifier.outputs([ids for ids, _ in examples], **options)
-    predicted, truth = classifier.decide(probabilities), [label for _, label in examples]
+    probabilities, _ = classifier.outputs(examples.texts, **options)
+    predicted, truth = classifier.decide(probabilities), examples.labels
     names = dataset.classes
     scores = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)
     missing = [name for name, figures in scores.classes.items() if not figures["texts"]]
@@ -123,9 +123,9 @@ def evaluate(
     report = ClassificationReport(
         split=split,
         texts=len(examples),
-        calibration_error=calibration_error(*most_probable(probabilities, torch.tensor(truth))),
+        calibration_error=calibration_error(*most_probable(probabilities, torch.from_numpy(truth))),
         **vars(scores),
-        **bootstrap_intervals(predicted.numpy(), np.array(truth)),
+        **bootstrap_intervals(predicted.numpy(), truth),
         sha256=dataset.splits.digest(),
         **baseline,
     )
@@ -134,7 +134,7 @@ def evaluate(
             report_in,
             report.record(),
             texts=[dataset.text_of(row) for row in dataset.read(split)],
-            labels=torch.tensor(truth),
+            labels=torch.from_numpy(truth),
             predicted=predicted,
             probabilities=probabilities,
             temperature=classifier.config.prediction.temperature,

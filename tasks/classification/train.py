@@ -22,7 +22,7 @@ from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
 from tasks.classification.dataset import (
-    Example,
+    LabeledTexts,
     LoadSentenceClassificationDataset,
     TextData,
     encode_all,
@@ -86,7 +86,7 @@ class ClassificationTraining(Training):
         self.classifier.check_thresholds()
         if config.train.epochs == 0:
             self.config = with_epochs(self.config, self.data)
-        labels = [label for _, label in self.examples["train"]]
+        labels = self.examples["train"].labels.tolist()
         self.weights = None
         if items := config.data.class_weight:
             self.weights = class_weights(items, dataset.classes, labels).to(options.device)
@@ -115,10 +115,11 @@ class ClassificationTraining(Training):
 
     def _fitted_ngrams(self, *splits: str) -> Tensor:
         """Returns the weights of n-grams that suit some splits (:mod:`.linear`)."""
-        examples = [example for split in splits for example in self.examples[split]]
-        texts = IdLists.of(ids for ids, _ in examples).cut(self.config.model.max_len)
-        labels = [label for _, label in examples]
-        return fitted_weights(cast(HashedNgrams, self.model.ngrams), texts, labels, self.weights)
+        parts = [self.examples[split] for split in splits]
+        texts = IdLists.of(ids for part in parts for ids in part.texts)
+        labels = [number for part in parts for number in part.labels.tolist()]
+        ngrams, size = cast(HashedNgrams, self.model.ngrams), self.config.model.max_len
+        return fitted_weights(ngrams, texts.cut(size), labels, self.weights)
 
     def _set_ngrams(self, weights: Tensor) -> Tensor:
         """Gives the n-grams weights that are not trained, and returns these."""
@@ -141,8 +142,7 @@ class ClassificationTraining(Training):
         These are then fitted again, on the validation rows, too, unless the report is on them.
         """
         prediction, out = config.prediction, self.options.out
-        texts = [ids for ids, _ in self.examples["val"]]
-        labels = torch.tensor([label for _, label in self.examples["val"]])
+        texts, labels = self.examples["val"].texts, torch.from_numpy(self.examples["val"].labels)
         if self.fitted is not None:
             self._set_ngrams(self.fitted)  # a run that is resumed may have those of its end
             self.model.ngram_weight = self._best_ngram_weight(texts, labels)
@@ -151,7 +151,7 @@ class ClassificationTraining(Training):
         probabilities, _ = self.classifier.outputs(texts)
         temperature = round(fit_temperature(probabilities, labels), 3)
         log(f"temperature {temperature}, fitted on the validation data")
-        known = self.dataset.training_texts()
+        known = self.examples["train"].texts
         known = known[:: max(1, len(known) // MAX_TEXTS)]
         familiarity_with(self.classifier, known, texts).save(out)
         prediction = replace(prediction, temperature=temperature)
@@ -275,12 +275,11 @@ def text_loss(
 
 
 def measure_texts(
-    classifier: Classifier, examples: Sequence[Example], *, batch_tokens: int
+    classifier: Classifier, examples: LabeledTexts, *, batch_tokens: int
 ) -> dict[str, float]:
     """Returns the mean loss (nats per text, without smoothing) and the accuracy."""
-    labels = torch.tensor([label for _, label in examples])
-    texts = [ids for ids, _ in examples]
-    probabilities, _ = classifier.outputs(texts, batch_tokens=batch_tokens)
+    labels = torch.from_numpy(examples.labels)
+    probabilities, _ = classifier.outputs(examples.texts, batch_tokens=batch_tokens)
     # A true class of probability 0 costs the largest loss of float32, not infinity.
     log_probs = probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()
     return {

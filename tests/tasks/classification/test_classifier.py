@@ -6,15 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score
 
 from core.errors import CheckpointError, ConfigError, CorpusError
 from core.model.dropout import private_rng
+from data.examples import IdLists
 from data.vocabulary import UNK_ID
 from tasks.classification import evaluate
-from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.dataset import LabeledTexts, LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
 from tasks.classification.train import measure_texts, text_loss
 from tests.tasks.tiny_models import CLASSES, measured, untrained_classifier, without_digests
@@ -193,8 +195,8 @@ def test_classes_without_rows_are_reported(
 def test_validation_goes_the_way_of_prediction(tmp_path: Path) -> None:
     """Texts above max_sen_len were judged whole in validation, but piece by piece in prediction."""
     classifier = untrained_classifier(tmp_path, max_sen_len=3)
-    examples = [(classifier.codec.encode(text), label) for label, text in enumerate(TEXTS)]
-    measured = measure_texts(classifier, examples, batch_tokens=7)
+    texts = IdLists.of(map(classifier.codec.encode, TEXTS))
+    measured = measure_texts(classifier, LabeledTexts(texts, np.arange(4)), batch_tokens=7)
     found = classifier.classify_scored(TEXTS)
     probabilities = [f.probabilities[CLASSES[i]] for i, f in enumerate(found)]
     loss = -torch.tensor(probabilities).log().mean().item()
@@ -207,7 +209,8 @@ def test_an_impossible_class_costs_a_finite_loss(tmp_path: Path) -> None:
     classifier = untrained_classifier(tmp_path)
     with torch.no_grad():
         classifier.model.classifier[3].bias.copy_(torch.tensor([1e4, 0.0, 0.0, 0.0, 0.0]))
-    measured = measure_texts(classifier, [([4], 1)], batch_tokens=7)
+    examples = LabeledTexts(IdLists.of([[4]]), np.array([1]))
+    measured = measure_texts(classifier, examples, batch_tokens=7)
     assert 80 < measured["val_loss"] < 100
     assert measured["val_accuracy"] == 0.0
 
