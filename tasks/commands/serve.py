@@ -33,7 +33,10 @@ _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 )
 @parameters.from_fields(ServiceConfig, "", has_defaults=True)
 @click.option(
-    "--api-keys", type=PATH, metavar="FILE", help="A file of keys; requests need one of them."
+    "--api-keys",
+    type=PATH,
+    metavar="FILE",
+    help="A file of keys: requests need one, and each is a client.",
 )
 @parameters.engine
 @parameters.machine

@@ -198,18 +198,19 @@ def model_folder(task: str, folder: str | Path | None) -> Path:
     """
     if not isinstance(folder, str | PathLike | None):
         raise TypeError(f"a model is named by a str or a Path, not by {type(folder).__name__}")
-    if folder is None or (str(folder) == DEFAULT_MODEL and not is_folder(folder)):
-        folder = PRETRAINED / task
-        if not is_folder(folder):
-            raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
-    elif not is_folder(folder):
-        names = {path.name.removeprefix(f"{task}-"): path for path in shipped_models()}
-        if (name := str(folder)) not in names or name == names[name].name:
+    if folder is None or not is_folder(folder):
+        start, name = f"{task}-", DEFAULT_MODEL if folder is None else str(folder)
+        others = (path for path in shipped_models() if path.name.startswith(start))
+        shipped = {DEFAULT_MODEL: PRETRAINED / task}
+        shipped |= {path.name.removeprefix(start): path for path in others}
+        if name not in shipped:
             raise CheckpointError(
                 f"{folder}: there is no such folder; train a model, name another folder, or take a "
-                f"model that ships (models): {DEFAULT_MODEL}"
+                f"model that ships (models): {', '.join(shipped)}"
             )
-        folder = names[name]
+        folder = shipped[name]
+        if not is_folder(folder):
+            raise CheckpointError(f"{folder}: no model ships for {task}; train one, and name it")
     return Path(folder)
 
 

@@ -6,7 +6,7 @@ digest of the weights.
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from core.decoding.search import Hypothesis, check_log_probs
 from core.errors import ConfigError, UserError
 from core.storage.checkpoint import WEIGHTS_FILE
 from core.storage.files import exists
+from data.batching import bucket_by_length
 from data.corpora import data_folder
 from data.vocabulary import BOS, PAD
 from tasks.seq2seq.generation import EncodedTexts, SegmentResult, SourceSegment, source_segments
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from tasks.translation.predict import Translator
 
 # What is begun cannot be stopped, and a turn in the service lasts a second: then, no more than this
-# many rows of a search are begun at a time.
-_ROWS = 256
+# many tokens are begun at a time, those of a source once for each row of the beam.
+_TURN_TOKENS = 2000
 
 
 class CTranslate2Engine:
@@ -85,12 +86,18 @@ class CTranslate2Engine:
         """As :func:`tasks.seq2seq.generation.search_segments`."""
         segments = source_segments(texts, config, request, self._max_len)
         longest = max((segment.max_length for segment in segments), default=0)
-        size = max(1, len(segments) if request.on_step is None else _ROWS // config.beam_size)
-        found = [
-            hypotheses
-            for start in range(0, len(segments), size)
-            for hypotheses in self._search(segments[start : start + size], longest, config, request)
-        ]
+        found = [list[Hypothesis]()] * len(segments)
+        parts: Iterable[Sequence[int]] = [range(len(segments))]
+        if request.on_step is not None:
+            lengths, most = (
+                [(len(each.ids),) for each in segments],
+                _TURN_TOKENS // config.beam_size,
+            )
+            parts = bucket_by_length(lengths, batch_tokens=max(1, most), seed=None)
+        for part in parts:
+            results = self._search([segments[i] for i in part], longest, config, request)
+            for i, hypotheses in zip(part, results, strict=True):
+                found[i] = hypotheses
         for segment in segments:  # CTranslate2 has one limit for all of a call
             if any(len(each.tokens) > segment.max_length for each in found[segment.index]):
                 found[segment.index] = self._search([segment], segment.max_length, config, request)[

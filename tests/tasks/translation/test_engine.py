@@ -105,10 +105,11 @@ def test_every_output_has_its_own_limit(ours: Translator, theirs: Translator) ->
     assert theirs.translate(TEXTS, **options) == ours.translate(TEXTS, **options)
 
 
-def test_a_turn_of_the_service_begins_few_rows(
+def test_a_turn_of_the_service_begins_few_tokens(
     theirs: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_ROWS", 4)
+    """It began 256 rows, whatever their lengths: a long text took nine seconds."""
+    monkeypatch.setattr(engine, "_TURN_TOKENS", 40)
     expected = theirs.translate(TEXTS, beam_size=2)
     own = theirs._engine
     assert isinstance(own, engine.CTranslate2Engine)
@@ -117,7 +118,9 @@ def test_a_turn_of_the_service_begins_few_rows(
     on_step = Mock()
     assert theirs.translate(TEXTS, beam_size=2, on_step=on_step) == expected
     assert on_step.call_count == sum(len(call.args[0]) for call in search.call_args_list)
-    assert max(len(call.args[0]) for call in search.call_args_list) == 2
+    begun = [[len(source) for source in call.args[0]] for call in search.call_args_list]
+    assert max(map(len, begun)) > 1
+    assert all(len(part) == 1 or 2 * max(part) * len(part) <= 40 for part in begun)
 
 
 def test_confidence_is_computed_when_it_is_asked_for(theirs: Translator) -> None:
