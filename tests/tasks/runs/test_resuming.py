@@ -146,6 +146,18 @@ def test_a_run_is_not_resumed_with_other_threads(data: Path, out: Path) -> None:
     assert [message in change for change in metrics["changes"]] == [True]
 
 
+@pytest.mark.parametrize("task", ["couplet"])
+def test_the_device_of_a_resumed_run_decides_its_precision_again(
+    data: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was begun on a CPU stayed in fp32 on a GPU."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    with pytest.raises(ChangedConditions, match="the precision is 'bf16', not 'fp32'"):
+        train("couplet", data, out, 2, "train.precision=auto", resume=True)
+    train("couplet", data, out, 2, "train.precision=auto", resume=True, accept_changes=True)
+    assert "parameters on cpu in bf16, seed" in capsys.readouterr().err
+
+
 def test_a_run_without_a_state_begins_again_with_the_corpus_of_today(
     task: str, data: Path, out: Path, tmp_path: Path
 ) -> None:
