@@ -71,7 +71,7 @@ def _markdown(text: str, language: str, page: str) -> str:
     text = with_reference(with_sources(joined(text), f"{language}/{page}"))
     text = re.sub(rf"\]\((?!\w+:|{up})([^)#]*?)\.md(#[^)]*)?\)", r"](\1.ipynb)", text)
     text = re.sub(r"\]\((?:\.\./)+source/([^)]*)\.ipynb\)", rf"]({up}\1)", text)
-    text = re.sub(r"\]\((?:\.\./)+(pictures|inside)/", rf"]({up}docs/\1/", text)
+    text = re.sub(r'(\]\(|src=")(?:\.\./)+(pictures|inside)/', rf"\1{up}docs/\2/", text)
     return re.sub(r"\{ \.\w+ \}", "", text).strip()
 
 
