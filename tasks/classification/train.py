@@ -62,6 +62,7 @@ class ClassificationTraining(Training):
     """The training of a classifier."""
 
     task = Classifier.task
+    dataset_class = LoadSentenceClassificationDataset
     metric = "val_accuracy"
     model: ClassificationModel
     data: TextData
@@ -98,17 +99,10 @@ class ClassificationTraining(Training):
             self.fitted = self._set_ngrams(self._fitted_ngrams("train"))
         self.validation: dict[str, float] | None = None
 
-    def load_dataset(self) -> LoadSentenceClassificationDataset:
-        vocabulary, out, data = self.vocabulary, self.options.out, self.config.data
-        tokenizer = data.tokenizer
-        return LoadSentenceClassificationDataset(
-            self.options.data,
-            data,
-            seed=self.config.train.seed,
-            save_to=out,
-            codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=tokenizer),
-            classes=read_classes(out) if vocabulary == out else None,
-        )
+    def load_codecs(self, folder: Path) -> dict[str, Any]:
+        codec = TextCodec.load(folder, tokenizer=self.config.data.tokenizer)
+        classes = read_classes(folder) if folder == self.options.out else None
+        return {"codec": codec, "classes": classes}
 
     def make_model(self) -> ClassificationModel:
         return build_model(self.dataset.codec, self.dataset.classes, self.config)

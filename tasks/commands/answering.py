@@ -201,8 +201,6 @@ def _without_refused(
     work: LineWork, chunk: Chunk, refusal: Callable[[str], str | None]
 ) -> list[str]:
     """Returns the texts of ``chunk``, with "" for each refused one; logs the refusals."""
-    from core.progress import log
-
     texts = []
     for number, text in zip(chunk.numbers, chunk.texts, strict=True):
         if reason := refusal(text):

@@ -1,7 +1,6 @@
 """The answer to a first line."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.couplet.rules import RULES
@@ -39,9 +38,3 @@ class Couplet(Ranked):
             "rules": self.rules,
             "broken": self.broken,
         }
-
-
-def joined(couplets: Sequence[Couplet]) -> Couplet:
-    """Returns the first of ``couplets`` with the others as its alternatives."""
-    best, *others = couplets
-    return replace(best, others=tuple(others))

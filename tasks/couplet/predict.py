@@ -20,7 +20,7 @@ from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from core.storage.files import is_folder
 from data.codec import TextCodec
 from data.vocabulary import SPECIALS, Vocabulary
-from tasks.couplet.answer import Couplet, joined
+from tasks.couplet.answer import Couplet
 from tasks.couplet.config import MAX_POOL, CoupletConfig, FormConfig
 from tasks.couplet.constraint import CharacterTable, CoupletConstraint, given_characters
 from tasks.couplet.dataset import TOKENIZER
@@ -33,7 +33,7 @@ from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.inside import Place, Trace
 from tasks.runs.checkpoint_folder import read_config
 from tasks.seq2seq.generation import EncodedTexts, SearchResult
-from tasks.seq2seq.n_best import Output
+from tasks.seq2seq.n_best import Output, joined
 from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest
 from tasks.texts import as_texts, keeps_index

@@ -30,18 +30,12 @@ class CoupletTraining(PairTraining):
     """The training of a couplet model."""
 
     task = CoupletWriter.task
+    dataset_class = LoadCoupletDataset
     dataset: LoadCoupletDataset
     model_class: ClassVar[Callable[..., SequenceToSequence]] = CoupletModel
 
-    def load_dataset(self) -> LoadCoupletDataset:
-        vocabulary = self.vocabulary
-        return LoadCoupletDataset(
-            self.options.data,
-            self.config.data,
-            seed=self.config.train.seed,
-            save_to=self.options.out,
-            codec=None if vocabulary is None else TextCodec.load(vocabulary, tokenizer=TOKENIZER),
-        )
+    def load_codecs(self, folder: Path) -> dict[str, Any]:
+        return {"codec": TextCodec.load(folder, tokenizer=TOKENIZER)}
 
     def make_model(self) -> SequenceToSequence:
         return self.model_class(len(self.dataset.codec.vocabulary), self.config.model)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -103,18 +104,15 @@ def quality_by_length(
         metric: "chrf" (Popović 2015) or "bleu", of the corpus that is in a bin.
     """
     import sacrebleu
+    from pandas import DataFrame
 
     scorer = sacrebleu.CHRF() if metric == "chrf" else sacrebleu.BLEU()
-    numbers: dict[int, list[int]] = {}
-    for index, length in enumerate(lengths):
-        numbers.setdefault((max(1, length) - 1) // width, []).append(index)
-    bins = []
-    for number, indices in sorted(numbers.items()):
-        outputs, expected = ([texts[i] for i in indices] for texts in (translations, references))
-        score = scorer.corpus_score(outputs, [expected]).score
+    rows, bins = DataFrame({"output": translations, "reference": references}), []
+    for number, group in rows.groupby((np.maximum(lengths, 1) - 1) // width):
+        score = scorer.corpus_score([*group["output"]], [[*group["reference"]]]).score
         first, last = number * width + 1, (number + 1) * width
         label = f"{first}-{last}" if width > 1 else str(first)
-        bins.append(LengthBin(label, len(indices), score))
+        bins.append(LengthBin(label, len(group), score))
     return bins, str(scorer.get_signature())
 
 

@@ -1,7 +1,7 @@
 """What a task brings to a run: its model, its data, its loss and its measurements."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,6 +77,7 @@ class Training(ABC):
     Attributes:
         config: that of the run, in which the constructor may fill in what follows from the corpus.
         task: the name of the task.
+        dataset_class: that of its corpora.
         metric: the name of the figure by which epochs are compared.
         chooses_search: whether :meth:`choose_search` can be called.
         test_split: the split that is measured at the end; None: the corpus has none.
@@ -85,6 +86,7 @@ class Training(ABC):
     """
 
     task: ClassVar[str]
+    dataset_class: ClassVar[Callable[..., Dataset[Any]]]
     metric: str
     model: nn.Module
     data: TrainingData
@@ -94,7 +96,10 @@ class Training(ABC):
 
     def __init__(self, config: Any, options: RunOptions, vocabulary: Path | None) -> None:
         self.config, self.options, self.vocabulary = config, options, vocabulary
-        self.dataset = dataset = self.load_dataset()
+        codecs = {} if vocabulary is None else self.load_codecs(vocabulary)
+        self.dataset = dataset = self.dataset_class(
+            options.data, config.data, seed=config.train.seed, save_to=options.out, **codecs
+        )
         self.model = self.make_model().to(options.device)
         self.test_split = dataset.splits.test_split()
         if self.test_split is not None:
@@ -107,8 +112,8 @@ class Training(ABC):
         )
 
     @abstractmethod
-    def load_dataset(self) -> Dataset[Any]:
-        """Returns the corpus, which saves a vocabulary that it builds in the folder of the run."""
+    def load_codecs(self, folder: Path) -> dict[str, Any]:
+        """Returns the codecs in a checkpoint folder, as arguments of ``dataset_class``."""
 
     @abstractmethod
     def make_model(self) -> nn.Module:

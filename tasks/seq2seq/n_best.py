@@ -1,8 +1,8 @@
 """The best outputs of a text that was searched for in segments."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from core.decoding.search import Hypothesis
 
@@ -16,6 +16,12 @@ class Ranked:
     def hypotheses(self) -> tuple[Self, ...]:
         """This result and its alternatives, the best first."""
         return (self, *self.others)
+
+
+def joined(results: Iterable[Any]) -> Any:
+    """Returns the first of ``results``, which are :class:`Ranked`, with the others as its own."""
+    best, *others = results
+    return replace(best, others=tuple(others))
 
 
 @dataclass(frozen=True)

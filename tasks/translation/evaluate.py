@@ -50,18 +50,17 @@ class TranslationReport(Report):
         return f"BLEU {self.bleu:.2f} on {self.split}"
 
     def table(self) -> str:
-        return "\n".join(
-            (
-                f"split            {self.split} ({self.sentences:,} sentences)",
-                f"BLEU             {self.bleu:.2f}   {self.bleu_signature}",
-                f"BLEU, lower case {self.bleu_lowercase:.2f}   {self.bleu_lowercase_signature}",
-                f"chrF             {self.chrf:.2f}   {self.chrf_signature}",
-                f"TER              {self.ter:.2f}   {self.ter_signature}",
-                f"loops            {self.loops:,}",
-                f"token accuracy   {100 * self.token_accuracy:.2f}%",
-                f"loss             {self.loss:.4f} nats a token",
-            )
-        )
+        rows = {
+            "split": f"{self.split} ({self.sentences:,} sentences)",
+            "BLEU": f"{self.bleu:.2f}   {self.bleu_signature}",
+            "BLEU, lower case": f"{self.bleu_lowercase:.2f}   {self.bleu_lowercase_signature}",
+            "chrF": f"{self.chrf:.2f}   {self.chrf_signature}",
+            "TER": f"{self.ter:.2f}   {self.ter_signature}",
+            "loops": f"{self.loops:,}",
+            "token accuracy": f"{100 * self.token_accuracy:.2f}%",
+            "loss": f"{self.loss:.4f} nats a token",
+        }
+        return "\n".join(f"{name:<16} {value}" for name, value in rows.items())
 
     def row(self) -> dict[str, str]:
         return {

@@ -5,6 +5,8 @@ from typing import Any
 from core.config import complete
 from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
+from data.codec import TextCodec
+from tasks.translation.config import TranslationConfig
 
 
 class TranslationModel(SequenceToSequence):
@@ -33,3 +35,10 @@ class TranslationModel(SequenceToSequence):
     ) -> None:
         config = complete(TransformerConfig, config, sizes)
         super().__init__(src_vocab_size, tgt_vocab_size, config, share_embeddings=share_embeddings)
+
+
+def model_for(source: TextCodec, target: TextCodec, config: TranslationConfig) -> TranslationModel:
+    """Returns a new model for the vocabularies of these codecs."""
+    sizes = len(source.vocabulary), len(target.vocabulary)
+    is_shared = config.data.share_vocabulary
+    return TranslationModel(*sizes, config.model, share_embeddings=is_shared)

@@ -24,7 +24,7 @@ from tasks.familiarity import Familiarity, familiarity_record
 from tasks.runs.checkpoint_folder import LANGUAGE_FILE, Folders, model_folders, read_config
 from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.generation import EncodedTexts, SearchResult, SegmentResult, search_segments
-from tasks.seq2seq.n_best import Ranked
+from tasks.seq2seq.n_best import Ranked, joined
 from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import GenerationRequest, batch_tokens_on, ignore_batch
 from tasks.texts import check_unicode, keeps_index
@@ -34,7 +34,7 @@ from tasks.translation.config import TranslationConfig
 from tasks.translation.documents import DocumentCodec, EncodedDocuments, Segment
 from tasks.translation.glossary import Glossary
 from tasks.translation.language import LanguageDetector
-from tasks.translation.model import TranslationModel
+from tasks.translation.model import model_for
 
 if TYPE_CHECKING:
     from tasks.translation.engine import CTranslate2Engine
@@ -224,15 +224,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
     def _load_one(cls, path: Path, device: torch.device) -> Translator:
         config = read_config(path, cls.task, TranslationConfig)
         source, target = load_codecs(path, config.data)
-        model = load_model(
-            path / WEIGHTS_FILE,
-            lambda: TranslationModel(
-                len(source.vocabulary),
-                len(target.vocabulary),
-                config.model,
-                share_embeddings=config.data.share_vocabulary,
-            ),
-        )
+        model = load_model(path / WEIGHTS_FILE, lambda: model_for(source, target, config))
         model = model.to(device).eval().requires_grad_(False)
         translator = cls([model], source, target, config, device)
         translator.load_calibration(path)
@@ -334,9 +326,9 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
                 segments=[self._documents.segments_of(each.text) for each in again.values()]
             )
             outputs = SearchResult.of(whole, search(whole, config, own), config).outputs
-            for (index, segment), joined in zip(again.items(), outputs, strict=True):
+            for (index, segment), combined in zip(again.items(), outputs, strict=True):
                 segments[index] = segment
-                found[index] = found[index]._replace(hypotheses=[each.joined for each in joined])
+                found[index] = found[index]._replace(hypotheses=[each.joined for each in combined])
             pending = again
         rest = iter(segments)
         documents = [document.replaced(rest) for document in encoded.documents]
@@ -380,8 +372,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
                         familiarity=familiarity,
                     )
                 )
-            best, *others = translations
-            results.append(replace(best, others=tuple(others)))
+            results.append(joined(translations))
         return results
 
     def _familiarities(self, found: SearchResult[EncodedDocuments]) -> list[float | None]:

@@ -18,7 +18,7 @@ from tasks.translation.codecs import load_codecs
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import ParallelCorpus, spaced
 from tasks.translation.evaluate import TranslationReport, evaluate, score
-from tasks.translation.model import TranslationModel
+from tasks.translation.model import TranslationModel, model_for
 from tasks.translation.predict import Translator
 
 LENGTH_PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -35,6 +35,7 @@ class TranslationTraining(PairTraining):
     """The training of a translator."""
 
     task = Translator.task
+    dataset_class = ParallelCorpus
     metric = "val_bleu"
     dataset: ParallelCorpus
 
@@ -45,25 +46,11 @@ class TranslationTraining(PairTraining):
         self.val_texts = self.dataset.read("val")
         self.chooses_search = config.train.choose_search
 
-    def load_dataset(self) -> ParallelCorpus:
-        data, codecs = self.config.data, (None, None)
-        source, target = codecs if self.vocabulary is None else load_codecs(self.vocabulary, data)
-        return ParallelCorpus(
-            self.options.data,
-            data,
-            seed=self.config.train.seed,
-            save_to=self.options.out,
-            source=source,
-            target=target,
-        )
+    def load_codecs(self, folder: Path) -> dict[str, Any]:
+        return dict(zip(("source", "target"), load_codecs(folder, self.config.data), strict=True))
 
     def make_model(self) -> TranslationModel:
-        return TranslationModel(
-            len(self.dataset.source.vocabulary),
-            len(self.dataset.target.vocabulary),
-            self.config.model,
-            share_embeddings=self.config.data.share_vocabulary,
-        )
+        return model_for(self.dataset.source, self.dataset.target, self.config)
 
     def predictor(self, config: TranslationConfig) -> Translator:
         codecs = self.dataset.source, self.dataset.target

@@ -72,8 +72,8 @@ class LineTraining(Training):
         self.data = Points()
         self.calls = [] if calls is None else calls
 
-    def load_dataset(self) -> Any:
-        """Points are no corpus."""
+    def load_codecs(self, folder: Path) -> dict[str, Any]:
+        return {}
 
     def make_model(self) -> Line:
         return Line()
