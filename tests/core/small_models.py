@@ -1,5 +1,7 @@
 """Small random encoder-decoder models, batches for them, and decoding without a cache."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,13 @@ UNK, PAD, BOS, EOS = SPECIAL_IDS
 SRC_WORDS, TGT_WORDS, MAX_LEN = 11, 13, 12
 
 
+def sizes(**changes: Any) -> TransformerConfig:
+    """The smallest useful Transformer without dropout, changed."""
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    small = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "dropout": 0.0, **layers}
+    return TransformerConfig(**(small | changes))
+
+
 def model_of(
     seed: int,
     norm_first: bool = True,
@@ -22,17 +31,8 @@ def model_of(
 ) -> SequenceToSequence:
     """A small model with random biases and norms; dropout is on, but in evaluation."""
     torch.manual_seed(seed)
-    config = TransformerConfig(
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=1,
-        num_decoder_layers=2,
-        dim_feedforward=17,
-        dropout=0.5,
-        norm_first=norm_first,
-        max_len=max_len,
-        positions=positions,
-    )
+    own = {"norm_first": norm_first, "max_len": max_len, "positions": positions}
+    config = sizes(num_decoder_layers=2, dim_feedforward=17, dropout=0.5, **own)
     model = SequenceToSequence(
         SRC_WORDS, TGT_WORDS, config, share_embeddings=False, tie_output=tie_output
     ).eval()

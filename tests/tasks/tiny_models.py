@@ -9,7 +9,6 @@ import torch
 
 from core.config import complete, to_mapping
 from core.decoding.config import GenerationConfig
-from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, save_tensors
 from data.codec import TextCodec
@@ -29,6 +28,7 @@ from tasks.translation.codecs import build_codecs
 from tasks.translation.config import TranslationConfig, TranslationData
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
+from tests.core.small_models import sizes
 
 CPU = torch.device("cpu")
 
@@ -41,23 +41,10 @@ NEWS = ["shares fall", "the cup final", "a minister and an army at the border", 
 CLASSES = ["World", "Спорт", "财经", "Sci/Tech", "Health & Life"]
 
 
-def sizes(max_len: int = 512) -> TransformerConfig:
-    """The smallest useful Transformer, without dropout."""
-    return TransformerConfig(
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        dim_feedforward=16,
-        dropout=0.0,
-        max_len=max_len,
-    )
-
-
 def network(words: int = 20, *, max_len: int = 512) -> SequenceToSequence:
     """A model of one vocabulary of ``words``."""
     torch.manual_seed(1)
-    model = SequenceToSequence(words, words, sizes(max_len), share_embeddings=True)
+    model = SequenceToSequence(words, words, sizes(max_len=max_len), share_embeddings=True)
     spread(model)
     return model.eval()
 
@@ -71,7 +58,7 @@ def spread(model: torch.nn.Module) -> None:
 
 def untrained_translator(folder: Path, max_len: int = 512, **options: Any) -> Translator:
     options = {"tokenizer": "whitespace", "vocab_size": None, "min_freq": 1} | options
-    config = TranslationConfig(model=sizes(max_len), data=TranslationData(**options))
+    config = TranslationConfig(model=sizes(max_len=max_len), data=TranslationData(**options))
     source, target = build_codecs(SENTENCES, SENTENCES, config.data, folder)
     torch.manual_seed(1)
     model = TranslationModel(
@@ -102,7 +89,7 @@ def untrained_classifier(folder: Path, *, max_len: int = 512, **options: Any) ->
 def untrained_writer(words: str, *, max_len: int = 64, seed: int = 1) -> CoupletWriter:
     codec = TextCodec(Characters(), Vocabulary([*SPECIALS, *words]))
     model_config = complete(
-        CoupletTransformerConfig, None, to_mapping(sizes(max_len)) | {"aligned": True}
+        CoupletTransformerConfig, None, to_mapping(sizes(max_len=max_len)) | {"aligned": True}
     )
     config = CoupletConfig(
         model=model_config, generation=GenerationConfig(beam_size=1), form=STRICT

@@ -9,7 +9,6 @@ from torch import Tensor
 from core.errors import ConfigError
 from core.inference.ensemble import Ensemble
 from core.inference.incremental_model import IncrementalModel
-from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from tests.core.decoding.every_search import assert_same, every_search, greedily
 from tests.core.model.parity import assert_near
@@ -22,6 +21,7 @@ from tests.core.small_models import (
     chatty,
     column,
     model_of,
+    sizes,
     together,
 )
 
@@ -75,9 +75,7 @@ def test_models_may_have_different_sizes() -> None:
     """The smallest ``max_len`` is the limit of the ensemble."""
     small = model_of(1, max_len=9)
     torch.manual_seed(1)
-    config = TransformerConfig(
-        d_model=12, nhead=3, num_encoder_layers=2, num_decoder_layers=1, max_len=MAX_LEN
-    )
+    config = sizes(d_model=12, nhead=3, num_encoder_layers=2, max_len=MAX_LEN)
     large = SequenceToSequence(SRC_WORDS, TGT_WORDS, config, share_embeddings=False).eval()
     ensemble = Ensemble([IncrementalModel(large), IncrementalModel(small)])
     assert ensemble.max_len == 9
@@ -91,8 +89,7 @@ def ensemble_of(*models: SequenceToSequence) -> Ensemble:
 
 
 def test_other_vocabularies_are_refused_by_their_sizes() -> None:
-    config = TransformerConfig(d_model=8, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
-    model = model_of(1)
+    config, model = sizes(), model_of(1)
     more_words = SequenceToSequence(SRC_WORDS, TGT_WORDS + 1, config, share_embeddings=False)
     with pytest.raises(ConfigError, match=r"11 source and 13 .* number 3 has 11 source and 14"):
         ensemble_of(model, model, more_words)

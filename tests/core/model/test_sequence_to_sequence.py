@@ -25,6 +25,7 @@ from tests.core.small_models import (
     chatty,
     column,
     model_of,
+    sizes,
     together,
 )
 
@@ -98,10 +99,6 @@ def test_what_is_too_long_is_refused_by_its_length(length: int) -> None:
 # Weights
 
 
-def tiny_config() -> TransformerConfig:
-    return TransformerConfig(d_model=8, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
-
-
 @pytest.mark.parametrize(
     ("share_embeddings", "tie_output", "tables"),
     [(True, True, 1), (True, False, 2), (False, True, 2), (False, False, 3)],
@@ -111,7 +108,7 @@ def test_shared_tables_are_one_parameter(
 ) -> None:
     words = 10
     model = SequenceToSequence(
-        words, words, tiny_config(), share_embeddings=share_embeddings, tie_output=tie_output
+        words, words, sizes(), share_embeddings=share_embeddings, tie_output=tie_output
     )
     of_words = [p for p in model.parameters() if p.shape == (words, 8)]
     assert len(of_words) == tables
@@ -121,7 +118,7 @@ def test_shared_tables_are_one_parameter(
 
 def test_sharing_holds_in_training() -> None:
     """After a step of the optimizer, and after the model has moved to another precision."""
-    model = SequenceToSequence(10, 10, tiny_config(), share_embeddings=True)
+    model = SequenceToSequence(10, 10, sizes(), share_embeddings=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     ids = torch.randint(4, 10, (5, 3))
     model(ids, ids).square().sum().backward()
@@ -135,7 +132,7 @@ def test_sharing_holds_in_training() -> None:
 
 def test_one_table_for_two_vocabularies_is_refused() -> None:
     with pytest.raises(ValueError, match="not 10 and 12: write share_embeddings=False"):
-        SequenceToSequence(10, 12, tiny_config(), share_embeddings=True)
+        SequenceToSequence(10, 12, sizes(), share_embeddings=True)
 
 
 def test_the_configuration_decides_the_sizes() -> None:

@@ -32,6 +32,7 @@ from core.storage.checkpoint import (
     save_weights,
 )
 from core.storage.files import remove_partial_files
+from tests.core.small_models import sizes
 from tests.forked import forked
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,12 +54,9 @@ def some_tensors() -> dict[str, Tensor]:
     }
 
 
-def small_model(words: int = 10, d_model: int = 8) -> SequenceToSequence:
+def small_model(words: int = 10) -> SequenceToSequence:
     """One table for both languages and the output layer."""
-    config = TransformerConfig(
-        d_model=d_model, nhead=2, num_encoder_layers=1, num_decoder_layers=1, dim_feedforward=17
-    )
-    return SequenceToSequence(words, words, config, share_embeddings=True)
+    return SequenceToSequence(words, words, sizes(), share_embeddings=True)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.model.config import TransformerConfig
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SPECIAL_IDS
 from core.training.config import TrainConfig
@@ -18,6 +17,7 @@ from core.training.loss import label_smoothed_cross_entropy, linear_cross_entrop
 from core.training.microbatches import Batch, LossFunction
 from core.training.state import Metrics, TrainingState
 from core.training.step import TrainingStep
+from tests.core.small_models import sizes
 
 CPU = torch.device("cpu")
 WORDS = 14
@@ -80,15 +80,7 @@ class Disturbed(Pairs):
 
 def tiny_model(seed: int = 1, *, dropout: float = 0.3) -> SequenceToSequence:
     torch.manual_seed(seed)
-    config = TransformerConfig(
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        dim_feedforward=17,
-        dropout=dropout,
-        max_len=20,
-    )
+    config = sizes(dropout=dropout, max_len=20)
     return SequenceToSequence(WORDS, WORDS, config, share_embeddings=True)
 
 

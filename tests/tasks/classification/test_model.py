@@ -1,5 +1,7 @@
 """The classifier's network: pooling over real positions, and padding that does not matter."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +11,7 @@ from torch import Tensor
 from core.model.config import POSITIONS
 from data.batching import pad_sequence
 from data.vocabulary import PAD_ID
-from tasks.classification.config import CONCAT_TYPES, ClassifierConfig
+from tasks.classification.config import CONCAT_TYPES
 from tasks.classification.model import ClassificationModel, PackedClassificationModel, pool
 from tests.tasks.tiny_models import spread
 
@@ -48,21 +50,10 @@ def test_an_unknown_pooling_is_refused() -> None:
         pool(torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.bool), "max")
 
 
-def network(
-    concat_type: str, *, norm_first: bool = True, positions: str = "sinusoidal"
-) -> ClassificationModel:
+def network(concat_type: str, **options: Any) -> ClassificationModel:
     torch.manual_seed(1)
-    config = ClassifierConfig(
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=2,
-        dim_feedforward=16,
-        dropout=0.5,
-        concat_type=concat_type,
-        norm_first=norm_first,
-        positions=positions,
-    )
-    model = ClassificationModel(20, 5, config)
+    small = {"d_model": 8, "nhead": 2, "num_encoder_layers": 2, "dim_feedforward": 16}
+    model = ClassificationModel(20, 5, **small, dropout=0.5, concat_type=concat_type, **options)
     spread(model)
     return model.eval()
 

@@ -87,16 +87,9 @@ def test_dropout_leaves_out_ngrams_in_training_only() -> None:
 
 def model_with_ngrams() -> ClassificationModel:
     torch.manual_seed(1)
-    config = ClassifierConfig(
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=1,
-        dim_feedforward=16,
-        ngrams=2,
-        char_ngrams=4,
-        ngram_weights=400,
-    )
-    model = ClassificationModel(len(SUBWORDS), 5, config, tokens=SUBWORDS)
+    sizes = {"d_model": 8, "nhead": 2, "num_encoder_layers": 1, "dim_feedforward": 16}
+    ngrams = {"ngrams": 2, "char_ngrams": 4, "ngram_weights": 400}
+    model = ClassificationModel(len(SUBWORDS), 5, **sizes, **ngrams, tokens=SUBWORDS)
     spread(model)
     assert model.ngrams is not None
     torch.nn.init.normal_(model.ngrams.weight)

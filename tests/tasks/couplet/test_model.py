@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.config import from_mapping
+from core.config import from_mapping, to_mapping
 from core.inference.incremental_model import IncrementalModel
 from tasks.couplet.config import CoupletTransformerConfig
 from tasks.couplet.model import CoupletModel
 from tests.core.decoding.every_search import assert_same, every_search
 from tests.core.model.parity import assert_near, shake
-from tests.core.small_models import Uncached, column, together
+from tests.core.small_models import Uncached, column, sizes, together
 
 WORDS, MAX_LEN = 13, 12
 BOS, EOS = 2, 3
@@ -22,18 +22,8 @@ law = settings(max_examples=12, deadline=None, derandomize=True)
 def model_of(seed: int, *, aligned: bool = True, tie_output: bool = True) -> CoupletModel:
     """A small model with random weights and biases everywhere; dropout is on, but in evaluation."""
     torch.manual_seed(seed)
-    model = CoupletModel(
-        WORDS,
-        d_model=8,
-        nhead=2,
-        num_encoder_layers=1,
-        num_decoder_layers=2,
-        dim_feedforward=17,
-        dropout=0.5,
-        max_len=MAX_LEN,
-        aligned=aligned,
-        tie_output=tie_output,
-    ).eval()
+    common = to_mapping(sizes(num_decoder_layers=2, dropout=0.5, max_len=MAX_LEN))
+    model = CoupletModel(WORDS, **common, aligned=aligned, tie_output=tie_output).eval()
     shake(model)
     with torch.no_grad():
         if model.alignment is not None:

@@ -16,7 +16,8 @@ from core.storage.checkpoint import load_tensors
 from tasks.task import task_named
 from tasks.translation.config import TranslationConfig, TranslationData, tiny
 from tasks.translation.predict import Translator
-from tests.tasks.tiny_models import measured, sizes, train_with
+from tests.core.small_models import sizes
+from tests.tasks.tiny_models import measured, train_with
 
 ROOT = Path(__file__).resolve().parents[3]
 
