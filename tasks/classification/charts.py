@@ -8,7 +8,7 @@ import numpy as np
 
 from core.errors import CheckpointError
 from core.storage.files import is_file, is_folder, read_json
-from tasks.pictures import check_picture, picture
+from tasks.pictures import picture
 from tasks.runs.checkpoint_folder import METRICS_FILE
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def draw_chart(path: str | Path, run: Path, kind: str) -> None:
         ConfigError, UserError: as :func:`.picture`; there is no report, or no such chart in it, or
             it is damaged.
     """
-    check_picture(Path(path))
     file = run
     if is_folder(run):
         file = next((run / n for n in (REPORT_FILE, METRICS_FILE) if is_file(run / n)), run)

@@ -20,8 +20,6 @@ from tasks.task import PAIR_TASKS, TASKS, task_named
 MAX_WIDTH = 8192
 MAX_STEPS = 100_000_000
 MAX_BARS = 50
-MAX_LINES = 6
-"""The most lines in one panel, so that their colors can be told apart."""
 
 
 @click.group()
@@ -65,19 +63,10 @@ def option(names: str, kind: Any, default: Any, help: str) -> Callable[[Any], An
     """Returns an option; a tuple is all choices of its ``kind``, or a ``default`` of several."""
     several: dict[str, Any] = {}
     if isinstance(default, tuple):
-        several, help = {"multiple": True, "callback": check_lines}, f"{help} May be repeated."
+        several, help = {"multiple": True}, f"{help} May be repeated."
     kind = click.Choice(kind) if isinstance(kind, tuple) else kind
     shown = {"default": default, "show_default": True, "help": help}
     return click.option(*names.split(), type=kind, **shown, **several)
-
-
-def check_lines(
-    ctx: click.Context, parameter: click.Parameter, values: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """Refuses an option that is given more often than the picture has colors."""
-    if len(values) > MAX_LINES:
-        raise click.BadParameter(f"at most {MAX_LINES} values fit into one picture.")
-    return values
 
 
 def _draw_attention(

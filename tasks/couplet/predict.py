@@ -86,7 +86,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         self.codec = codec
         self.config = config
         self._opposite_folder: Path | None = None
-        self._opposite: CoupletWriter | None = None
+        self._load_opposite = lru_cache(1)(partial(self._load_one, device=device))
         self._table = lru_cache(_MOST_TABLES)(
             partial(CharacterTable, codec.vocabulary, device, swapped=config.data.swapped)
         )
@@ -204,9 +204,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return self._opposite_folder is not None
 
     def opposite(self) -> "CoupletWriter":
-        """Returns the writer of first lines for second ones, of the subfolder ``backward``.
-
-        It is loaded at the first call.
+        """Returns the writer of first lines for second ones; the first call loads it.
 
         Raises:
             CheckpointError: there is none, or it is damaged.
@@ -217,9 +215,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
                 "one there with --set data.swapped=true"
             )
         with self._lock:
-            if self._opposite is None:
-                self._opposite = self._load_one(self._opposite_folder, self.device)
-            return self._opposite
+            return self._load_opposite(self._opposite_folder)
 
     def _candidate_count(self, request: CoupletRequest) -> int | None:
         """Returns how many ranked candidates are asked for; None asks for an ordinary search."""

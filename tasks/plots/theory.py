@@ -1,4 +1,7 @@
-"""Pictures that explain the Transformer and its training, drawn from what the code computes."""
+"""Pictures that explain the Transformer and its training, drawn from what the code computes.
+
+All functions raise a ConfigError for a value out of range, and what :func:`.picture` raises.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,9 +33,6 @@ def draw_masks(path: str | Path, text: str, *, padding: int = 2) -> None:
 
     The target, as a decoder reads it, is ``<bos>``, the words of ``text`` and ``padding`` times
     ``<pad>``.
-
-    Raises:
-        ConfigError, UserError: no word, or too many; or as for :func:`.picture`.
     """
     words = text.split()
     tokens = [BOS, *words, *[PAD] * padding]
@@ -67,11 +67,7 @@ def draw_masks(path: str | Path, text: str, *, padding: int = 2) -> None:
 
 
 def draw_positions(path: str | Path, *, d_model: int, head_dim: int, length: int) -> None:
-    """Draws the sinusoids ``[length, D]``, their products, and what rotary positions do to scores.
-
-    Raises:
-        ConfigError, UserError: an odd width; or as for :func:`.picture`.
-    """
+    """Draws the sinusoids ``[length, D]``, their products, and the scores of rotary positions."""
     check(d_model % 2 == 0, "d_model", d_model, "even")
     check(head_dim % 2 == 0, "head_dim", head_dim, "even")
     later, both = torch.arange(length), torch.arange(-length + 1, length)
@@ -125,12 +121,8 @@ def draw_schedules(
 
     Args:
         learning_rate: the peak in the second panel; "noam" has its own.
-
-    Raises:
-        ConfigError, UserError: a value out of range; or as for :func:`.picture`.
     """
-    count = len(d_models) * len(warmup_steps)
-    check(count <= len(COLORS), "the first panel", f"{count} lines", f"at most {len(COLORS)} lines")
+    _check_lines(len(d_models) * len(warmup_steps))
     d_model, warmup = d_models[0], warmup_steps[0]
     config = TrainConfig(warmup_steps=warmup, learning_rate=learning_rate)
     paper: dict[str, Schedule] = {
@@ -161,10 +153,8 @@ def draw_label_smoothing(path: str | Path, *, smoothing: Sequence[float], vocab_
     """Draws the target distribution, and the loss by the probability of the right word.
 
     Word 1 is right. A dot marks the lowest loss: there, the model predicts the target distribution.
-
-    Raises:
-        ConfigError, UserError: as for :func:`.picture`.
     """
+    _check_lines(len(smoothing))
     words = torch.arange(1, vocab_size + 1)
     p = torch.linspace(0.01, 0.9999, _POINTS, dtype=torch.float64)
     with picture(path) as figure:
@@ -189,6 +179,10 @@ def draw_label_smoothing(path: str | Path, *, smoothing: Sequence[float], vocab_
         for axes in (left, right):
             axes.grid()
             axes.legend()
+
+
+def _check_lines(count: int) -> None:
+    check(count <= len(COLORS), "a panel", f"{count} lines", f"at most {len(COLORS)} lines")
 
 
 def _losses(p: Tensor, label_smoothing: float, vocab_size: int) -> Tensor:

@@ -11,7 +11,7 @@ import pandas as pd
 from core.errors import CheckpointError
 from core.storage.files import is_folder, read_text
 from core.training.history import HISTORY_FILE
-from tasks.pictures import check_picture, picture
+from tasks.pictures import picture
 
 _LOSSES = {"train_loss": "training", "val_loss": "validation"}
 _STYLES: dict[str, dict[str, Any]] = {"train_loss": {"ls": "--", "mfc": "white"}}
@@ -58,7 +58,6 @@ def draw_histories(output: Path, runs: Sequence[Path]) -> None:
         ConfigError: the suffix of ``output`` is not that of a picture.
         UserError: a training curve is missing or damaged, or ``output`` cannot be written.
     """
-    check_picture(output)
     curves = [read_history(run) for run in runs]
     names = list(dict.fromkeys(name for curve in curves for name in curve))
     rest = sorted(set(names) - set(_NOT_DRAWN), key=names.index)

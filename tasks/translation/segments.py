@@ -49,8 +49,8 @@ def lines(text: str) -> list[tuple[str, str]]:
     single = _LINES_BEFORE.sub("", text.rstrip())
     if not _LINE_BREAK.search(single):
         start = _ONLY_LINE_START.match(single)
-        assert start is not None, "it may be empty"
-        return [(start[0], single[start.end() :])]
+        end = start.end() if start else 0
+        return [(single[:end], single[end:])]
     starts = [*_LINE_START.finditer(text)]
     ends = [*(start.start() for start in starts[1:]), len(text)]
     return [(start[0], text[start.end() : end]) for start, end in zip(starts, ends, strict=True)]

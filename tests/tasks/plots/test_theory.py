@@ -121,7 +121,7 @@ def test_smoothed_targets_and_losses(plot: Plot) -> None:
         (("schedule", "--d-model", 0), "1<=x"),
         (("schedule", "--learning-rate", 0), "0<x"),
         (("schedule", "--steps", 1), "2<=x"),
-        (("schedule", *["--warmup-steps", 5] * 7), "at most 6 values"),
+        (("schedule", *["--warmup-steps", 5] * 7), "at most 7 lines"),
         (("schedule", *["--d-model", 1] * 3, *["--warmup-steps", 4] * 3), "9 lines"),
         (("label-smoothing", "--smoothing", 1), "0<=x<1"),
     ],
