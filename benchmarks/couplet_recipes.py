@@ -4,6 +4,7 @@
     python -m benchmarks.couplet_recipes separate --data couplet --out runs/separate
     python -m benchmarks.couplet_recipes modern --data couplet --out modern
     python -m benchmarks.couplet_recipes grow --init MODEL --out grown
+    python -m benchmarks.couplet_recipes words --data couplet --out tasks/couplet/words/words.txt
 
 ``corpora`` writes two folders of couplets for the study of verse. In ``tagged``, both lines of a
 couplet of ``verse`` begin with a tag, so that the model learns from verse without writing it. In
@@ -11,6 +12,10 @@ couplet of ``verse`` begin with a tag, so that the model learns from verse witho
 the first stage, and the next one starts from it with ``--init``.
 
 ``separate`` trains the preset ``small`` with an embedding table for each line.
+
+``words`` writes the words that :mod:`tasks.couplet.lexicon` reads: those of jieba's dictionary that
+are frequent in it or in the couplets, neighboring characters that are frequent in the couplets
+without being in the dictionary (雨打), and some words that are younger than the dictionary.
 
 The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds two
 folders, made of ``train`` and ``extra``: ``modern``, couplets about modern things or in today's
@@ -25,7 +30,9 @@ import argparse
 import json
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -33,6 +40,7 @@ import torch
 from core.config import override
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, save_weights
+from data.tokenizers import JiebaWords
 from tasks.couplet.config import CoupletTransformerConfig, small
 from tasks.couplet.model import Alignment, CoupletModel
 from tasks.couplet.predict import CoupletWriter
@@ -43,6 +51,7 @@ from tasks.runs.training import RunOptions
 TAG = "诗"
 FILES = ("in.txt", "out.txt")
 DIGITS = dict(zip("一二三四五六七八九", "123456789", strict=True))
+HAN = re.compile("[\u4e00-\u9fff]{2,4}")
 MODERN = re.compile(
     "[0-9A-Za-z]|手机|电脑|上网|网|加班|程序|代码|微信|老板|股市|炒股|公司|快递|外卖|科技|人工智|工资|地铁"
     "|汽车|考试|高考|大学|同学|老师|电视|房价|买房|减肥|游戏|直播|吃饭|睡觉|喝酒|打牌|麻将|恋爱|老婆|老公"
@@ -50,6 +59,15 @@ MODERN = re.compile(
     "|奶茶|超市|空调|冰箱|相机|短信|聊天|博客|论坛|加油|快乐|开心|寂寞|无聊|郁闷|什么|怎么|为何|哪里|不要"
     "|不会|可以|已经|还是|的"
 )
+
+NEW_WORDS = {
+    "n": "微信 网红 外卖 小哥 广场舞 短视频 朋友圈 单身狗 大数据 手游 主播 区块链 元宇宙 热搜 "
+    "表情包 二维码 充电宝 打工人 学区房 差评 麻辣烫 小龙虾 电商 跑步机 沙丁鱼",
+    "v": "闪退 打卡 点赞 扫码 追剧 网购 秒杀 包邮 撸串 躺平 内卷 薅羊毛",
+}
+# The first letters of jieba's tags, and the kinds that they stand for.
+KINDS = {"n": "n", "s": "n", "f": "n", "j": "n", "v": "v", "a": "a", "z": "a", "b": "a", "d": "d"}
+KINDS |= {"t": "t", "m": "m", "q": "m", "r": "r", "vn": "nv", "an": "an", "ad": "ad", "vd": "dv"}
 
 
 def write_corpora(data: Path, out: Path) -> None:
@@ -127,6 +145,33 @@ def grow(folder: Path, out: Path) -> None:
     save_weights(out / WEIGHTS_FILE, grown)
 
 
+def write_words(data: Path, out: Path) -> None:
+    """Writes words and their kinds, the most frequent first."""
+    couplets = read(data / "train") + read(data / "extra")
+    lines = [line.replace(" ", "") for couplet in couplets for line in couplet]
+    jieba = JiebaWords().words
+    in_couplets = Counter(word for line in lines for word in jieba.cut(line))
+    neighbors = Counter(a + b for line in lines for a, b in pairwise(line))
+    rows = (line.split() for line in jieba.get_dict_file().read().decode("utf-8").splitlines())
+    known = {word: (int(count), tag) for word, count, tag in rows if HAN.fullmatch(word)}
+    known |= {word: (300, kind) for kind in NEW_WORDS for word in NEW_WORDS[kind].split()}
+    all_in_couplets, all_known = sum(in_couplets.values()), sum(n for n, _ in known.values())
+    shares = {
+        word: 0.7 * in_couplets[word] / all_in_couplets + 0.3 * count / all_known
+        for word, (count, tag) in known.items()
+        if in_couplets[word] >= 3
+        or (count >= (100 if len(word) == 2 else 20) and not tag.startswith("nr"))
+    }
+    for word, count in neighbors.items():
+        if count >= 15 and HAN.fullmatch(word):
+            shares.setdefault(word, 0.2 * count / all_in_couplets)
+    with out.open("w", encoding="utf-8") as file:
+        for word in sorted(shares, key=lambda word: (-shares[word], word)):
+            tag = known[word][1] if word in known else "-"
+            kinds = KINDS.get(tag, KINDS.get(tag[0], ""))
+            file.write(f"{word} {kinds}".rstrip() + "\n")
+
+
 class SeparateTables(SequenceToSequence):
     """The aligned couplet model with an embedding table for each line."""
 
@@ -147,23 +192,20 @@ class SeparateTraining(CoupletTraining):
     model_class = SeparateTables
 
 
+RECIPES = {"corpora": write_corpora, "modern": write_modern, "grow": grow, "words": write_words}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prepare or train recipes of couplet models.")
-    parser.add_argument("recipe", choices=("corpora", "separate", "modern", "grow"))
+    parser.add_argument("recipe", choices=(*RECIPES, "separate"))
     parser.add_argument("--data", type=Path, help="folders train, val, test, extra, verse")
     parser.add_argument("--init", type=Path, help="the model that grows")
-    parser.add_argument("--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--out", type=Path, required=True, help="a new folder, or the file")
     parser.add_argument("--set", action="append", default=[], help="an option of the training")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    if options.recipe == "corpora":
-        write_corpora(options.data, options.out)
-        return
-    if options.recipe == "modern":
-        write_modern(options.data, options.out)
-        return
-    if options.recipe == "grow":
-        grow(options.init, options.out)
+    if options.recipe in RECIPES:
+        RECIPES[options.recipe](options.init or options.data, options.out)
         return
     torch.set_num_threads(options.threads)
     config = override(small(), ["train.precision=fp32", *options.set])

@@ -52,6 +52,8 @@ _RULES_OF_A_WHOLE = {"characters", "repetition", "palindrome"}
 
 BACKWARD_FOLDER = "backward"
 
+NO_GOOD_ANSWER = "no good answer found; this is the best try"
+
 # Tables of characters for as many forms are kept; a service may be asked for any.
 _MOST_TABLES = 8
 
@@ -240,35 +242,45 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             sample=True,
             n_best=max(self.config.rerank.pool, count),
             temperature=self.config.rerank.temperature,
+            whole_words=self.config.rerank.whole_words,
             numbers=own or request.numbers,
             candidates=None,
         )
         found = super().generate(lines, drawing)
-        ranked = [
-            joined(self._ranked("".join(line.split()), drawn.hypotheses, count))
-            for line, drawn in zip(lines, found, strict=True)
-        ]
+        ranked = [self._ranked(*pair, count) for pair in zip(lines, found, strict=True)]
+        poor = [i for i, couplet in enumerate(ranked) if couplet.note]
+        if own is not None and request.record is None and poor:
+            numbers = [own[i] for i in poor]
+            drawing = drawing.replaced(n_best=MAX_POOL, numbers=numbers)
+            more = super().generate([lines[i] for i in poor], drawing)
+            for i, drawn in zip(poor, more, strict=True):
+                ranked[i] = self._ranked(lines[i], drawn, count)
         if (record := request.record) is not None:
-            drawn, first = found[0].hypotheses, "".join(lines[0].split())
-            scores = {each.second: each.score for each in self._ranked(first, drawn, len(drawn))}
-            pairs = zip(record.hypotheses, drawn, strict=True)
-            chosen = [each.second for each in drawn].index(ranked[0].second)
-            record.end([replace(own, score=scores[each.second]) for own, each in pairs], chosen)
+            seconds = [couplet.second for couplet in found[0].hypotheses]
+            everyone = self._ranked(lines[0], found[0], len(seconds)).hypotheses
+            scores = {each.second: each.score for each in everyone}
+            pairs = zip(record.hypotheses, seconds, strict=True)
+            chosen = seconds.index(ranked[0].second)
+            record.end([replace(each, score=scores[second]) for each, second in pairs], chosen)
         return ranked
 
-    def _ranked(self, first: str, drawn: Sequence[Couplet], count: int) -> list[Couplet]:
+    def _ranked(self, line: str, drawn: Couplet, count: int) -> Couplet:
         """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
-        different = [*{couplet.second: couplet for couplet in drawn}.values()]
+        first = "".join(line.split())
+        different = [*{couplet.second: couplet for couplet in drawn.hypotheses}.values()]
         if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
-            return sorted(different, key=lambda couplet: -couplet.score)[:count]
+            return joined(sorted(different, key=lambda couplet: -couplet.score)[:count])
         seconds = [couplet.second for couplet in different]
         features = features_of(first, seconds, self, self.codec.vocabulary)
-        ranked = rank(features, seconds, self.config.rerank, count)
-        return [replace(different[i], score=score) for i, score in ranked]
+        ranking = self.config.rerank
+        ranked = rank(features, seconds, ranking, count)
+        best = joined([replace(different[i], score=score) for i, score in ranked])
+        is_poor = ranking.poor is not None and best.score < ranking.poor
+        return replace(best, note=NO_GOOD_ANSWER) if is_poor else best
 
     def _judged(self, line: str, couplet: Couplet, form: FormConfig) -> Couplet:
         """Returns ``couplet`` by itself with the rules that it breaks."""
-        given, notes = _characters(line), []
+        given, notes = _characters(line), [couplet.note] if couplet.note else []
         rules = broken(given, couplet.second, form.rhyme)
         asked = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[form.tones]
         if alike := [rules[rule] for rule in asked if rule in rules]:
@@ -284,12 +296,18 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         trace, request = super().trace(text, **options), CoupletRequest.of(**options)
         (tree,), line, places = trace.searches, _characters(self._as_read(trace.text)), []
         table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
-        constraint = CoupletConstraint([line], table, given_characters(request, [[line]], table))
-        for length in range(len(line)):
-            reasons = constraint.reasons(torch.tensor(best[:length], device=self.device).long())
+        ranking = self.config.rerank if self._candidate_count(request) is not None else request
+        given = given_characters(request, [[line]], table)
+        starts = [torch.tensor(best[:n], device=self.device).long() for n in range(len(line))]
+        for has_words in (ranking.whole_words, False):
+            constraint = CoupletConstraint([line], table, given, has_words=has_words)
+            reasons = [constraint.reasons(start) for start in starts]
+            if not any(each[token] for each, token in zip(reasons, best, strict=False)):
+                break  # else it is an answer that needs no whole words
+        for length, why in enumerate(reasons):
             following = node.following if (node := tree.node(best[:length])) else ()
-            forbidden = {n.token: reasons[n.token] for n in following if not n.allowed}
-            places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
+            forbidden = {n.token: why[n.token] for n in following if not n.allowed}
+            places.append(Place(Counter(why[len(SPECIALS) :]), forbidden))
         return replace(trace, places=places)
 
     def _as_read(self, text: str) -> str:
@@ -324,9 +342,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         given = given_characters(request, lines, table)
 
         def form(indices: Sequence[int]) -> Constraint:
-            return CoupletConstraint(
-                [segments[i] for i in indices], table, [given[i] for i in indices]
-            )
+            chosen = [segments[i] for i in indices], table, [given[i] for i in indices]
+            return CoupletConstraint(*chosen, has_words=request.whole_words)
 
         encode = self.codec.vocabulary.encode
         return EncodedTexts(

@@ -10,15 +10,17 @@ character and with a weight (:class:`RerankConfig`):
                of Li et al. 2016, section 4.2)
     rarity     log(1 + rank / 8) of each character, its rank among all characters by frequency
                (ibid., section 4.3, with a rank for a probability); ranks end at 2,000
+    fluency    log P of the second line's words, one by one (:mod:`tasks.couplet.lexicon`)
 """
 
 import math
 from collections.abc import Sequence
-from operator import eq
+from operator import eq, mul
 from typing import Any, NamedTuple
 
 from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.config import RerankConfig
+from tasks.couplet.lexicon import cut
 from tasks.seq2seq.predictor import PairPredictor
 
 # Two answers that share more of their characters than this are not both shown.
@@ -32,6 +34,7 @@ class Features(NamedTuple):
     forward: float
     backward: float
     rarity: float
+    fluency: float
 
 
 def rank(
@@ -41,10 +44,8 @@ def rank(
 
     A candidate that is much like a better one is left out, unless there are too few others.
     """
-    scores = [
-        forward + weights.backward * backward + weights.rarity * rarity
-        for forward, backward, rarity in features
-    ]
+    factors = (1.0, weights.backward, weights.rarity, weights.fluency)
+    scores = [sum(map(mul, factors, own)) for own in features]
     order = sorted(range(len(seconds)), key=lambda i: -scores[i])
     chosen: list[int] = []
     for i in order:
@@ -69,6 +70,7 @@ def features_of(
             forward[i].log_prob / size,
             backward[i].log_prob / size,
             sum(map(_rarity, vocabulary.encode([*second]))) / size,
+            -cut(second).cost / size,
         )
         for i, second in enumerate(seconds)
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import ConfigError
 from tasks.couplet.config import RerankConfig
-from tasks.couplet.predict import CoupletWriter
+from tasks.couplet.predict import NO_GOOD_ANSWER, CoupletWriter
 from tasks.couplet.reranking import Features, features_of, is_different, rank
 from tasks.seq2seq.request import GenerationRequest
 from tests.tasks.tiny_models import CPU, untrained_writer
@@ -28,7 +28,7 @@ def features(first: str, seconds: list[str]) -> list[Features]:
 
 
 def ranked(first: str, seconds: list[str], count: int, **weights: float) -> list[tuple[int, float]]:
-    config = RerankConfig(**{"backward": 0.0, "rarity": 0.0} | weights)
+    config = RerankConfig(**dict.fromkeys(("backward", "rarity", "fluency"), 0.0) | weights)
     return rank(features(first, seconds), seconds, config, count)
 
 
@@ -47,7 +47,12 @@ def test_rare_characters_are_those_late_in_the_vocabulary() -> None:
     assert unknown.rarity == 0.0
 
 
-@pytest.mark.parametrize("name", ["backward", "rarity"])
+def test_a_line_of_words_is_more_fluent_than_the_same_characters_without() -> None:
+    word, none = features("江天", ["秋月", "月秋"])
+    assert word.fluency > none.fluency
+
+
+@pytest.mark.parametrize("name", ["backward", "rarity", "fluency"])
 def test_a_weight_decides_the_order(name: str) -> None:
     found = features(FIRST, SECONDS)
     best, *_ = ranked(FIRST, SECONDS, 4, **{name: 1e6})
@@ -119,6 +124,17 @@ def test_a_prefix_and_a_long_line_have_candidates_too() -> None:
     assert [one.score for one in found.hypotheses] == sorted(
         (one.score for one in found.hypotheses), reverse=True
     )
+
+
+def test_where_no_good_answer_is_found_a_note_says_so_and_more_are_drawn() -> None:
+    writer, least = writer_of(SMALL), -1e9
+    best = writer.answer_scored(FIRST, candidates=2)
+    assert writer_of(replace(SMALL, poor=least)).answer_scored(FIRST, candidates=2) == best
+    tried = writer_of(replace(SMALL, poor=1e9)).answer_scored([FIRST, "风雨"], candidates=2)
+    for couplet in tried:
+        assert couplet.note == couplet.record()["note"] == NO_GOOD_ANSWER
+        assert not couplet.others[0].note
+    assert tried[0].score > best.score
 
 
 def test_other_searches_and_impossible_numbers_are_refused() -> None:

@@ -86,7 +86,7 @@ def test_the_first_of_several_is_the_answer(options: dict[str, Any]) -> None:
     several = writer.answer_scored(FIRSTS, n_best=3, **options)
     assert [c.second for c in plain] == [c.second for c in several]
     assert [len(c.hypotheses) for c in several] == [3, 1, 3, 3]
-    assert list(several[0].record()) == ["second", "score", "rules", "broken"]
+    assert list(several[0].record()) == ["second", "score", "rules", "broken", "note"]
     apart = [writer.answer([first], numbers=[i], **options)[0] for i, first in enumerate(FIRSTS)]
     assert apart == [c.second for c in plain]
 
