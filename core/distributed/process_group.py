@@ -27,20 +27,11 @@ class Disconnected(UserError):
     """Another process has ended, or does not answer in time."""
 
 
-class ProcessGroup:
+class ProcessGroup(World):
     """The processes that train together, seen from one of them; by default, this one alone.
 
     Every method waits until all processes have called it, except :meth:`shard`.
     """
-
-    def __init__(self, world: World | None = None) -> None:
-        world = world or World()
-        self.rank, self.size = world.rank, world.size
-
-    @property
-    def is_main(self) -> bool:
-        """Whether this is the main process, which logs and writes files for all."""
-        return self.rank == 0
 
     def shard(self, examples: Sequence[T]) -> Sequence[T]:
         """Returns every ``size``-th of ``examples``, from this process's rank on; maybe none.
@@ -118,7 +109,7 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
         UserError: the processes do not find one another.
     """
     if world.size == 1:
-        yield ProcessGroup()
+        yield ALONE
         return
     is_gpu = device.type == "cuda"
     if is_gpu:
@@ -126,7 +117,7 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
         # program is blocked in a copy, until a thread of NCCL aborts it.
         os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
         torch.cuda.set_device(device)
-    group = ProcessGroup(world)
+    group = ProcessGroup(**vars(world))
     with nullcontext() if world.is_main else silence():
         try:
             with _stdout_to_stderr():

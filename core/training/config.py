@@ -48,7 +48,7 @@ class TrainConfig:
         save_every: the state is saved after this many steps, and after every epoch.
         timeout: with several processes, the seconds that they wait for one another, also while the
             main process prepares the data or measures the final model.
-        log_every: ``steps.csv`` gets a row after this many steps; 0: never.
+        log_every: ``steps.csv`` has a row for this many steps; 0: there is none.
         choose_search: a task that searches for its outputs chooses the beam size and the length
             penalty on the validation data, once the weights are final.
         weights_on_disk: "fp32"; "fp16" for a file of half the size; "int8" for a quarter, with a

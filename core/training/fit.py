@@ -26,15 +26,17 @@ from core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from core.storage.files import is_file, write_text
 from core.training.compilation import WrappedLayers
 from core.training.config import TrainConfig
-from core.training.history import HISTORY_FILE, add_step, as_csv, cut_steps
 from core.training.kept_checkpoints import KeptCheckpoints
 from core.training.microbatches import Batch, LossFunction
 from core.training.schedule import Schedule, make_schedule
 from core.training.state import (
+    HISTORY_FILE,
     STATE_FILE,
     STATE_FOLDER,
+    STEPS_FILE,
     Metrics,
     TrainingState,
+    as_csv,
     copy_tensors,
     load_state,
     save_state,
@@ -85,32 +87,32 @@ class FitOptions:
     """Where a run computes and writes, and how it begins.
 
     Attributes:
-        folder: gets ``model.safetensors`` (the best weights), the training curve, and in
-            ``training/`` the state for resuming.
+        out: the folder that gets ``model.safetensors`` (the best weights), the training curve, and
+            in ``training/`` the state for resuming.
         device: the model is there already.
-        resume: continue from the state in ``folder``. The seed and ``batch_tokens`` must be as they
+        resume: continue from the state in ``out``. The seed and ``batch_tokens`` must be as they
             were: the position in an epoch would be one among other batches.
         conditions: what the run depends on besides its configuration, for example the digests of
             its corpus. They are saved with the state. The conditions of the main process count.
         accept_changes: resume a run that was begun under other conditions. The state then lists
             the changes.
         check_folder: called in the main process before files are written; raises a UserError if
-            ``folder`` is no longer that of the run.
+            ``out`` is no longer that of the run.
         on_begin: called before the first step, when nothing can prevent the run from starting or
             continuing; only in the main process.
         group: the processes that train together; by default this process alone.
-        digests: those of the files in ``folder`` that belong to the model, for the header of its
+        digests: those of the files in ``out`` that belong to the model, for the header of its
             weights.
     """
 
-    folder: Path
+    out: Path
     device: torch.device
     resume: bool = False
     conditions: Mapping[str, str] = field(default_factory=dict)
     accept_changes: bool = False
     check_folder: Callable[[], None] = lambda: None
     on_begin: Callable[[], None] = lambda: None
-    group: ProcessGroup = field(default_factory=ProcessGroup)
+    group: ProcessGroup = ALONE
     digests: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -165,10 +167,10 @@ class Trainer:
         self._options = options
         self._group = group = options.group
         self._check_folder = options.check_folder if group.is_main else lambda: None
-        self._state_path = options.folder / STATE_FOLDER / STATE_FILE
+        self._state_path = options.out / STATE_FOLDER / STATE_FILE
         self._step = TrainingStep(model, config, options.device, group)
         self._kept = KeptCheckpoints(
-            model, config, options.folder, objective.metric, options.digests, group.is_main
+            model, config, options.out, objective.metric, options.digests, group.is_main
         )
 
     def begin(self) -> None:
@@ -177,14 +179,15 @@ class Trainer:
         if self._options.resume:
             self._load(conditions)
         self.state.conditions = conditions or self.state.conditions
+        if not self._options.resume:
+            self.save()  # a run that has begun can be resumed
         if self._group.is_main:
-            cut_steps(self._options.folder, self.state.step)  # a crashed run may have left more
             self._options.on_begin()
 
     def _load(self, conditions: Mapping[str, str]) -> None:
         path = self._state_path
         if not is_file(path):
-            raise CheckpointError(f"{self._options.folder}: nothing to resume: there is no {path}")
+            raise CheckpointError(f"{self._options.out}: nothing to resume: there is no {path}")
         state, tensors = load_state(path)
         changes = state.differences(conditions) if conditions else []
         if changes and not self._options.accept_changes:
@@ -216,7 +219,9 @@ class Trainer:
             for batches in self._batches(plan):
                 loss = self._step.take(state, batches, self._objective.loss, rate(state.step + 1))
                 state.sums.seconds = time.monotonic() - started
-                self._log_step()
+                if config.log_every and state.step % config.log_every == 0:
+                    state.steps.append(state.curve_row(state.sums - state.logged))
+                    state.logged = state.sums
                 progress.advance(
                     len(batches),
                     f"loss {loss:.3f}, {state.sums.tokens_per_second:,.0f} tokens/s, "
@@ -249,7 +254,6 @@ class Trainer:
         return map(make, starts) if device.type == "cpu" else map_ahead(make, starts)
 
     def _plan(self) -> Sequence[Any]:
-        """Returns what the batches of the current epoch are made from."""
         plan = self._objective.data.plan(self.state.epoch)
         if not plan:
             raise UserError("there is nothing to train on: the training data has no examples")
@@ -271,21 +275,14 @@ class Trainer:
         steps = state.step - state.sums.steps + to_come
         return make_schedule(config, d_model=sizes.d_model, total_steps=steps)
 
-    def _log_step(self) -> None:
-        """Writes a row of ``steps.csv`` after every ``log_every`` steps."""
-        every, state = self.config.log_every, self.state
-        if every == 0 or state.step % every:
-            return
-        row = state.curve_row(state.sums - state.logged)
-        state.logged = state.sums
-        if self._group.is_main:
-            self._check_folder()
-            add_step(self._options.folder, row)
-
     def save(self) -> None:
-        """Writes the state of the run, atomically; no process leaves before it is saved."""
+        """Writes the state of the run, atomically, and its curve; no process leaves before that."""
         if self._group.is_main:
             self._check_folder()
+            curves = {HISTORY_FILE: self.state.history, STEPS_FILE: self.state.steps}
+            for name, rows in curves.items():
+                if rows:
+                    write_text(self._options.out / name, as_csv(rows))
             save_state(self._state_path, self.state, self._step.tensors())
         self._group.barrier()
 
@@ -305,15 +302,13 @@ class Trainer:
                 f"{row.tokens_per_second:,.0f} tokens/s, {row.seconds:.0f} s"
             )
             self._kept.keep(state, metrics[self._objective.metric])
-        if self._group.is_main:
-            write_text(self._options.folder / HISTORY_FILE, as_csv(state.history))
         state.begin_epoch()
         self.save()
         self._kept.remove_others(state)
 
     def finish(self) -> None:
         """Leaves the best weights, of an epoch or of several, in the folder and the model."""
-        metric, folder = self._objective.metric, self._options.folder
+        metric, folder = self._objective.metric, self._options.out
         if self.state.best is None:
             raise UserError(f"no epoch had a {metric} that is a number: there is no model to keep")
         with self._group.main_process_first():

@@ -31,12 +31,7 @@ def label_smoothed_cross_entropy(
 
 
 def linear_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    *,
-    label_smoothing: float = 0.0,
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, label_smoothing: float = 0.0
 ) -> Tensor:
     """Returns the summed loss of ``F.linear(hidden, weight, bias)``, computed in chunks of rows.
 

@@ -13,19 +13,24 @@ still be crafted, or come from another version of this program, so every name, s
 checked before anything of it is used.
 """
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from core.config import Measurement, check_range, from_mapping, without_retired
+from core.config import Measurement, check_range, from_mapping
 from core.errors import CheckpointError, shorten
 from core.storage.checkpoint import load_tensors, save_tensors
 
+HISTORY_FILE = "history.csv"
+"""The training curve by epoch."""
+STEPS_FILE = "steps.csv"
+"""The training curve by step: a row for every ``train.log_every`` steps, with their means."""
 STATE_FILE = "state.safetensors"
 STATE_FOLDER = "training"
 """The subfolder of a run that holds what resuming needs, and prediction does not."""
@@ -85,6 +90,16 @@ class CurveRow:
         return columns
 
 
+def as_csv(rows: Sequence[CurveRow]) -> str:
+    """Returns ``rows`` as CSV with a header."""
+    text, records = io.StringIO(), [row.columns() for row in rows]
+    names = list(dict.fromkeys(name for record in records for name in record))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An epoch whose weights are kept for the average."""
@@ -100,7 +115,8 @@ class TrainingState:
     Attributes:
         position: the number of batches of this epoch that are done.
         sums: over this epoch.
-        logged: these sums when the last row of ``steps.csv`` was written.
+        logged: these sums at the last of the ``steps``.
+        history, steps: the training curve by epoch and by step.
         best, best_epoch: the best metric, and its epoch; None and 0 before there is one.
         averaged: the epochs whose average is the final model; empty if it is the best epoch alone.
         conditions: what the run depends on besides its configuration, for example the digests of
@@ -123,13 +139,12 @@ class TrainingState:
     best_epoch: int = 0
     candidates: list[Candidate] = field(default_factory=list)
     history: list[CurveRow] = field(default_factory=list)
+    steps: list[CurveRow] = field(default_factory=list)
     averaged: list[int] = field(default_factory=list)
     conditions: dict[str, str] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     loss_scale: float = 65536.0
     scaled_steps: int = 0
-
-    RETIRED: ClassVar[Mapping[str, None]] = {"precision": None, "monitor": None}
 
     def __post_init__(self) -> None:
         check_range("epoch", self.epoch, 1, 1 << 53)
@@ -194,8 +209,7 @@ def load_state(path: Path) -> tuple[TrainingState, Tensors]:
         raise CheckpointError(f"{path}: made by an older version; start again with init={init}")
     try:
         numbers = json.loads(tensors.pop("numbers").numpy().tobytes())
-        numbers = without_retired(TrainingState, numbers["state"])
-        state = from_mapping(TrainingState, numbers)
+        state = from_mapping(TrainingState, numbers["state"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a training state, or of another version") from error
     return state, tensors

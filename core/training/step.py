@@ -1,21 +1,17 @@
 """One step of the optimizer: the gradient of some batches, its length, and the new weights."""
 
-import importlib
 import math
-import os
 import random
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from core.distributed.data_parallel import DataParallel
-from core.distributed.process_group import ProcessGroup
+from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import UserError
 from core.special_ids import PAD_ID
 from core.storage.checkpoint import model_tensors
@@ -39,7 +35,6 @@ def make_optimizer(
     at once, as torch makes it in the first step, so that the tensors of a run have the same names
     and sizes from the beginning.
     """
-    _import_compiler()
     optimizer = torch.optim.AdamW(
         parameters := list(parameters),
         lr=0.0,
@@ -53,21 +48,6 @@ def make_optimizer(
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         optimizer.state[parameter] = {"step": step, **moments}
     return optimizer
-
-
-def _import_compiler() -> None:
-    """Imports torch's compiler, as ``torch.optim`` will: it leaves a folder in ``$TMPDIR``.
-
-    Here that folder is a temporary one.
-    """
-    variable = "TORCHINDUCTOR_CACHE_DIR"
-    if "torch._dynamo" not in sys.modules and variable not in os.environ:
-        with TemporaryDirectory() as folder:
-            os.environ[variable] = folder
-            try:
-                importlib.import_module("torch._dynamo")
-            finally:
-                del os.environ[variable]
 
 
 def make_ema(model: nn.Module, decay: float) -> AveragedModel:
@@ -91,7 +71,7 @@ class TrainingStep:
 
     Args:
         model: on ``device`` already.
-        group: the processes that train this model together; None: this process alone.
+        group: the processes that train this model together.
     """
 
     def __init__(
@@ -99,12 +79,12 @@ class TrainingStep:
         model: nn.Module,
         config: TrainConfig,
         device: torch.device,
-        group: ProcessGroup | None = None,
+        group: ProcessGroup = ALONE,
     ) -> None:
         self._model = model
         self._config = config
         self._device = device
-        self._group = group or ProcessGroup()
+        self._group = group
         self._precision = precision_for(device, config.precision)
         model.zero_grad(set_to_none=True)  # a run that failed may have left gradients
         self._names = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -238,7 +218,6 @@ class TrainingStep:
 
 
 def _check_finite(state: TrainingState, loss: float, norm: float, batches: int) -> None:
-    """Raises a UserError if the mean ``loss`` or the gradient ``norm`` is not finite."""
     if not (math.isfinite(loss) and math.isfinite(norm)):
         first, last = state.position + 1, state.position + batches
         place = f"batch {first}" if first == last else f"batches {first} to {last}"

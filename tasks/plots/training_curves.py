@@ -10,7 +10,7 @@ import pandas as pd
 
 from core.errors import CheckpointError
 from core.storage.files import is_folder, read_text
-from core.training.history import HISTORY_FILE
+from core.training.state import HISTORY_FILE
 from tasks.pictures import picture
 
 _LOSSES = {"train_loss": "training", "val_loss": "validation"}

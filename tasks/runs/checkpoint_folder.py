@@ -141,11 +141,14 @@ def describe(folder: Path) -> dict[str, Any]:
 
 def check_begun(folder: Path) -> None:
     """Raises a CheckpointError if there is no run in ``folder`` to resume."""
-    if not is_file(folder / CONFIG_FILE):
-        raise CheckpointError(
-            f"{folder}: nothing to resume: there is no {CONFIG_FILE} in it; "
-            "begin the run without --resume"
-        )
+    from core.training.state import STATE_FILE, STATE_FOLDER
+
+    for name in (CONFIG_FILE, f"{STATE_FOLDER}/{STATE_FILE}"):
+        if not is_file(folder / name):
+            raise CheckpointError(
+                f"{folder}: nothing to resume: there is no {name} in it; "
+                "begin a run without --resume, or name another --out"
+            )
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:

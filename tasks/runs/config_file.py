@@ -67,7 +67,6 @@ def merge_file(config: Any, path: Path, *, task: str) -> Any:
 
 
 def _read(path: Path, task: str) -> dict[str, Any]:
-    """Returns the sections of a file."""
     if path.suffix != ".json":
         text = read_text(path, error_class=ConfigError)
         try:

@@ -9,13 +9,7 @@ from torch import Tensor, nn
 from core.config import from_mapping, to_mapping
 from core.errors import ConfigError
 from core.progress import log
-from core.storage.checkpoint import (
-    WEIGHTS_FILE,
-    copy_into,
-    load_tensors,
-    model_tensors,
-    save_weights,
-)
+from core.storage.checkpoint import WEIGHTS_FILE, copy_into, load_tensors, model_tensors
 from data.codec import TextCodec
 from data.tokenizers import WORD_START
 from data.vocabulary import UNK_ID
@@ -35,18 +29,10 @@ _LANGUAGE_OPTIONS = ("src", "tgt", "share_vocabulary", "tokenizer", "lowercase")
 _VOCABULARY_OPTIONS = ("vocab_size", "min_freq", "byte_fallback")
 
 
-def write_initial_weights(
-    path: Path,
-    folder: Path,
-    model: nn.Module,
-    *,
-    except_for: Sequence[str],
-    tokens: TokenWeights,
+def load_initial_weights(
+    folder: Path, model: nn.Module, *, except_for: Sequence[str], tokens: TokenWeights
 ) -> None:
-    """Writes the weights of the model in ``folder``, as a fine-tuned run begins with them.
-
-    All processes of the run start from the file, and so does a run that was stopped before it saved
-    a state. The initial model may be gone by then.
+    """Gives ``model`` the weights of the model in ``folder``, as a fine-tuned run begins with them.
 
     Args:
         model: a new model, which keeps its own weights named in ``except_for``.
@@ -59,7 +45,6 @@ def write_initial_weights(
     own = model_tensors(model)
     theirs = _with_new_vocabulary(load_tensors(source), own, tokens)
     copy_into(model, theirs | {name: own[name] for name in except_for}, source)
-    save_weights(path, model)
     log(f"starting from the model in {folder}")
 
 

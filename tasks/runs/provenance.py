@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from core.errors import CorpusError
-from core.storage.files import is_folder, reason_of
+from core.storage.files import is_folder
 from core.training.state import DIGEST
+from data.readers import reading
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,11 +43,8 @@ def corpus_digests(corpus: Path, files: Iterable[Path]) -> dict[str, str]:
     digests = {}
     folder = corpus if is_folder(corpus) else corpus.parent
     for path in files:
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise CorpusError(path, f"cannot read: {reason_of(error)}") from error
+        with reading(path), path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         digests[os.path.relpath(path, folder)] = DIGEST + digest
     return digests
 

@@ -1,6 +1,8 @@
 """A training run from its configuration to its metrics, the same for every task."""
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,26 +10,42 @@ from typing import Any
 
 import torch
 
+from core.config import to_mapping
 from core.distributed.process_group import Disconnected
-from core.errors import ChangedConditions, Interrupted
+from core.errors import ChangedConditions, ConfigError, Interrupted, UserError
 from core.progress import log
-from core.storage.checkpoint import load_weights
-from core.storage.files import atomic_write, is_file, write_json
+from core.storage.files import (
+    atomic_write,
+    exists,
+    is_folder,
+    reason_of,
+    remove_partial_files,
+    write_json,
+)
+from core.storage.lock import only_writer
 from core.training.compilation import check_compiler
-from core.training.fit import FitOptions, Objective, fit
+from core.training.fit import Objective, fit
 from core.training.precision import precision_for
-from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
+from core.training.state import STATE_FOLDER, TrainingState
 from tasks.runs.checkpoint_folder import (
+    CONFIG_FILE,
     METRICS_FILE,
+    check_begun,
     file_digests,
+    read_config,
     read_metrics,
     text_files,
     write_config,
 )
-from tasks.runs.initial import check_alike, write_initial_weights
+from tasks.runs.initial import check_alike, load_initial_weights
 from tasks.runs.provenance import corpus_digests, provenance
-from tasks.runs.run_folder import locked_folder
 from tasks.runs.training import RunOptions, SearchChoice, Training
+
+LOCK_FILE = "lock"
+
+# What must not change on the way: with another one of these options of ``train``, the position in
+# an epoch would be a position among other batches.
+_FIXED_OPTIONS = ("seed", "batch_tokens")
 
 
 def train(config: Any, options: RunOptions, training: type[Training]) -> dict[str, Any]:
@@ -52,15 +70,15 @@ def train(config: Any, options: RunOptions, training: type[Training]) -> dict[st
         CheckpointError: ``resume`` without a run in ``out``, or no model of ``task`` in ``init``.
         Interrupted: SIGINT, SIGTERM or SIGHUP came.
     """
-    run, task = _Run(config, options, training), training.task
     if not options.group.is_main:
-        return run.train()
+        return _Run(config, options, training).train()
+    task = training.task
     if options.init is not None:
         check_alike(options.init, task, config, new_vocabulary=options.new_vocabulary)
     if config.train.compile:
         check_compiler(options.device)
-    with locked_folder(task, config, options.out, options.resume) as check_place:
-        return replace(run, check_place=check_place).train()
+    with locked_folder(task, config, options.out, options.resume) as check_folder:
+        return _Run(config, replace(options, check_folder=check_folder), training).train()
 
 
 @dataclass(frozen=True)
@@ -70,8 +88,6 @@ class _Run:
     config: Any
     options: RunOptions
     training: type[Training]
-    check_place: Callable[[], None] = lambda: None
-    """Raises a UserError if ``out`` has been removed or replaced."""
 
     def train(self) -> dict[str, Any]:
         """Prepares, trains, measures, and writes ``metrics.json``."""
@@ -104,15 +120,10 @@ class _Run:
                 metric=training.metric,
                 measure_final=measure_final if training.chooses_search else None,
             )
-            fit_options = FitOptions(
-                folder=out,
-                device=device,
-                resume=options.group.broadcast(self._has_state),
+            fit_options = replace(
+                options,
                 conditions=self._conditions(training.files),
-                accept_changes=options.accept_changes,
-                check_folder=self.check_place,
                 on_begin=on_begin,
-                group=options.group,
                 digests=file_digests(out),
             )
             state = fit(training.model, config.train, objective, fit_options)
@@ -125,7 +136,6 @@ class _Run:
             ) from error
         if not options.group.is_main:
             return {}
-        self._initial.unlink(missing_ok=True)
         if training.chooses_search:
             if not choices:
                 measure_final()
@@ -139,10 +149,10 @@ class _Run:
             config = replace(config, generation=search)
         config = training.calibrate(config)
         if config is not training.config:
-            self.check_place()
+            options.check_folder()
             write_config(out, training.task, config)
         metrics = origin | {"parameters": parameters} | _metrics(training, config, state)
-        self.check_place()
+        options.check_folder()
         write_json(out / METRICS_FILE, metrics)
         return metrics
 
@@ -151,27 +161,17 @@ class _Run:
         # The main process builds the vocabulary and encodes the corpus; the others load both.
         with options.group.main_process_first():
             torch.manual_seed(self.config.train.seed)
-            if options.group.is_main and not options.resume:
-                # A run that was killed before it began may have left it.
-                self._initial.unlink(missing_ok=True)
             training = self.training(self.config, options, self._vocabulary())
             if options.init is not None and options.group.is_main:
                 tokens = training.token_weights(options.init) if options.new_vocabulary else {}
-                write_initial_weights(
-                    self._initial,
-                    options.init,
-                    training.model,
-                    except_for=training.new_weights(),
-                    tokens=tokens,
-                )
-            if is_file(self._initial):
-                load_weights(self._initial, training.model)
+                own = training.new_weights()
+                load_initial_weights(options.init, training.model, except_for=own, tokens=tokens)
             return training
 
     def _vocabulary(self) -> Path | None:
         """Returns the folder to load the vocabulary from, or None to build it."""
         out, init = self.options.out, self.options.init
-        if self._has_state() or is_file(self._initial) or not self.options.group.is_main:
+        if self.options.resume or not self.options.group.is_main:
             return out
         if self.options.new_vocabulary:
             return None
@@ -180,11 +180,6 @@ class _Run:
                 with atomic_write(out / name) as temporary:
                     temporary.write_bytes(content)
         return init
-
-    @property
-    def _initial(self) -> Path:
-        """The first weights of a fine-tuned run, until it is finished."""
-        return self.options.out / STATE_FOLDER / "initial.safetensors"
 
     @property
     def _precision(self) -> str:
@@ -216,10 +211,6 @@ class _Run:
             "threads": torch.get_num_threads(),
         }
 
-    def _has_state(self) -> bool:
-        """Whether there is a state to resume; a run stopped before its first save has none."""
-        return self.options.resume and is_file(self.options.out / STATE_FOLDER / STATE_FILE)
-
 
 def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str, Any]:
     """Measures the trained model. Returns what ``metrics.json`` says besides the provenance."""
@@ -236,3 +227,65 @@ def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str,
         "trained": datetime.now(UTC).date().isoformat(),
         "history": [row.columns() for row in state.history],
     }
+
+
+@contextmanager
+def locked_folder(task: str, config: Any, out: Path, resume: bool) -> Iterator[Callable[[], None]]:
+    """Keeps other runs out of ``out``, and removes what a run that fails before it begins leaves.
+
+    Yields a function that raises a UserError if ``out`` has been removed or replaced since.
+
+    Raises:
+        UserError: ``out`` already holds a run and ``resume`` is false, or another process writes
+            there.
+        CheckpointError, ConfigError: as :func:`check_resumable`, with ``resume``.
+    """
+    check_folder(task, config, out, resume)  # a folder that is refused is not touched
+    try:
+        before = set(out.iterdir()) if is_folder(out) else None
+    except OSError as error:
+        raise UserError(f"{out}: cannot read: {reason_of(error)}") from error
+    with only_writer(out, lock=out / STATE_FOLDER / LOCK_FILE) as check_place:
+        try:
+            check_folder(task, config, out, resume)  # another run may have begun or ended since
+            for folder in (out, out / STATE_FOLDER):
+                remove_partial_files(folder)
+            yield check_place
+        except BaseException:
+            with suppress(OSError, UserError):
+                check_place()
+                if not exists(out / CONFIG_FILE):
+                    for path in set(out.iterdir()) - (before or set()):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    if before is None:
+                        out.rmdir()
+            raise
+
+
+def check_folder(task: str, config: Any, out: Path, resume: bool) -> None:
+    """Checks that a run may use the folder ``out``; the errors are those of :func:`locked_folder`.
+
+    The length of a run that is resumed, its learning rate and its decoding options may change; the
+    model, the corpus and the options that decide the batches may not.
+    """
+    if not resume:
+        if exists(out / CONFIG_FILE):
+            raise UserError(
+                f"{out}: there is a run in this folder; continue it with --resume, "
+                "or name another --out"
+            )
+        return
+    check_begun(out)
+    before, now = to_mapping(read_config(out, task, type(config))), to_mapping(config)
+    fixed = {"model": now["model"], "data": now["data"], "train": _FIXED_OPTIONS}
+    changed = [
+        f"{section}.{key}"
+        for section, keys in fixed.items()
+        for key in keys
+        if now[section][key] != before[section][key]
+    ]
+    if changed:
+        raise ConfigError(
+            f"{out}: {', '.join(changed)} cannot change in the middle of a run; "
+            "restore the old value, or begin a new run in another --out"
+        )

@@ -2,17 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import nn
 
 from core.decoding.config import GenerationConfig
 from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import ConfigError
-from core.training.fit import TrainingData
+from core.training.fit import FitOptions, TrainingData
 from core.training.microbatches import LossFunction
 from core.training.state import Metrics
 from tasks.runs.dataset import Dataset
@@ -21,15 +20,11 @@ from tasks.task import Report
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What a run reads and writes, and how it begins.
+class RunOptions(FitOptions):
+    """What a run reads and writes, and how it begins; ``out`` becomes a checkpoint folder.
 
     Attributes:
         data: the corpus.
-        out: the folder of the run, which becomes a checkpoint folder.
-        resume: continue the run in ``out``.
-        accept_changes: continue it with another corpus, number of threads, kind of device or
-            version of torch, too. ``metrics.json`` then lists the changes.
         init: the folder of a model to start from: its weights and its vocabulary. The configuration
             must have the same languages, the same options of the vocabulary, and the same model
             section, where only ``dropout``, ``ngram_dropout``, ``max_len`` and ``aligned`` may
@@ -38,20 +33,14 @@ class RunOptions:
         new_vocabulary: with ``init``: build a vocabulary from the corpus. Tokens that the initial
             model does not know start from the vectors of its tokens that form them
             (:mod:`tasks.runs.initial`).
-        group: the processes that train together.
 
     Raises:
         ConfigError: ``resume`` and ``init``.
     """
 
     data: Path
-    out: Path
-    device: torch.device
-    resume: bool = False
-    accept_changes: bool = False
     init: Path | None = None
     new_vocabulary: bool = False
-    group: ProcessGroup = field(default_factory=ProcessGroup)
 
     def __post_init__(self) -> None:
         if self.resume and self.init is not None:

@@ -128,9 +128,7 @@ def test_shards_of_sorted_examples_have_about_equally_many_tokens(size: int) -> 
     lengths = sorted([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9])
     tokens = []
     for rank in range(size):
-        group = ProcessGroup()
-        group.rank, group.size = rank, size
-        tokens.append(sum(group.shard(lengths)))
+        tokens.append(sum(ProcessGroup(rank=rank, size=size).shard(lengths)))
     assert sum(tokens) == sum(lengths)
     assert max(tokens) - min(tokens) <= max(lengths)
 

@@ -15,8 +15,7 @@ from core.errors import UserError
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, load_weights
 from core.training import schedule
 from core.training.fit import FitOptions, Objective, Trainer
-from core.training.history import HISTORY_FILE
-from core.training.state import STATE_FILE, STATE_FOLDER
+from core.training.state import HISTORY_FILE, STATE_FILE, STATE_FOLDER
 from tests.core.training.tiny_runs import (
     CPU,
     PAD,
@@ -93,7 +92,7 @@ def test_a_thread_makes_the_next_batches_of_a_gpu_in_pinned_memory(
         data=data, loss=loss_of(model), validate=lambda group: {}, metric="val_loss"
     )
     config = tiny_config(accumulate=2)
-    trainer = Trainer(model, config, objective, FitOptions(folder=tmp_path, device=CPU))
+    trainer = Trainer(model, config, objective, FitOptions(out=tmp_path, device=CPU))
     trainer._options = replace(trainer._options, device=gpu)
     trainer.state.position = 2
     plan = [*data.plan(1), *data.plan(2)][:11]

@@ -18,7 +18,7 @@ from torch import Tensor
 from core.errors import CheckpointError, Interrupted, UserError
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import load_tensors
-from core.training import history as history_module
+from core.training import fit as fit_module
 from core.training import kept_checkpoints
 from core.training import state as state_module
 from core.training.state import STATE_FILE, STATE_FOLDER
@@ -152,7 +152,7 @@ def test_after_a_crash_inside_the_end_of_an_epoch(
             if epoch == 2:
                 for module, name in (
                     (kept_checkpoints, "save_weights"),
-                    (history_module, "write_text"),
+                    (fit_module, "write_text"),
                     (state_module, "save_tensors"),
                 ):
                     patch.setattr(module, name, crashing(getattr(module, name)))

@@ -159,7 +159,7 @@ def run_fit(model: SequenceToSequence, folder: Path, **changes: Any) -> Training
     own = {**usual, **own}
     validate = own.pop("validate")
     objective = Objective(**own, validate=lambda group: validate())
-    return fit(model, config, objective, FitOptions(folder=folder, device=CPU, **options))
+    return fit(model, config, objective, FitOptions(out=folder, device=CPU, **options))
 
 
 def weights_of(model: SequenceToSequence) -> dict[str, Tensor]:

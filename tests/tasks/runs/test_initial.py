@@ -10,9 +10,8 @@ import torch
 
 from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.storage.checkpoint import load_tensors
-from core.training.fit import FitOptions
+from core.training.fit import Trainer
 from data.codec import TextCodec
-from tasks.runs import run as runs
 from tasks.runs.checkpoint_folder import text_files
 from tests.commands.command_line import error_of, run
 from tests.tasks.tiny_models import tiny_config, train, train_with
@@ -60,7 +59,6 @@ def test_a_run_starts_from_the_weights_and_the_vocabulary_of_a_model(
     assert config["train"]["schedule"] == "cosine"  # of the preset
     assert json.loads((out / "metrics.json").read_text())["init"] == str(init)
     assert f"starting from the model in {init}" in done.stderr
-    assert not (out / "training" / "initial.safetensors").exists()
 
 
 def test_a_vocabulary_that_cannot_be_copied_is_one_line(
@@ -88,37 +86,23 @@ def test_a_fine_tuned_run_is_resumed_without_its_initial_model(
         assert torch.equal(weight, weights(tmp_path / "straight")[name])
 
 
-def test_a_run_that_was_stopped_before_its_first_save_starts_from_the_model_again(
+def test_a_run_that_was_stopped_before_its_first_step_starts_from_the_model(
     tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     init = shutil.copytree(tiny_models("couplet"), tmp_path / "init")
     data, out = tiny_corpora["couplet"], tmp_path / "run"
 
-    def stopped(model: object, config: object, objective: object, options: FitOptions) -> None:
-        options.on_begin()
+    def stopped(*arguments: object) -> None:
         raise Interrupted("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "fit", stopped)
+        patch.setattr(Trainer, "train_epoch", stopped)
         with pytest.raises(Interrupted):
             train("couplet", data, out, *STILL, init=init)
     moved = init.rename(tmp_path / "moved")
     resumed = train("couplet", data, out, *STILL, init=moved, resume=True)
     assert resumed["init"] == str(init)
     assert_close(out, moved)
-
-
-def test_weights_that_a_killed_run_has_left_are_not_used(
-    tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path
-) -> None:
-    """The run was killed after it had copied the initial weights, before it had a configuration."""
-    out = tmp_path / "run"
-    (out / "training").mkdir(parents=True)
-    left = tiny_models("couplet") / "model.safetensors"
-    shutil.copy(left, out / "training" / "initial.safetensors")
-    train("couplet", tiny_corpora["couplet"], out, *STILL)
-    train("couplet", tiny_corpora["couplet"], tmp_path / "other", *STILL)
-    assert_close(out, tmp_path / "other")
 
 
 def other_classes(corpus: Path, folder: Path, names: list[str]) -> Path:

@@ -1,6 +1,5 @@
 """Real runs of all tasks, stopped and resumed."""
 
-import json
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -156,22 +155,6 @@ def test_the_device_of_a_resumed_run_decides_its_precision_again(
         train("couplet", data, out, 2, "train.precision=auto", resume=True)
     train("couplet", data, out, 2, "train.precision=auto", resume=True, accept_changes=True)
     assert "parameters on cpu in bf16, seed" in capsys.readouterr().err
-
-
-def test_a_run_without_a_state_begins_again_with_the_corpus_of_today(
-    task: str, data: Path, out: Path, tmp_path: Path
-) -> None:
-    """A run that was stopped before its first save kept the vocabulary of the old corpus."""
-    shutil.rmtree(out / "training")
-    metrics = json.loads((out / "metrics.json").read_text())
-    (out / "metrics.json").write_text(json.dumps({"task": metrics["task"]}))
-    for name, text in ADDED[task].items():
-        with (data / name).open("a", encoding="utf-8") as file:
-            file.write(text * 20)
-    train(task, data, out, 1, resume=True)
-    train(task, data, tmp_path / "fresh", 1)
-    for path in (tmp_path / "fresh").glob("[vs]*[lt]"):
-        assert (out / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("task", ["classification"])

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from core.distributed.process_group import ALONE, ProcessGroup
-from core.errors import CheckpointError, ConfigError, UserError
+from core.errors import CheckpointError, ConfigError, Interrupted, UserError
 from core.model.config import TransformerConfig
 from core.storage.checkpoint import load_tensors
 from core.storage.lock import only_writer
+from core.training.fit import Trainer
 from tasks.runs import checkpoint_folder as folders
-from tasks.runs import provenance, run_folder
+from tasks.runs import provenance
 from tasks.runs import run as runs
 from tasks.runs.training import RunOptions, Training
 from tasks.task import Report
@@ -206,7 +207,7 @@ def test_a_model_without_the_state_of_its_run_is_not_trained_over(tmp_path: Path
     train(tmp_path)
     shutil.rmtree(tmp_path / "training")
     before = contents(tmp_path)
-    with pytest.raises(CheckpointError, match=r"the run is finished, and there is no .*state"):
+    with pytest.raises(CheckpointError, match=r"nothing to resume: there is no .*state"):
         train(tmp_path, resume=True)
     assert contents(tmp_path) == before
 
@@ -217,7 +218,7 @@ def test_a_folder_that_another_run_writes_in_is_left_alone(tmp_path: Path, resum
     if resume:
         train(tmp_path)
     calls: list[str] = []
-    with only_writer(tmp_path, lock=tmp_path / "training" / run_folder.LOCK_FILE):
+    with only_writer(tmp_path, lock=tmp_path / "training" / runs.LOCK_FILE):
         before = contents(tmp_path)
         with pytest.raises(UserError, match=rf"another run is writing.*process {os.getpid()} on"):
             train(tmp_path, resume=resume, prepare=lambda: LineTraining(calls))
@@ -235,7 +236,7 @@ def test_a_run_that_begins_while_the_folder_is_checked_is_seen(
         monkeypatch.undo()
         train(tmp_path)
 
-    monkeypatch.setattr(run_folder, "is_folder", begin_and_end)
+    monkeypatch.setattr(runs, "is_folder", begin_and_end)
     with pytest.raises(UserError, match="continue it with --resume, or name another --out"):
         train(tmp_path)
 
@@ -347,9 +348,16 @@ def test_more_epochs_go_on_where_the_run_ended(tmp_path: Path) -> None:
     assert config.train.epochs == 4
 
 
-def test_a_run_stopped_before_its_first_step_begins_again(tmp_path: Path) -> None:
+def test_a_run_stopped_before_its_first_step_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*arguments: object) -> None:
+        raise Interrupted("stopped")
+
     straight = train(tmp_path / "straight")
-    folders.write_config(tmp_path / "stopped", "translation", CONFIG)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Trainer, "train_epoch", stopped)
+        train(tmp_path / "stopped")
     assert train(tmp_path / "stopped", resume=True)["test"] == straight["test"]
 
 
