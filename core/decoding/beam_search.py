@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.config import check
 from core.decoding.search import (
     Constraint,
     Hypothesis,
@@ -42,8 +41,8 @@ def beam_search(
     is :func:`greedy_search`, which describes the other arguments.
 
     Args:
-        n_best: how many hypotheses are wanted, by default ``beam_size``. With fewer a search ends
-            sooner.
+        n_best: how many hypotheses are wanted, at most and by default ``beam_size``. With fewer a
+            search ends sooner.
 
     Returns:
         For each sentence 1 to ``n_best`` hypotheses, the best first. Outputs that reach the length
@@ -51,12 +50,9 @@ def beam_search(
         are dropped, unless the sentence has nothing else; then they end there.
 
     Raises:
-        ConfigError: ``beam_size`` below 1, or ``n_best`` outside 1 to ``beam_size``.
         UserError: NaN or infinite logits.
     """
-    check(beam_size >= 1, "beam_size", beam_size, "at least 1")
     n_best = beam_size if n_best is None else n_best
-    check(1 <= n_best <= beam_size, "n_best", n_best, f"from 1 to beam_size ({beam_size})")
     finished = [FinishedHypotheses(n_best, length_penalty, limit) for limit in max_lengths.tolist()]
     beams = Beams(len(finished), max_lengths.device)
     while len(beams.sentences) > 0:

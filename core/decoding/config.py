@@ -24,10 +24,10 @@ _SAMPLING_OPTIONS = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
 class GenerationConfig:
     """How outputs are searched for.
 
-    This is the one table of search options: commands, the service and
-    requests take theirs from it. Beam search is in :mod:`core.decoding.beam_search`, with
-    ``diversity`` in :mod:`core.decoding.diverse_beam_search`, and sampling in
-    :mod:`core.decoding.sampling`. Lengths are rounded down.
+    This is the one table of search options, and checks them: commands, the service and requests
+    take theirs from it.
+    Beam search is in :mod:`.beam_search`, with ``diversity`` in :mod:`.diverse_beam_search`, and
+    sampling in :mod:`.sampling`. Lengths are rounded down.
 
     Raises:
         ConfigError: a value outside its range, or one that has no effect with the others.

@@ -10,7 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-from core.config import check
 from core.decoding.beam_search import (
     Beams,
     Candidates,
@@ -56,11 +55,8 @@ def diverse_beam_search(
         For each sentence 1 to ``beam_size`` different hypotheses, the best first without penalties.
 
     Raises:
-        ConfigError: an option outside its range.
         UserError: NaN or infinite logits.
     """
-    check(beam_size >= 1, "beam_size", beam_size, "at least 1")
-    check(0.0 <= diversity < math.inf, "diversity", diversity, "0 or more, and finite")
     # Output i of a sentence is a beam of one row, with the number sentence * beam_size + i.
     limits = max_lengths.repeat_interleave(beam_size)
     finished = [FinishedHypotheses(1, length_penalty, limit) for limit in limits.tolist()]

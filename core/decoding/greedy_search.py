@@ -117,10 +117,7 @@ class Rows:
         device, rows = self.history.device, list(compress(range(len(is_finished)), is_finished))
         ended = torch.tensor(rows, device=device)
         for row, tokens, log_prob in zip(
-            rows,
-            self.history[1:, ended].t().tolist(),
-            self.log_probs[ended].tolist(),
-            strict=True,
+            rows, self.history[1:, ended].t().tolist(), self.log_probs[ended].tolist(), strict=True
         ):
             self.hypotheses[self.numbers[row]] = Hypothesis(tokens, log_prob, log_prob)
         order = torch.tensor(compact_indices([not ends for ends in is_finished]), dtype=torch.long)

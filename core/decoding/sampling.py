@@ -11,7 +11,6 @@ import math
 import torch
 from torch import Tensor
 
-from core.config import check
 from core.decoding.greedy_search import search_single_outputs
 from core.decoding.search import Constraint, Hypothesis, Record, SearchState, Step
 
@@ -51,13 +50,8 @@ def sample_search(
         temperature 1, comparable with other searches.
 
     Raises:
-        ConfigError: an option outside its range.
         UserError: NaN or infinite logits.
     """
-    check(0.0 < temperature < math.inf, "temperature", temperature, "above 0 and finite")
-    check(top_k >= 0, "top_k", top_k, "0 (all tokens) or more")
-    check(0.0 < top_p <= 1.0, "top_p", top_p, "above 0 and at most 1 (all tokens)")
-    check(0 <= seed < 1 << 32, "seed", seed, "from 0 to 2^32 - 1")
     if sentence_numbers is None:
         sentence_numbers = torch.arange(len(max_lengths), device=max_lengths.device)
 

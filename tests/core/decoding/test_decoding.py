@@ -10,7 +10,6 @@ from torch import Tensor
 
 from core.decoding.beam_search import FinishedHypotheses, beam_search, length_normalizer
 from core.decoding.search import Constraint
-from core.errors import ConfigError
 from tests.core.decoding.search_tables import (
     IDS,
     VOCABULARY_SIZE,
@@ -220,19 +219,6 @@ def test_fewer_outputs_than_beams() -> None:
     (found,) = beam(table, beam_size=6)
     assert texts(found) == ["ab", ""]
     assert probabilities(found) == pytest.approx([0.75, 0.25])
-
-
-@pytest.mark.parametrize("n_best", [0, 4, -1])
-def test_an_n_best_outside_the_beam_is_refused(n_best: int) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"n_best must be from 1 to beam_size \(3\), not {n_best}"
-    ):
-        beam(TRAP, beam_size=3, n_best=n_best)
-
-
-def test_a_beam_size_of_zero_is_refused() -> None:
-    with pytest.raises(ConfigError, match="beam_size must be at least 1, not 0"):
-        beam(TRAP, beam_size=0)
 
 
 # Constraints

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from core.decoding.sampling import draw, gumbel_noise, noise_keys, sample_search
 from core.decoding.search import Hypothesis
-from core.errors import ConfigError
 from tests.core.decoding.search_tables import Histories, Table, greedy, random_table, reader, texts
 
 law = settings(max_examples=25, deadline=None, derandomize=True)
@@ -269,22 +268,3 @@ def test_no_special_token_is_drawn_and_dead_ends_end() -> None:
     (found,) = sample(table, top_p=0.9)
     assert texts([found]) == ["b"]
     assert found.log_prob == pytest.approx(0.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"temperature": 0.0}, "temperature must be above 0 and finite, not 0.0"),
-        ({"temperature": math.nan}, "temperature must be above 0"),
-        ({"temperature": math.inf}, "temperature must be above 0 and finite"),
-        ({"top_k": -1}, r"top_k must be 0 \(all tokens\) or more, not -1"),
-        ({"top_p": 2.0}, r"top_p must be above 0 and at most 1 \(all tokens\), not 2.0"),
-        ({"top_p": 0.0}, "top_p must be above 0"),
-        ({"seed": -1}, r"seed must be from 0 to 2\^32 - 1, not -1"),
-    ],
-)
-def test_bad_options_are_refused_with_what_is_allowed(
-    options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        sample(random_table(1, length=1), **options)
