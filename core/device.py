@@ -12,8 +12,11 @@ _LOAD_FILE = Path("/proc/loadavg")
 _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")  # "max 100000" or "150000 100000"
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str, *, local_rank: int | None = None) -> torch.device:
     """Returns the device "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
+
+    Of several processes on a machine, each with its ``local_rank``, each gets a GPU of its own
+    with "auto" and "cuda".
 
     For a GPU, float32 products use TF32, and cuDNN's attention is off: it plans each new shape
     anew, and batches come in many. For the same reason the allocator is asked for segments that
@@ -25,6 +28,8 @@ def choose_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and local_rank is not None:
+        name = f"cuda:{local_rank}"
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):
@@ -33,7 +38,8 @@ def choose_device(name: str) -> torch.device:
         raise ConfigError(f"must be auto, cpu, cuda or cuda:N, not {name!r}", option="device")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
-            f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; use cpu"
+            f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; start one "
+            "process for each of them, or use cpu"
         )
     if device.type == "cuda":
         if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
@@ -41,28 +47,6 @@ def choose_device(name: str) -> torch.device:
         torch.backends.cuda.enable_cudnn_sdp(False)
         torch.set_float32_matmul_precision("high")
     return device
-
-
-def device_of_rank(name: str, local_rank: int) -> str:
-    """Returns the device of one of several processes on a machine, for :func:`choose_device`.
-
-    With "auto" (where there are GPUs) and with "cuda", each process gets a GPU of its own; "cpu"
-    and "cuda:N" are the same for all.
-
-    Raises:
-        UserError: there are more processes than GPUs.
-    """
-    if name == "auto" and not torch.cuda.is_available():
-        return "cpu"
-    if name not in ("auto", "cuda"):
-        return name
-    count = torch.cuda.device_count()
-    if local_rank >= count:
-        raise UserError(
-            f"device {name}: {local_rank + 1} or more processes, but {count} usable GPUs on this "
-            "machine; start one process per GPU, or use cpu"
-        )
-    return f"cuda:{local_rank}"
 
 
 def use_threads(count: int | None = None) -> int:

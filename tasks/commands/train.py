@@ -107,14 +107,12 @@ def train(
             print_results(as_toml(to_mapping(config)))
         return
     corpus = corpus_for(task, data)
-    from core.device import choose_device, device_of_rank, use_threads
+    from core.device import choose_device, use_threads
     from core.distributed.process_group import joined_group
     from tasks.runs.checkpoint_folder import headline
     from tasks.runs.training import RunOptions
 
-    if world.size > 1:
-        device = device_of_rank(device, world.local_rank)
-    chosen = choose_device(device)
+    chosen = choose_device(device, local_rank=world.local_rank if world.size > 1 else None)
     with joined_group(world, chosen, timeout=config.train.timeout) as group:
         use_threads(threads or (_threads_of_run(out) if options["resume"] else None))
         run_options = RunOptions(data=corpus, out=out, device=chosen, group=group, **options)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core import device as device_module
-from core.device import choose_device, device_of_rank, free_cores, use_threads
+from core.device import choose_device, free_cores, use_threads
 from core.errors import UserError
 from tests.core.training.tiny_runs import CPU
 
@@ -52,12 +52,21 @@ def test_a_gpu_has_tf32_and_no_attention_of_cudnn(
 def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [device_of_rank("auto", rank) for rank in (0, 1)] == ["cuda:0", "cuda:1"]
-    assert device_of_rank("cuda", 1) == "cuda:1"
-    assert [device_of_rank(name, 3) for name in ("cpu", "cuda:0")] == ["cpu", "cuda:0"]
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", lambda enabled: None)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
+    found = [str(choose_device("auto", local_rank=rank)) for rank in (0, 1)]
+    assert found == ["cuda:0", "cuda:1"]
+    assert str(choose_device("cuda", local_rank=1)) == "cuda:1"
+    assert [str(choose_device(name, local_rank=3)) for name in ("cpu", "cuda:0")] == [
+        "cpu",
+        "cuda:0",
+    ]
     for name in ("auto", "cuda"):
-        with pytest.raises(UserError, match=f"device {name}: 3 or more processes, but 2 usable"):
-            device_of_rank(name, 2)
+        with pytest.raises(
+            UserError, match="cuda:2: this machine has 2 usable GPUs; start one proc"
+        ):
+            choose_device(name, local_rank=2)
 
 
 # Threads
