@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from core.errors import UserError
-from data.readers import read_lines
+from data.readers import iter_lines
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
 from tasks.classification.train import familiarity_with
@@ -34,12 +34,12 @@ def familiarities(classifier: Classifier, texts: list[str]) -> list[float]:
 def kinds(items: tuple[str, ...], rows: int) -> dict[str, list[str]]:
     """Returns the texts of each kind: those of this folder, and the first rows of each file."""
     texts: dict[str, list[str]] = {}
-    for line in read_lines(_OWN):
+    for line in iter_lines(_OWN):
         name, _, text = line.partition("\t")
         texts.setdefault(name, []).append(text)
     for item in items:
         name, _, path = item.partition("=")
-        texts[name] = read_lines(path)[:rows]
+        texts[name] = [*iter_lines(path)][:rows]
     return texts
 
 

@@ -21,7 +21,7 @@ import torch
 
 from core.errors import UserError
 from data.pairs import read_parallel
-from data.readers import read_lines
+from data.readers import iter_lines
 from tasks.familiarity import UNFAMILIAR, is_unfamiliar
 from tasks.reliability import binned, calibration_error
 from tasks.translation.confidence import are_good
@@ -79,7 +79,7 @@ def main(model: Path | None, corpora: tuple[Path, ...], split: str, rows: int) -
     if translator.confidence is None or translator.familiarity is None:
         raise UserError("the model is not calibrated: run `models calibrate` on its folder")
     unlike: dict[str, list[str]] = {}
-    for line in read_lines(_OWN):
+    for line in iter_lines(_OWN):
         kind, _, text = line.partition("\t")
         unlike.setdefault(kind, []).append(text)
     others = {

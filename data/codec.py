@@ -98,11 +98,8 @@ class TextCodec:
             tokenizer: Tokenizer = subwords
             vocabulary = Vocabulary(subwords.pieces)
             if len(vocabulary) < config.vocab_size:
-                log(
-                    f"the training texts have {len(vocabulary):,} subwords, fewer than "
-                    f"data.vocab_size = {config.vocab_size:,}: the vocabulary has "
-                    f"{len(vocabulary):,} tokens"
-                )
+                wanted = f"data.vocab_size = {config.vocab_size:,}"
+                log(f"the training texts have {len(vocabulary):,} subwords, fewer than {wanted}")
         else:
             tokenizer = get_tokenizer(config.tokenizer)
             vocabulary = Vocabulary.build(

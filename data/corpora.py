@@ -102,7 +102,6 @@ def _captions(split: str, rows: int, **languages: tuple[int, str]) -> tuple[Corp
 
 
 def _couplets(split: str, rows: int) -> tuple[CorpusFile, ...]:
-    """Returns the two published files of a split."""
     names = (f"{split}/in.txt", f"{split}/out.txt")
     return tuple(
         CorpusFile(name=name, rows=rows, url=_COUPLET_URL, member=f"couplet/{name}")

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import eq
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,7 @@ class _LazySequence(Sequence[T]):
     def select(self, rows: Any) -> Self:
         """Returns the items at these indices, or of a slice, in that order."""
 
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Self: ...
-    def __getitem__(self, index: int | slice) -> T | Self:
+    def __getitem__(self, index: Any) -> Any:
         return self.select(index) if isinstance(index, slice) else next(iter(self.select([index])))
 
     def __eq__(self, other: object) -> bool:

@@ -10,19 +10,19 @@ import io
 import shutil
 import sys
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO, cast
 from urllib.parse import urljoin, urlsplit
 
 from core.errors import CorpusError, NetworkError, shorten
 from core.storage.files import atomic_write, is_file, reason_of, require_regular_file, writing
 from data.corpora import Corpus, CorpusFile, corpus_folder, find_corpus
-from data.readers import csv_rows, iter_lines
+from data.readers import csv_rows, iter_lines, reading
 
 _TIMEOUT = 30  # seconds without a single byte
 _LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -61,7 +61,10 @@ def fetch(name: str, *, show_progress: bool = False) -> list[FileReport]:
         if file.url is not None and not _inspect(corpus, file, folder).is_whole:
             missing.setdefault(file.url, []).append(file)
     for url, files in missing.items():
-        with _staging(folder) as staging:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder), TemporaryDirectory(dir=folder, prefix=".staging-") as temporary:
+            staging = Path(temporary)
             path = staging / url.rpartition("/")[2]
             limit = sum(file.max_size or 0 for file in files) + _MAX_OVERHEAD
             try:
@@ -173,12 +176,11 @@ def _inspect(corpus: Corpus, file: CorpusFile, folder: Path) -> FileReport:
     if not is_file(path):
         return wrong
     try:
-        sha256 = pooch.file_hash(path)
+        with reading(path):
+            sha256 = pooch.file_hash(path)
         if sha256 == file.sha256:
             return FileReport(file.name, f"as published, {file.rows:,} rows")
         rows = sum(1 for _ in (csv_rows(path) if path.suffix == ".csv" else iter_lines(path)))
-    except OSError as error:
-        return replace(wrong, note=f"cannot read: {reason_of(error)}")
     except CorpusError as error:
         place = "" if error.line is None else f"line {error.line}: "
         return replace(wrong, note=place + error.reason)
@@ -193,15 +195,6 @@ def _inspect(corpus: Corpus, file: CorpusFile, folder: Path) -> FileReport:
     expected = f"{file.rows or 1:,} rows, sha256 {file.sha256 or 'unknown'}"
     note = f"not as published: {rows:,} rows, sha256 {sha256}; expected {expected}"
     return replace(wrong, note=note)
-
-
-@contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
-    """A temporary folder inside the corpus folder."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".staging-") as staging:
-            yield Path(staging)
 
 
 def _check_response(response: Any, **options: object) -> None:

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 
 from core.errors import CorpusError
 from core.progress import log
-from data.readers import iter_lines, read_lines, reading
+from data.readers import iter_lines, reading
 from data.tables import TableLayout, open_table
 
 PAIR_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx", ".tmx")
@@ -35,7 +35,7 @@ def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
         CorpusError: a file is unreadable, not UTF-8 or empty, or has an empty line; or the files
             have different numbers of lines.
     """
-    first, second = read_lines(source), read_lines(target)
+    first, second = [*iter_lines(source)], [*iter_lines(target)]
     for path, lines in ((source, first), (target, second)):
         if not lines:
             raise CorpusError(path, "the file is empty")
@@ -153,7 +153,6 @@ def _tmx_pairs(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
 
 
 def _name(element: Element) -> str:
-    """Returns the name of an element, without its namespace."""
     return element.tag.rpartition("}")[2]
 
 

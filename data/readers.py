@@ -54,22 +54,16 @@ def chosen_encoding(path: Path, named: str | None) -> str:
     return encoding
 
 
-def read_lines(path: str | Path) -> list[str]:
-    """Returns the lines of a UTF-8 text file without their ends (``\\n`` or ``\\r\\n``).
+def iter_lines(path: str | Path, *, encoding: str = UTF8) -> Iterator[str]:
+    """Yields the lines of a text file without their ends (``\\n`` or ``\\r\\n``).
 
-    A byte order mark is dropped. An empty file has no lines.
+    A byte order mark is dropped. Only a line feed ends a line. ``str.splitlines`` also splits at
+    U+2028, U+0085 and others, which occur inside sentences: the two sides of a parallel corpus
+    would no longer be aligned.
 
     Raises:
-        CorpusError: the file cannot be read, is not a regular file, or is not UTF-8.
-    """
-    return list(iter_lines(path))
-
-
-def iter_lines(path: str | Path, *, encoding: str = UTF8) -> Iterator[str]:
-    """Yields what :func:`read_lines` returns, line by line; raises at the faulty line.
-
-    Only a line feed ends a line. ``str.splitlines`` also splits at U+2028, U+0085 and others, which
-    occur inside sentences: the two sides of a parallel corpus would no longer be aligned.
+        CorpusError: the file cannot be read, is not a regular file, or a line is not of the
+            encoding.
     """
     with _opened(path, encoding, newline="\n") as file:
         for number, line in enumerate(file, start=1):

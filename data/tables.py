@@ -206,7 +206,6 @@ def _cells(
     *,
     has_header: bool,
 ) -> Records:
-    """Yields the rows of a CSV or Excel file."""
     for row, fields in read():
         if not fields or (has_header and row == 1):
             continue
@@ -256,7 +255,6 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _objects(path: Path) -> Records:
-    """Yields the rows of a file with a JSON object in every line."""
     for row, line in enumerate(iter_lines(path), start=1):
         if not line.strip():
             continue

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from core.errors import CorpusError
 from core.storage.files import write_text
-from data.readers import read_lines
+from data.readers import iter_lines
 
 CLASSES_FILE = "classes.txt"
 _MAX_NAMES = 5  # in a message
@@ -18,7 +18,7 @@ def read_classes(folder: Path) -> list[str]:
         CorpusError: there are fewer than two names; a name is empty, repeated, or holds a tab.
     """
     path = folder / CLASSES_FILE
-    names = [line.strip() for line in read_lines(path)]
+    names = [line.strip() for line in iter_lines(path)]
     seen: set[str] = set()
     for number, name in enumerate(names, start=1):
         if not name:

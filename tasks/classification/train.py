@@ -17,7 +17,7 @@ from core.storage.checkpoint import WEIGHTS_FILE, save_weights
 from core.training.microbatches import LossFunction
 from data.codec import TextCodec
 from data.examples import IdLists
-from data.readers import read_lines
+from data.readers import iter_lines
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
@@ -218,7 +218,7 @@ def familiarity_with(
         texts: training texts as ids. held_out: others like them.
     """
     rng = random.Random(1)
-    lines = [classifier.as_read(line) for line in read_lines(_OTHER_TEXTS)]
+    lines = [classifier.as_read(line) for line in iter_lines(_OTHER_TEXTS)]
     states = []
     for kind in (texts, held_out):
         cuts = [max(_SHORTEST, round(len(ids) ** rng.uniform(0.4, 1.0))) for ids in kind]

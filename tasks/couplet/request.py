@@ -7,7 +7,7 @@ from typing import Self
 
 from core.config import check, check_choice, option
 from core.errors import ConfigError, CorpusError
-from data.readers import read_lines
+from data.readers import iter_lines
 from tasks.couplet.config import FormConfig, ToneRules
 from tasks.couplet.script import SCRIPTS, Script
 from tasks.couplet.tones import System, is_punctuation
@@ -90,7 +90,7 @@ def read_avoided(path: Path) -> tuple[str, ...]:
         CorpusError: the file cannot be read, is too long, or has a line that is too long.
     """
     words = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(iter_lines(path), start=1):
         word = "".join(line.split())
         if len(word) > MAX_AVOIDED_LENGTH:
             reason = f"{len(word)} characters; a word to avoid has at most {MAX_AVOIDED_LENGTH}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.config import check
 from core.errors import CorpusError
-from data.readers import read_lines
+from data.readers import iter_lines
 
 MAX_TERMS, MAX_TERM_LENGTH = 10_000, 200
 
@@ -55,7 +55,7 @@ def read_glossary(path: Path) -> dict[str, str]:
         CorpusError: the file cannot be read, or a line is something else; empty ones are skipped.
     """
     found = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(iter_lines(path), start=1):
         term, _, translation = map(str.strip, line.partition("\t"))
         if not line.strip():
             continue

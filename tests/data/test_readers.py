@@ -9,7 +9,7 @@ import pytest
 from core.errors import CorpusError, UserError
 from core.storage.files import read_json
 from data.pairs import TextPair, read_parallel
-from data.readers import csv_rows, read_lines
+from data.readers import csv_rows, iter_lines
 from data.tokenizers import SentencePieceBPE
 from data.vocabulary import Vocabulary
 
@@ -39,26 +39,26 @@ def written(path: Path, content: bytes | str) -> Path:
 )
 def test_lines_end_at_line_feeds_only(tmp_path: Path, content: str, lines: list[str]) -> None:
     """`str.splitlines` also splits at U+2028 and others, and the two sides of a corpus drift."""
-    assert read_lines(written(tmp_path / "a.txt", content)) == lines
+    assert [*iter_lines(written(tmp_path / "a.txt", content))] == lines
 
 
 def test_invalid_utf8_is_named_by_its_line(tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", "eins\nzwei\nStraße\n".encode() + "Straße".encode("latin-1"))
     with pytest.raises(CorpusError, match=r"a\.txt:4: not valid UTF-8 \(byte 0xdf\)") as caught:
-        read_lines(path)
+        [*iter_lines(path)]
     assert (caught.value.path, caught.value.line) == (path, 4)
 
 
 def test_utf16_is_not_read_as_something_else(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"a\.txt:1: not valid UTF-8"):
-        read_lines(written(tmp_path / "a.txt", "eins\n".encode("utf-16")))
+        [*iter_lines(written(tmp_path / "a.txt", "eins\n".encode("utf-16")))]
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"none\.txt: cannot read: No such file"):
-        read_lines(tmp_path / "none.txt")
+        [*iter_lines(tmp_path / "none.txt")]
     with pytest.raises(CorpusError, match="cannot read: Is a directory"):
-        read_lines(tmp_path)
+        [*iter_lines(tmp_path)]
     with pytest.raises(CorpusError, match="cannot read: Is a directory"):
         list(csv_rows(tmp_path))
 
@@ -134,10 +134,10 @@ def test_a_named_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "train.de"
     os.mkfifo(pipe)
     for read in (
-        lambda: read_lines(pipe),
+        lambda: [*iter_lines(pipe)],
         lambda: read_parallel(pipe, pipe),
         lambda: list(csv_rows(pipe)),
-        lambda: read_lines("/dev/zero"),
+        lambda: [*iter_lines("/dev/zero")],
         lambda: Vocabulary.load(pipe),
         lambda: SentencePieceBPE(pipe),
         lambda: read_json(pipe),
@@ -150,4 +150,4 @@ def test_a_symbolic_link_to_itself_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "train.de"
     loop.symlink_to(loop)
     with pytest.raises(CorpusError, match=r"train\.de: cannot read: Too many levels"):
-        read_lines(loop)
+        [*iter_lines(loop)]
