@@ -247,7 +247,10 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
                 return int(value)
         elif option in (str, bool) and type(value) is option:
             return value
-    raise ConfigError(f"must be {_describe(wanted)}, not {shown(value)}", option=name)
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    words[type(None)] = "none"
+    allowed = " or ".join(words.get(option, "a list") for option in options)
+    raise ConfigError(f"must be {allowed}, not {shown(value)}", option=name)
 
 
 def _plain(name: str, text: str, wanted: Any) -> Any:
@@ -281,10 +284,3 @@ def _options(wanted: Any) -> list[Any]:
     is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
     options = typing.get_args(wanted) if is_union else (wanted,)
     return sorted(options, key=lambda option: option is str)
-
-
-def _describe(wanted: Any) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    words[type(None)] = "none"
-    parts = [words.get(option, "a list") for option in _options(wanted)]
-    return " or ".join(parts)

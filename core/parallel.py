@@ -26,14 +26,11 @@ def map_on_cores(
     """
     threads = torch.get_num_threads()
     count = max(1, min(threads, len(items), threads if workers is None else workers))
-    return map(function, items) if count == 1 else _map_in_threads(function, items, count)
-
-
-def _map_in_threads(
-    function: Callable[[Item], Result], items: Sequence[Item], count: int
-) -> Iterator[Result]:
+    if count == 1:
+        yield from map(function, items)
+        return
     # New threads inherit the setting made here. This thread computes nothing meanwhile.
-    with at_most(torch.get_num_threads() // count):
+    with at_most(threads // count):
         pool = ThreadPoolExecutor(count)
         try:
             yield from pool.map(function, items)

@@ -14,6 +14,7 @@ logistic regression learns what tells the training texts from them ("outlier exp
 al. 2019), and adds to the distance of the texts that it takes for others.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,11 @@ def familiarity_record(familiarity: float | None) -> dict[str, Any]:
     return {"familiarity": familiarity, "unfamiliar": is_unfamiliar(familiarity)}
 
 
+@dataclass(eq=False)
 class Familiarity:
     """The distribution of the training texts, and how far held-out texts are from its center.
 
-    Args:
+    Attributes:
         mean: ``[D]``, of the pooled states of training texts.
         whitening: ``[D, D]``: a centered state times it has independent entries of variance 1.
         quantiles: the distances of held-out texts from the mean, at equal steps.
@@ -64,11 +66,10 @@ class Familiarity:
             text. None: there was nothing to compare with.
     """
 
-    def __init__(
-        self, mean: Tensor, whitening: Tensor, quantiles: Tensor, contrast: Tensor | None = None
-    ) -> None:
-        self.mean, self.whitening, self.quantiles = mean, whitening, quantiles
-        self.contrast = contrast
+    mean: Tensor
+    whitening: Tensor
+    quantiles: Tensor
+    contrast: Tensor | None = None
 
     @classmethod
     def fit(

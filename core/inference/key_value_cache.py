@@ -60,7 +60,6 @@ class KeyValueCache:
             self._stored[:, places] = self._stored[:, sentences]
 
     def _used(self) -> Tensor:
-        """Returns the part in use, ``[2, B, H, L, K]``."""
         return self._stored.narrow(1, 0, self.sentences).narrow(3, 0, self._length)
 
 

@@ -59,7 +59,6 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def _random_int64(count: int) -> Tensor:
-    """Returns ``count`` uniform random 64-bit integers."""
     lowest, highest = -(1 << 63), (1 << 63) - 1
     generator = getattr(_rng, "generator", None)
     if generator is None:

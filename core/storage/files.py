@@ -136,33 +136,11 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
-def append(path: str | Path, content: bytes) -> None:
-    """Appends ``content`` to the file ``path``. A missing file or folder is made.
-
-    This is not atomic: after a crash or on a full disk, the file may end with a part of
-    ``content``.
-
-    Raises:
-        UserError: the folder or the file cannot be written (no space, no permission, ...).
-    """
-    path = Path(path)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(content)
-
-
-def read_text(
-    path: str | Path, *, errors: str = "strict", error_class: type[UserError] = UserError
-) -> str:
-    """Returns the text of a UTF-8 file; ``errors`` is that of :meth:`bytes.decode`.
-
-    Raises:
-        ``error_class``: the file cannot be read, or is not UTF-8.
-    """
+def read_text(path: str | Path, *, error_class: type[UserError] = UserError) -> str:
+    """Returns the text of a UTF-8 file; an error if it cannot be read, or is not UTF-8."""
     try:
         require_regular_file(path)
-        return Path(path).read_text(encoding="utf-8", errors=errors)
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise error_class(f"{path}: cannot read: {reason_of(error)}") from error
     except UnicodeDecodeError as error:
@@ -208,7 +186,6 @@ def _mode(path: str | Path) -> int:
 
 
 def _name_beside(target: Path) -> Path:
-    """Returns a unique name for ``target`` while it is unfinished."""
     stem, suffix = target.stem[:40], target.suffix[:20]
     return target.with_name(f".{stem}.{secrets.token_hex(6)}.partial{suffix}")
 

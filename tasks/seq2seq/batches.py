@@ -99,11 +99,6 @@ class PairData:
         return as_tensors(item)
 
 
-def is_short(pair: Pair, max_tokens: int) -> bool:
-    """Returns whether neither side of ``pair`` has more than ``max_tokens`` ids."""
-    return max(map(len, pair)) <= max_tokens
-
-
 def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]:
     """Returns the indices of the pairs with at most ``max_tokens`` ids on either side.
 

@@ -88,10 +88,9 @@ class PairPredictor(Predictor[R], Generic[R, E]):
             return members[0]
         for path, member in zip(paths, members, strict=True):
             for name, expected in members[0]._compatibility().items():
-                if (other := member._compatibility()[name]) != expected:
+                if member._compatibility()[name] != expected:
                     raise CheckpointError(
-                        f"{paths[0]} and {path} cannot search as one: their {name} differs, "
-                        f"{_difference(expected, other)}"
+                        f"{paths[0]} and {path} cannot search as one: their {name} differs"
                     )
         return cls._join(members)
 
@@ -290,10 +289,3 @@ class PairPredictor(Predictor[R], Generic[R, E]):
     @abstractmethod
     def _results(self, texts: Sequence[str], found: SearchResult[E]) -> list[R]:
         """Returns the result for each text, from its outputs, the best first."""
-
-
-def _difference(first: str | Vocabulary, second: str | Vocabulary) -> str:
-    if isinstance(first, str) or isinstance(second, str) or len(first) != len(second):
-        return f"{first} and {second}"
-    number = next(i for i, word in enumerate(first.itos) if word != second.itos[i])
-    return f"word {number} is {first.itos[number]!r} and {second.itos[number]!r}"

@@ -12,7 +12,7 @@ from data.codec import TextCodec
 from data.examples import Examples, Pair, encode_pairs
 from data.pairs import TextPair
 from tasks.runs.hold_out import ALL
-from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, is_short, short_pairs
+from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, short_pairs
 from tasks.translation.augmentation import augmented
 from tasks.translation.codecs import build_codecs
 from tasks.translation.config import ExtraCorpus, TranslationData
@@ -57,7 +57,7 @@ class Mixture(DrawnPairs):
                 text, translated = augmented(*texts, rng)
                 changed = [*tag, *source.encode(text)], target.encode(translated)
                 # A sentence may have more tokens now, perhaps too many.
-                pair = changed if is_short(changed, self.max_tokens) else pair
+                pair = changed if max(map(len, changed)) <= self.max_tokens else pair
             yield pair
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from core.errors import UserError
 from core.storage.files import (
-    append,
     atomic_write,
     exists,
     is_file,
@@ -116,15 +115,6 @@ def test_a_folder_that_is_there_is_not_replaced(tmp_path: Path) -> None:
         (target / "a.txt").write_text("theirs")
     assert names_in(tmp_path) == ["folder"]
     assert (target / "a.txt").read_text() == "theirs"
-
-
-def test_appending_makes_the_file_and_its_folder(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "log"
-    append(target, b"one\n")
-    append(target, b"two\n")
-    assert target.read_bytes() == b"one\ntwo\n"
-    with pytest.raises(UserError, match="new: cannot write: Is a directory"):
-        append(tmp_path / "new", b"x")
 
 
 def test_json_comes_back_with_its_characters_readable(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def test_models_of_other_texts_are_refused(tiny_models: Models, tmp_path: Path) 
     french = changed(folder, tmp_path / "french", src="fr")
     with pytest.raises(CheckpointError) as caught:
         Translator.load([folder, french], device="cpu")
-    message = f"{folder} and {french} cannot search as one: their source language differs, "
-    assert str(caught.value) == message + "de and fr"
+    message = f"{folder} and {french} cannot search as one: their source language differs"
+    assert str(caught.value) == message
     plain = changed(folder, tmp_path / "plain", tokenizer="whitespace", vocab_size=None)
-    with pytest.raises(CheckpointError, match=r"their tokenizer differs, sentencepiece and white"):
+    with pytest.raises(CheckpointError, match="their tokenizer differs"):
         Translator.load([folder, folder, plain], device="cpu")
 
 
@@ -139,5 +139,4 @@ def test_models_of_other_words_are_refused(tiny_models: Models, tmp_path: Path) 
     with pytest.raises(CheckpointError) as caught:
         CoupletWriter.load([folder, other], device="cpu")
     assert f"{folder} and {other}" in str(caught.value)
-    assert "their vocabulary differs, word 5 is" in str(caught.value)
-    assert "'🙂'" in str(caught.value)
+    assert str(caught.value).endswith("their vocabulary differs")
