@@ -19,7 +19,7 @@ _NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
 
 
 def encoding_of(path: Path) -> str:
-    """Returns the encoding that the bytes of a file speak for: UTF-8, UTF-16 or cp1252.
+    """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16 or cp1252.
 
     A file is taken for cp1252, which Windows programs write, if no line of it has a valid character
     of UTF-8, and accents are few.
