@@ -25,14 +25,7 @@ from tasks.task import Task
 @click.command()
 @parameters.task
 @parameters.models
-@click.option(
-    "--data",
-    "corpora",
-    type=PATH,
-    metavar="FOLDER",
-    multiple=True,
-    help=f"{parameters.CORPUS_HELP} Several are compared in a table.",
-)
+@parameters.corpora(f"{parameters.CORPUS_HELP} Several are compared in a table.")
 @parameters.table
 @click.option("--split", metavar="NAME", help="A split of the corpus; else the test split.")
 @parameters.machine

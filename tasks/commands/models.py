@@ -47,14 +47,8 @@ def models(context: click.Context, is_json: bool, corpora: bool) -> None:
 
 @models.command()
 @click.argument("folder", metavar="FOLDER", type=PATH)
-@click.option(
-    "--data",
-    "corpora",
-    type=PATH,
-    metavar="FOLDER",
-    multiple=True,
-    required=True,
-    help="A corpus with the splits train and val: a folder, or a name from `data list`.",
+@parameters.corpora(
+    "A corpus with the splits train and val: a folder, or a name from `data list`.", required=True
 )
 @parameters.machine
 def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int | None) -> None:

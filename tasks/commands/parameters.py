@@ -92,6 +92,14 @@ CORPUS_HELP = (
     "from `data list`."
 )
 corpus = click.option("--data", type=PATH, metavar="FOLDER", help=CORPUS_HELP)
+
+
+def corpora(help: str, **settings: Any) -> Callable[[Any], Any]:
+    """Returns the option of several corpora."""
+    settings |= {"type": PATH, "metavar": "FOLDER", "multiple": True, "help": help}
+    return click.option("--data", "corpora", **settings)
+
+
 encoding = click.option(
     "--encoding",
     metavar="NAME",

@@ -1,7 +1,6 @@
 """``plot``: pictures that explain the Transformer, and pictures of what was measured."""
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,19 @@ def plot() -> None:
 
 
 def _add(
-    name: str, draw: str | Callable[..., Any], help: str, example: str, *arguments: Any
+    name: str,
+    draw: str | Callable[..., Any],
+    help: str,
+    example: str,
+    *arguments: Any,
+    **fixed: Any,
 ) -> None:
     """Adds a kind of picture: a command that prints a table, if there is one, and the file's name.
 
     Args:
         draw: draws it and returns the table; or its place in ``tasks``, as ``module.function``,
             which needs torch or matplotlib.
-        arguments: those of ``draw``, after the file's name.
+        arguments: those of ``draw``, after the file's name; ``fixed`` ones are no options.
     """
 
     @plot.command(name, help=f"{help}\n\n\b\n    plot {name} {example}")
@@ -49,7 +53,7 @@ def _add(
         if task := options.pop("task", None):
             model, device = options.pop("model"), options.pop("device")
             options["predictor"] = task_named(task).load(model, device=device)
-        print_results(f"{table(_function(draw)(output, **options) or [])}{output}\n")
+        print_results(f"{table(_function(draw)(output, **options, **fixed) or [])}{output}\n")
 
 
 def _function(place: str | Callable[..., Any]) -> Any:
@@ -79,12 +83,6 @@ def _draw_attention(
     if layer is not None and layer > layers:
         raise ConfigError(f"--layer must be from 1 to {layers}, not {layer}")
     maps[0].draw(output, kind=kind, layer=(layer or layers) - 1)
-
-
-def _draw_chart(output: Path, run: Path, kind: str) -> None:
-    from tasks.classification.charts import draw_chart
-
-    draw_chart(output, run, kind)
 
 
 def _draw_lengths(output: Path, data: Path | None, **options: Any) -> Any:
@@ -233,17 +231,19 @@ _add(
 _RUN = click.argument("run", metavar="RUN", type=PATH)
 _add(
     "confusion",
-    partial(_draw_chart, kind="confusion"),
+    "classification.charts.draw_chart",
     "Draw the confusion matrix of a classifier.\n\nRUN is the folder of a classifier or of its "
     "report, or the output of `evaluate --json`.",
     "runs/topics",
     _RUN,
+    kind="confusion",
 )
 _add(
     "reliability",
-    partial(_draw_chart, kind="reliability"),
+    "classification.charts.draw_chart",
     "Draw how often a classifier is right, by the probability that it gives.\n\nRUN is a folder "
     "with report.json, which `evaluate classification --report FOLDER` writes, or that file.",
     "report/report.json --output reliability.pdf",
     _RUN,
+    kind="reliability",
 )

@@ -94,7 +94,9 @@ class CoupletConstraint:
 
         ``outputs`` ``[t, R]`` are the tokens so far, ``sentences`` ``[R]`` the rows of the batch.
         """
-        allowed = self._choices(outputs, sentences)
+        allowed = self._table.is_word.repeat(len(sentences), 1)
+        for _, kept in self._asked(outputs, sentences):
+            allowed = _narrowed(allowed, kept)
         forced = self._forced(outputs, sentences).unsqueeze(1)
         is_forced, token = forced >= 0, forced.clamp(min=0)
         allowed &= ~is_forced
@@ -116,13 +118,6 @@ class CoupletConstraint:
         given = self._given[sentences, column]
         forced = torch.where(given >= 0, given, forced)
         return forced.masked_fill(position >= self._lengths[sentences], EOS_ID)
-
-    def _choices(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns the words ``[R, V]`` that keep the rules; one that leaves none is not kept."""
-        allowed = self._table.is_word.repeat(len(sentences), 1)
-        for _, kept in self._asked(outputs, sentences):
-            allowed = _narrowed(allowed, kept)
-        return allowed
 
     def _asked(self, outputs: Tensor, sentences: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yields the rules, the most important first, with the words that keep them, ``[R, V]``."""

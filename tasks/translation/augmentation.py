@@ -9,7 +9,6 @@ by another one, made up here (compare Currey et al. 2017, "Copied Monolingual Da
 import random
 import re
 import string
-from collections.abc import Callable
 
 _UMLAUTS = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
@@ -88,11 +87,4 @@ def _characters(rng: random.Random) -> str:
     return "".join(chr(rng.randint(first, last)) for _ in range(rng.randint(1, 4)))
 
 
-_LITERALS: tuple[Callable[[random.Random], str], ...] = (
-    _name,
-    _name,
-    _number,
-    _number,
-    _address,
-    _characters,
-)
+_LITERALS = (_name, _name, _number, _number, _address, _characters)
