@@ -13,7 +13,6 @@ from benchmarks.translation_mixture import (
     Filter,
     Names,
     fault,
-    neighbors,
     sentences,
 )
 from tasks.runs.config_file import make_config
@@ -46,13 +45,6 @@ def test_a_filter_keeps_each_pair_once_and_none_that_is_held_out() -> None:
     assert chosen.counts["set"] == {"": 2, "twice": 1, "held out": 1}
 
 
-def test_neighbors_follow_each_other_and_skip_what_was_left_out() -> None:
-    pairs = [("A.", "1."), ("B.", "2."), ("C.", "3."), None, ("D.", "4."), ("E", "5.")]
-    found = {*neighbors(pairs, random.Random(1), 10)}
-    assert found <= {("A. B.", "1. 2."), ("A. B. C.", "1. 2. 3."), ("B. C.", "2. 3.")}
-    assert found
-
-
 @pytest.fixture
 def names(tmp_path: Path) -> Names:
     lists = {
@@ -80,11 +72,6 @@ def test_a_place_has_its_name_in_either_language(names: Names) -> None:
         ("Er lebt in Kiel.", "He lives in Kiel."),
         ("Er lebt in Ungarn.", "He lives in Hungary."),
     }
-
-
-def test_a_pair_without_a_name_or_with_a_genitive_is_not_filled(names: Names) -> None:
-    assert names.filled(("Ja.", "Yes.")) is None
-    assert names.filled(("Das ist Toms Auto.", "That is Tom's car.")) is None
 
 
 def test_news_loses_its_markup_and_its_agency() -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import posixpath
 import re
+import secrets
 import tempfile
 import time
 from collections import Counter, deque
@@ -266,6 +267,8 @@ def ray_at(address: str) -> Iterator[Any]:
             settings |= {"_temp_dir": folder, "include_dashboard": False}
             # A machine may have no network, and no shared memory that its user may write.
             settings |= {"_node_ip_address": "127.0.0.1", "_plasma_directory": folder}
+            # Its user may have no home, where Ray would write the secret of this cluster.
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         elif (checkout := Path(__file__).parents[2]).joinpath("cli.py").exists():
             settings["runtime_env"] = {"working_dir": str(checkout)}
         try:

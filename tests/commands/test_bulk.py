@@ -196,16 +196,17 @@ def no_cluster(**settings: Any) -> None:
 
 
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
-    lines = [f"{sentence} {number}" for number in range(750) for sentence in GERMAN]
+    """Also where the user has no home: Ray wrote a secret there, and did not start."""
+    lines = [f"{sentence} {number}" for number in range(350) for sentence in GERMAN]
     write_lines(tmp_path / "many.txt", lines)
     command = [sys.executable, cli.__file__, "bulk", "translate", tmp_path / "many.txt"]
     options = ["--output", tmp_path / "out", "--format", "text", "--workers", "2", "--beam", "1"]
-    environment = {**os.environ, "RAY_GRAFANA_HOST": "", "PYTHONWARNINGS": "ignore"}
+    bare = {"HOME": os.devnull, "RAY_GRAFANA_HOST": "", "PYTHONWARNINGS": "ignore"}
     with subprocess.Popen(
         [*map(str, command), *map(str, options)],
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=os.environ | bare,
         start_new_session=True,
     ) as process:
         victim = _busy_worker(process)

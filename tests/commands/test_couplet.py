@@ -160,14 +160,6 @@ def test_options_of_the_form_reach_the_search(tiny_models: Models, tmp_path: Pat
     )
 
 
-def test_a_file_in_an_encoding_of_china_is_read(tiny_models: Models, tmp_path: Path) -> None:
-    couplet, file = ("couplet", "--model", tiny_models("couplet")), tmp_path / "lines.txt"
-    file.write_text("春风\n", encoding="gb18030")
-    answers = lines_of(*couplet, "--input", file, "--encoding", "gb18030")
-    assert answers == lines_of(*couplet, "春风")
-    assert "lines.txt:1: not valid UTF-8" in error_of(1, *couplet, "--input", file)
-
-
 def test_a_first_line_needs_a_backward_model(tiny_models: Models, tmp_path: Path) -> None:
     assert "data.swapped=true" in error_of(
         1, "couplet", "--model", tiny_models("couplet"), "--backward", "春风"
