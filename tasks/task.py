@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from tasks.runs.training import RunOptions
 
 TASKS = ("translation", "classification", "couplet")
-PAIR_TASKS = ("translation", "couplet")
-"""The tasks whose predictors score pairs."""
 
 
 def task_named(name: str) -> Task:
     """Returns the task with this name."""
     check_choice("task", name, TASKS)
     return importlib.import_module(f".{name}.task", __package__).TASK
+
+
+def searching_tasks() -> tuple[str, ...]:
+    """Returns the names of the tasks that search for their results; they score pairs, too."""
+    return tuple(name for name in TASKS if task_named(name).has_search)
 
 
 @dataclass(frozen=True, kw_only=True)

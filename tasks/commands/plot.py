@@ -14,7 +14,7 @@ from tasks.commands import parameters
 from tasks.commands.corpus import corpus_for
 from tasks.commands.options import PATH, TEXT, given, option_names, use_threads
 from tasks.commands.output import print_results, table
-from tasks.task import PAIR_TASKS, TASKS, task_named
+from tasks.task import TASKS, searching_tasks, task_named
 
 MAX_WIDTH = 8192
 MAX_STEPS = 100_000_000
@@ -147,7 +147,7 @@ _add(
     '--kind encoder --layer 2 "Ein Hund rennt." "A dog runs."',
     click.argument("text", type=TEXT),
     click.argument("target", required=False, type=TEXT),
-    option("--task", PAIR_TASKS, PAIR_TASKS[0], "The task of the model."),
+    option("--task", searching_tasks(), TASKS[0], "The task of the model."),
     option(
         "--kind",
         ("cross", "encoder", "decoder"),
@@ -182,7 +182,7 @@ def inside(
         raise ConfigError(f"{output}: the page's name must end in .html")
     use_threads(rest["threads"])
     predictor: Any = task_named(task).load(model, device=device)
-    widths = range(1, 9) if task in PAIR_TASKS else ()
+    widths = range(1, 9) if task_named(task).has_search else ()
     others = [predictor.trace(text, beam_size=width) for width in widths]
     with atomic_write(output) as temporary:
         temporary.write_text(predictor.trace(text).beside(*others).html(), encoding="utf-8")
