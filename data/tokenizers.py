@@ -13,7 +13,7 @@ from typing import Any
 from core.config import check_choice
 from core.errors import CheckpointError, ConfigError
 from core.storage.files import atomic_write, reason_of, require_regular_file
-from data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
+from data.vocabulary import SPECIALS
 
 WORD_START = "\u2581"  # how SentencePiece writes the space before a word
 
@@ -206,7 +206,9 @@ def train_sentencepiece(
 
     # Read first: sentencepiece would replace an error of a lazy iterator by its own.
     lines = [normalized(text) for text in texts] if byte_fallback else list(texts)
-    unk, pad, bos, eos = SPECIALS
+    special: dict[str, Any] = {}
+    for index, piece in enumerate(SPECIALS):
+        special |= {f"{piece[1:-1]}_id": index, f"{piece[1:-1]}_piece": piece}
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -222,14 +224,7 @@ def train_sentencepiece(
             control_symbols=[tag_token(tag) for tag in tags],
             max_sentence_length=1 << 24,  # bytes; longer lines are silently left out
             minloglevel=2,
-            unk_id=UNK_ID,
-            pad_id=PAD_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            unk_piece=unk,
-            pad_piece=pad,
-            bos_piece=bos,
-            eos_piece=eos,
+            **special,
         )
     except RuntimeError as error:
         raise ConfigError(_training_failure(str(error), vocab_size)) from error

@@ -1,6 +1,6 @@
 """The parts of configurations that several tasks share."""
 
-from core.config import check, check_range
+from core.config import check
 from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
 from core.training.config import TrainConfig
@@ -60,10 +60,7 @@ PAPER_GENERATION = GenerationConfig(
 )
 """Section 6.1 of the paper."""
 
-_MAX_WEIGHT = 1000.0
-
 
 def check_weight(name: str, weight: float) -> None:
     """Raises a ConfigError unless a pair can be drawn ``weight`` times in an epoch."""
-    check(weight > 0.0, name, weight, "above 0")
-    check_range(name, weight, 0.0, _MAX_WEIGHT)
+    check(0.0 < weight <= 1000.0, name, weight, "above 0 and at most 1,000")

@@ -103,7 +103,7 @@ def test_every_epoch_draws_its_share_of_an_extra_folder(folder: Path) -> None:
     [
         ((1.0, 2.0), "1 numbers, one for each of data.extra"),
         ((0.0,), "above 0"),
-        ((1001.0,), "at most 1,000"),
+        ((1001.0,), "above 0 and at most 1,000"),
     ],
 )
 def test_weights_that_do_not_suit_are_refused(weights: tuple[float, ...], message: str) -> None:

@@ -146,7 +146,7 @@ def test_the_vocabulary_is_built_from_all_folders(corpus: Path) -> None:
     [
         ({"path": ""}, r"data\.extra\.path must be the path"),
         ({"weight": 0.0}, r"data\.extra\.weight must be above 0"),
-        ({"weight": 1001.0}, r"data\.extra\.weight must be at most 1,000"),
+        ({"weight": 1001.0}, r"data\.extra\.weight must be above 0 and at most 1,000"),
         ({"tag": "Back Translated"}, r"data\.extra\.tag must be up to 20"),
         ({"tag": "unk"}, r"data\.extra\.tag must be .* not a special token"),
         ({"tag": "0x41"}, r"data\.extra\.tag must be .* the first a letter"),
