@@ -26,14 +26,7 @@ def plot() -> None:
     """Draw a picture: .png, .svg or .pdf. The name of its file is printed."""
 
 
-def _add(
-    name: str,
-    draw: str | Callable[..., Any],
-    help: str,
-    example: str,
-    *arguments: Any,
-    **fixed: Any,
-) -> None:
+def _add(name: str, draw: Any, help: str, example: str, *arguments: Any, **fixed: Any) -> None:
     """Adds a kind of picture: a command that prints a table, if there is one, and the file's name.
 
     Args:

@@ -339,9 +339,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         model = self.step_model()
         means = torch.zeros(len(segments), self.width)
         lengths = [(len(ids) + 1,) for ids in segments]
-        for batch in bucket_by_length(
-            lengths, batch_tokens=batch_tokens_on(self.device), seed=None
-        ):
+        size = batch_tokens_on(self.device)
+        for batch in bucket_by_length(lengths, batch_tokens=size, seed=None):
             src = source_tensor([segments[i] for i in batch]).to(self.device)
             means[batch] = model.start(src).memory_mean.float().cpu()
         return means
@@ -349,29 +348,18 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
     def _results(
         self, texts: Sequence[str], found: SearchResult[EncodedDocuments]
     ) -> list[Translation]:
-        familiarities = self._familiarities(found)
-        judge = self.confidence if found.texts.is_judged else None
-        results = []
-        for text, document, outputs, familiarity in zip(
-            texts, found.texts.documents, found.outputs, familiarities, strict=True
-        ):
+        judge, results = self.confidence if found.texts.is_judged else None, []
+        rows = zip(texts, found.texts.documents, self._familiarities(found), strict=True)
+        for (text, document, familiarity), outputs in zip(rows, found.outputs, strict=True):
             segments = [segment.ids for segment in document.segments]
+            about: dict[str, Any] = {"segments": len(segments), "familiarity": familiarity}
             translations = []
             for output in outputs:
                 translated = self._documents.decode(document, output.hypotheses)
-                confidence = None
                 if judge is not None and segments:
                     confidence = judge.of(segments, output.hypotheses)
-                    confidence = capped(confidence, text, translated, familiarity)
-                translations.append(
-                    Translation(
-                        translated,
-                        output.score,
-                        len(segments),
-                        confidence=confidence,
-                        familiarity=familiarity,
-                    )
-                )
+                    about["confidence"] = capped(confidence, text, translated, familiarity)
+                translations.append(Translation(translated, output.score, **about))
             results.append(joined(translations))
         return results
 
@@ -385,12 +373,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         if means is None:  # of an engine that does not return them
             means = self.memory_means(segments)
         weighted = iter((self.familiarity.of(means, lengths) * lengths).tolist())
-        return [
-            round(sum(islice(weighted, len(text))) / sum(len(ids) + 1 for ids in text), _DIGITS)
-            if text
-            else None
-            for text in texts
-        ]
+        sums = [(sum(islice(weighted, len(t))), sum(len(ids) + 1 for ids in t)) for t in texts]
+        return [round(total / count, _DIGITS) if count else None for total, count in sums]
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:
