@@ -22,7 +22,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -322,7 +322,8 @@ def try_case(world: World, seed: int, number: int, *, limit: float, verbose: boo
     """Runs the case ``number`` and returns what is wrong with it; "" if nothing is."""
     rng = Random(f"{seed} {number}")
     make = rng.choice(CASES)
-    with tempfile.TemporaryDirectory(dir=world.folder) as folder:
+    # Some cases name a file to write.
+    with tempfile.TemporaryDirectory(dir=world.folder) as folder, chdir(folder):
         case = make(rng, world, Path(folder))
         if verbose:
             print(f"{number}: {make.__name__}: {case.what}", file=sys.stderr, flush=True)
