@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, get_num_threads, tensor
+from torch import Tensor, tensor
 
 from core.progress import log
 from data.batching import bucket_by_length, epoch_seed, pad_sequence
@@ -185,11 +185,6 @@ def cleaned(text: str, config: ClassificationData) -> str:
 def as_read(text: str, config: ClassificationData) -> str:
     """Returns a cleaned text, in lower case if ``config`` says so."""
     return text.lower() if config.lowercase else text
-
-
-def encode_all(codec: TextCodec, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of cleaned texts; one ``<unk>`` for a text without tokens."""
-    return [ids or [UNK_ID] for ids in codec.encode_all(texts, threads=get_num_threads())]
 
 
 def as_tensors(examples: Sequence[Example], *, pad_to: int = 0) -> tuple[Tensor, Tensor]:

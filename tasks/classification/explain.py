@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tasks.classification.dataset import as_read, cleaned, encode_all
+from tasks.classification.dataset import as_read, cleaned
 from tasks.classification.predict import Classifier
 from tasks.classification.report import page_head
 from tasks.texts import as_texts
@@ -98,8 +98,7 @@ def _explain(classifier: Classifier, text: str, options: dict[str, Any]) -> Expl
         return Explanation("", 0.0, ())
     rests = ("".join(words[:i] + words[i + 1 :]) for i in range(len(words)))
     read = [as_read(part, config) for part in ("".join(words), *rests)]
-    ids = encode_all(classifier.codec, read)
-    probabilities, _ = classifier.outputs(ids, **options)
+    probabilities, _ = classifier.outputs(classifier.encode(read), **options)
     number = int(classifier.decide(probabilities[:1]))
     odds = torch.logit(probabilities[:, number].double(), eps=_SMALLEST)
     contributions = map(Contribution, words, (odds[0] - odds[1:]).tolist())

@@ -16,9 +16,11 @@ from core.parallel import map_on_cores
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from data.batching import bucket_by_length, pad_sequence
 from data.codec import TextCodec
+from data.examples import IdLists, encode_texts
+from data.vocabulary import UNK_ID
 from tasks.classification.classes import read_classes
 from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import encode_all, normalize
+from tasks.classification.dataset import normalize
 from tasks.classification.decision import decide
 from tasks.classification.model import ClassificationModel, PackedClassificationModel
 from tasks.familiarity import Familiarity, familiarity_record
@@ -174,7 +176,7 @@ class Classifier(Predictor[Classification]):
         """
         cleaned = [self.as_read(text) for text in as_texts(texts)]
         probabilities, states = self.outputs(
-            encode_all(self.codec, cleaned), batch_tokens=batch_tokens, on_batch=on_batch
+            self.encode(cleaned), batch_tokens=batch_tokens, on_batch=on_batch
         )
         familiar: list[float | None] = [None] * len(cleaned)
         if self.familiarity is not None:
@@ -207,7 +209,7 @@ class Classifier(Predictor[Classification]):
         Raises:
             TextError: the text has no token, or too many.
         """
-        ids = encode_all(self.codec, [self.as_read(text)]) if self.as_read(text) else [[]]
+        ids = [*self.encode([self.as_read(text)])] if self.as_read(text) else [[]]
         check_sources(ids)
         (result,), (explanation,) = self.predict(text), self.explain(text)
         src, layers = pad_sequence(ids).to(self.device), self.model.encoder.layers
@@ -238,6 +240,10 @@ class Classifier(Predictor[Classification]):
 
     def as_read(self, text: str) -> str:
         return normalize(text, self.config.data)
+
+    def encode(self, texts: Sequence[str]) -> IdLists:
+        """Returns the ids of texts as the model reads them; ``<unk>`` for one without tokens."""
+        return encode_texts(self.codec, texts, empty=[UNK_ID])
 
     def check_thresholds(self) -> None:
         """Raises a ConfigError for a threshold of a class that the model does not have."""

@@ -21,12 +21,7 @@ from data.readers import iter_lines
 from data.vocabulary import PAD_ID, UNK_ID
 from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
-from tasks.classification.dataset import (
-    LabeledTexts,
-    LoadSentenceClassificationDataset,
-    TextData,
-    encode_all,
-)
+from tasks.classification.dataset import LabeledTexts, LoadSentenceClassificationDataset, TextData
 from tasks.classification.decision import class_weights, fit_temperature, scaled
 from tasks.classification.evaluate import ClassificationReport, evaluate
 from tasks.classification.linear import baseline_is_right, fitted_weights
@@ -224,7 +219,7 @@ def familiarity_with(
         cuts = [max(_SHORTEST, round(len(ids) ** rng.uniform(0.4, 1.0))) for ids in kind]
         parts = [ids[:cut] for ids, cut in zip(kind, cuts, strict=True)]
         states.append(classifier.outputs([*kind, *parts]).states)
-    others = classifier.outputs(encode_all(classifier.codec, lines)).states
+    others = classifier.outputs(classifier.encode(lines)).states
     return Familiarity.fit(states[0], states[1], others=others)
 
 
