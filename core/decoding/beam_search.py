@@ -17,6 +17,7 @@ from core.decoding.search import (
     compact_indices,
     log_probabilities,
     mask_forbidden,
+    topk,
 )
 from core.special_ids import BOS_ID, EOS_ID
 
@@ -154,7 +155,7 @@ class Beams:
         ``penalties`` ``[B, V]`` are subtracted for the ranking, but not from the scores."""
         ranks = totals if penalties is None else totals - penalties.unsqueeze(1)
         width, vocab_size = totals.shape[1:]
-        scores, flat = ranks.flatten(1).topk(min(count, width * vocab_size), dim=1)
+        scores, flat = topk(ranks.flatten(1), min(count, width * vocab_size))
         if penalties is not None:
             scores = totals.flatten(1).gather(1, flat)
         return Candidates(scores, flat // vocab_size, flat % vocab_size)

@@ -21,6 +21,8 @@ from torch import Tensor
 from core.errors import UserError
 from core.special_ids import BOS_ID, PAD_ID, UNK_ID
 
+_BLOCK = 128
+
 
 class SearchState(Protocol):
     """The part of a model's state that a search uses."""
@@ -90,12 +92,27 @@ def log_probabilities(logits: Tensor) -> Tensor:
     Where every token is forbidden, all values stay at minus infinity. Rows with NaN or plus
     infinity become NaN (:func:`check_log_probs`).
     """
+    # A row is not stuck if its last token is allowed. A GPU's program would wait for that answer.
+    if logits.device.type == "cpu" and (logits[:, -1] > -math.inf).all():
+        return torch.log_softmax(logits, 1, out=logits)
     is_stuck = logits.amax(dim=1, keepdim=True) == -math.inf
-    log_probs = torch.log_softmax(logits, 1, out=logits)
-    # To look is cheaper than to write, where the program does not wait for it.
-    if logits.device.type == "cpu" and not is_stuck.any():
-        return log_probs
-    return log_probs.masked_fill_(is_stuck, -math.inf)
+    return torch.log_softmax(logits, 1, out=logits).masked_fill_(is_stuck, -math.inf)
+
+
+def topk(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Returns the values and places of ``x.topk(count)`` for each row of ``x`` ``[B, n]``.
+
+    They are in the blocks with the largest maxima, which a CPU finds in a quarter of the time.
+    """
+    length = x.shape[1]
+    whole = length // _BLOCK * _BLOCK
+    if x.device.type != "cpu" or whole < 2 * count * _BLOCK:
+        return x.topk(count)
+    blocks = x[:, :whole].unflatten(1, (-1, _BLOCK)).amax(2).topk(count, sorted=False).indices
+    places = (_BLOCK * blocks.unsqueeze(2) + torch.arange(_BLOCK)).flatten(1)
+    places = torch.cat([places, torch.arange(whole, length).expand(len(x), -1)], 1)
+    values, chosen = x.gather(1, places).topk(count)
+    return values, places.gather(1, chosen)
 
 
 def check_log_probs(values: Iterable[float]) -> None:

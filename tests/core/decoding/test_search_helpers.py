@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.decoding.search import check_log_probs, compact_indices, log_probabilities, mask_forbidden
+from core.decoding.search import (
+    check_log_probs,
+    compact_indices,
+    log_probabilities,
+    mask_forbidden,
+    topk,
+)
 from core.errors import UserError
 from tests.core.decoding.every_search import every_search
 from tests.core.decoding.search_tables import Histories
@@ -49,6 +55,24 @@ def test_log_probabilities_are_log_softmax(
     found = log_probabilities(logits)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
     assert found.data_ptr() == logits.data_ptr()
+
+
+@law
+@given(
+    seed=st.integers(0, 2**31 - 1),
+    rows=st.integers(1, 3),
+    words=st.integers(10, 4000),
+    count=st.integers(1, 10),
+    blocked=st.sampled_from([0.0, 0.5, 0.999]),
+)
+def test_topk_is_pytorchs(seed: int, rows: int, words: int, count: int, blocked: float) -> None:
+    torch.manual_seed(seed)
+    totals = torch.randn(rows, words)
+    totals[torch.rand(rows, words) < blocked] = -INF
+    values, places = topk(totals, count)
+    assert values.equal(totals.topk(count).values)
+    assert values.equal(totals.gather(1, places))
+    assert all(len(set(row)) == count for row in places.tolist())
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), INF])
