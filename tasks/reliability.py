@@ -26,9 +26,9 @@ def binned(confidence: Tensor, is_right: Tensor, bins: int = BINS) -> Tensor:
         ``[bins, 3]``: of each interval, the sum of the confidences, the number of texts that are
         right, and the number of texts.
     """
-    of_bin = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    numbers = (confidence * bins).ceil().long().clamp(1, bins) - 1
     columns = torch.stack([confidence, is_right.double(), torch.ones_like(confidence)], dim=1)
-    return torch.zeros(bins, 3, dtype=torch.double).index_add_(0, of_bin, columns)
+    return torch.zeros(bins, 3, dtype=torch.double).index_add_(0, numbers, columns)
 
 
 def calibration_error(confidence: Tensor, is_right: Tensor, bins: int = BINS) -> float:

@@ -40,12 +40,13 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
     encoder, decoder = model.transformer.encoder.layers, model.transformer.decoder.layers
     src_is_pad, tgt_is_pad = (padding_mask(ids, PAD_ID) for ids in (src, tgt))
     with (
-        recorded_weights(encoder, "self_attn") as of_encoder,
-        recorded_weights(decoder, "self_attn") as of_decoder,
-        recorded_weights(decoder, "multihead_attn") as of_cross,
+        recorded_weights(encoder, "self_attn") as encoder_weights,
+        recorded_weights(decoder, "self_attn") as decoder_weights,
+        recorded_weights(decoder, "multihead_attn") as cross_weights,
     ):
         model.decode(tgt, model.encode(src))
-    recorded = ((of_encoder, src_is_pad), (of_decoder, tgt_is_pad), (of_cross, tgt_is_pad))
+    paddings = (src_is_pad, tgt_is_pad, tgt_is_pad)  # of the queries
+    recorded = zip((encoder_weights, decoder_weights, cross_weights), paddings, strict=True)
     return AttentionWeights(
         *(torch.stack(x).masked_fill(is_pad[:, None, :, None], 0.0) for x, is_pad in recorded)
     )

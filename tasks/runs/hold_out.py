@@ -147,9 +147,9 @@ class TableSplits(Splits[R]):
         for name, share in self._shares.items():
             first = sorted({texts[i]: i for i in reversed(rest)}.values())
             held = stratified_sample([labels[i] for i in first], share=share, seed=self._seed)
-            taken = {texts[first[i]] for i in held}
-            chosen[name] = [i for i in rest if texts[i] in taken]
-            rest = [i for i in rest if texts[i] not in taken]
+            held_texts = {texts[first[i]] for i in held}
+            chosen[name] = [i for i in rest if texts[i] in held_texts]
+            rest = [i for i in rest if texts[i] not in held_texts]
         return chosen | {"train": rest}
 
     def names(self) -> list[str]:

@@ -93,9 +93,9 @@ def _shared_options(
     sections: Mapping[str, Mapping[str, Any]], new_vocabulary: bool
 ) -> dict[str, Sequence[str]]:
     """Returns, for each section, the options that the run and its initial model must share."""
-    of_data = _LANGUAGE_OPTIONS if new_vocabulary else (*_LANGUAGE_OPTIONS, *_VOCABULARY_OPTIONS)
+    data_options = _LANGUAGE_OPTIONS + (() if new_vocabulary else _VOCABULARY_OPTIONS)
     return {
-        "data": [name for name in of_data if name in sections["data"]],
+        "data": [name for name in data_options if name in sections["data"]],
         "model": [name for name in sections["model"] if name not in _FREE_MODEL_OPTIONS],
     }
 
