@@ -2,10 +2,12 @@
 
     python -m benchmarks.couplet_ranking --data couplet [--model FOLDER] [--couplets 400]
 
-For each of the first validation couplets of 5 to 14 characters, the model draws answers as
-``rerank`` says, and the 19 first different ones stand beside the true line. The weights of the
-scores are fitted on the first half of the couplets, by a logistic regression on the differences
-between the true line and each other one (Herbrich et al. 2000), and measured on the second half.
+For each of the first validation couplets of 5 to 14 characters, the model draws answers at
+temperature 1, and the 20 first different ones stand beside the true line. (At the temperature of
+``rerank``, 0.6, the true line is the one that the model thinks least probable: a fit finds that and
+nothing else.) The weights of the scores are fitted on one half of the couplets, by a logistic
+regression on the differences between the true line and each other one (Herbrich et al. 2000), and
+measured on the other half, both ways.
 
 Two scores are tried beside those of :mod:`tasks.couplet.reranking`: ``words``, the share of
 characters in a word that ``words/word_pairs.tsv`` has as an answer at that place, and ``cliches``,
@@ -27,8 +29,8 @@ from sklearn.linear_model import LogisticRegression
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.reranking import features_of
 
-NAMES = ("forward", "backward", "rarity", "words", "cliches")
-OTHERS = 19
+NAMES = ("forward", "backward", "rarity", "fluency", "words", "cliches")
+OTHERS = 20
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -86,9 +88,7 @@ def main() -> None:
     for first, true in read(options.data / "val"):
         if len(tables) == options.couplets or not 5 <= len(first) <= 14:
             continue
-        drawn = writer.answer(
-            first, sample=True, temperature=writer.config.rerank.temperature, n_best=32
-        )
+        drawn = writer.answer(first, sample=True, temperature=1.0, n_best=32)
         others = [line for line in dict.fromkeys(drawn) if line != true][:OTHERS]
         if len(others) < OTHERS:
             continue
@@ -99,20 +99,23 @@ def main() -> None:
             for own, line in zip(features, lines, strict=True)
         ]
         tables.append(np.array(rows))
-    half = len(tables) // 2
+    halves = tables[::2], tables[1::2]
     ranking = writer.config.rerank
-    now = np.array([1.0, ranking.backward, ranking.rarity])
-    print(f"{len(tables)} couplets; the true line is first, of the second half:")
-    print(f"  forward alone: {ranked_first(tables[half:], [0], np.ones(1)):.3f}")
-    print(f"  the weights now: {ranked_first(tables[half:], [0, 1, 2], now):.3f}")
-    for columns in ([0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2, 3, 4]):
-        weights = fitted(tables[:half], columns)
-        share = ranked_first(tables[half:], columns, weights)
-        scaled = ", ".join(
-            f"{NAMES[column]} {weight:.2f}"
-            for column, weight in zip(columns, (weights / weights[0, 0])[0], strict=True)
-        )
-        print(f"  fitted: {scaled}: {share:.3f}")
+    now = np.array([[1.0, ranking.backward, ranking.rarity, ranking.fluency]])
+    print(f"{len(tables)} couplets; the share whose true line is first of {OTHERS + 1}:")
+    print(f"  forward alone: {ranked_first(tables, [0], np.ones((1, 1))):.3f}")
+    print(f"  the weights now: {ranked_first(tables, [0, 1, 2], now[:, :3]):.3f}")
+    print(f"  the weights now, for hard lines: {ranked_first(tables, [0, 1, 2, 3], now):.3f}")
+    for added in ([], [3], [4], [5], [3, 4], [3, 5], [3, 4, 5]):
+        columns = [0, 1, 2, *added]
+        shares = [
+            ranked_first(other, columns, fitted(half, columns))
+            for half, other in (halves, halves[::-1])
+        ]
+        names = [NAMES[column] for column in columns]
+        weights = zip(names, fitted(tables, columns)[0], strict=True)
+        said = ", ".join(f"{name} {weight:.2f}" for name, weight in weights)
+        print(f"  fitted: {said}: {sum(shares) / 2:.3f}")
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     config = override(small(), ["train.precision=fp32", *options.set])
     run_options = RunOptions(data=options.data, out=options.out, device=torch.device("cpu"))
-    run.train(config, run_options, SeparateTraining, task="couplet")
+    run.train(config, run_options, SeparateTraining)
 
 
 if __name__ == "__main__":

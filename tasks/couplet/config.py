@@ -89,25 +89,24 @@ class RerankConfig:
         is_default: rank candidates for every answer, unless a search is asked for; else only where
             candidates are asked for.
         pool: the number of candidates for each answer.
-        poor: a best score below this one is poor: more candidates are drawn, and an answer that is
-            still poor has a note.
         temperature: of their sampling.
-        whole_words: in half of the candidates, words of the first line are answered by words of the
-            same kind.
-        backward, rarity, fluency: the weights of the scores beside the forward one, whose weight is
-            1.
+        backward, rarity: the weights of the scores beside the forward one, whose weight is 1.
+        hard: where the best score is below this one, twice as many candidates are added, in which
+            words of the first line are answered by words of the same kind; None: nowhere.
+        fluency: the weight of one more score where candidates are added.
+        poor: where the best score is still below this one, a note says so.
     """
 
     RETIRED = MappingProxyType({"parts_of_speech": None})
 
     is_default: bool = False
-    pool: int = 64
-    poor: float | None = None
-    temperature: float = 0.65
-    whole_words: bool = True
-    backward: float = 0.8
+    pool: int = 32
+    temperature: float = 0.6
+    backward: float = 0.7
     rarity: float = 0.3
+    hard: float | None = None
     fluency: float = 0.45
+    poor: float = -8.0
 
     def __post_init__(self) -> None:
         check_range("rerank.pool", self.pool, 1, MAX_POOL)

@@ -3,7 +3,6 @@
 Searches and checks (:mod:`tasks.couplet.rules`) read the tones of characters in the same way.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -41,8 +40,7 @@ class CoupletConstraint:
         table: properties of the characters in the vocabulary.
         given: for each answer its characters that are decided already, even against the rules, None
             for the others; by default none are.
-        has_words: in every second output for a line, from the first on, words of the line are
-            answered by words of the same kind.
+        has_words: words of the first line are answered by words of the same kind.
     """
 
     def __init__(
@@ -186,12 +184,10 @@ class CoupletConstraint:
     def _continues_words(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: the next characters of words that answer those of the first line."""
         place, allowed = len(outputs), torch.ones_like(self._taken[sentences])
-        count = Counter[int]()
         for row, (sentence, output) in enumerate(
             zip(sentences.tolist(), outputs.t().tolist(), strict=True)
         ):
-            count[sentence] += 1
-            if (choices := self._words[sentence].get(place)) and count[sentence] % 2:
+            if choices := self._words[sentence].get(place):
                 known = choices.known(output)
                 if (key := (sentence, place, *known)) not in self._following:
                     decided = torch.tensor(known, device=allowed.device)

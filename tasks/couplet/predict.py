@@ -242,19 +242,24 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             sample=True,
             n_best=max(self.config.rerank.pool, count),
             temperature=self.config.rerank.temperature,
-            whole_words=self.config.rerank.whole_words,
             numbers=own or request.numbers,
             candidates=None,
         )
         found = super().generate(lines, drawing)
         ranked = [self._ranked(*pair, count) for pair in zip(lines, found, strict=True)]
-        poor = [i for i, couplet in enumerate(ranked) if couplet.note]
-        if own is not None and request.record is None and poor:
-            numbers = [own[i] for i in poor]
-            drawing = drawing.replaced(n_best=MAX_POOL, numbers=numbers)
-            more = super().generate([lines[i] for i in poor], drawing)
-            for i, drawn in zip(poor, more, strict=True):
-                ranked[i] = self._ranked(lines[i], drawn, count)
+        hard = []
+        if (least := self.config.rerank.hard) is not None and own and request.record is None:
+            is_hard = [each.score < least for each in ranked]
+            hard = [i for i, line in enumerate(lines) if is_hard[i] and len(line) < self.max_len]
+        drawing = drawing.replaced(
+            n_best=min(2 * drawing.n_best, MAX_POOL),
+            whole_words=True,
+            numbers=[own[i] for i in hard] if own else (),
+        )
+        added = super().generate([lines[i] for i in hard], drawing)
+        for i, more in zip(hard, added, strict=True):
+            everyone = joined([*found[i].hypotheses, *more.hypotheses])
+            ranked[i] = self._ranked(lines[i], everyone, count, is_hard=True)
         if (record := request.record) is not None:
             seconds = [couplet.second for couplet in found[0].hypotheses]
             everyone = self._ranked(lines[0], found[0], len(seconds)).hypotheses
@@ -264,19 +269,17 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             record.end([replace(each, score=scores[second]) for each, second in pairs], chosen)
         return ranked
 
-    def _ranked(self, line: str, drawn: Couplet, count: int) -> Couplet:
+    def _ranked(self, line: str, drawn: Couplet, count: int, *, is_hard: bool = False) -> Couplet:
         """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
         first = "".join(line.split())
         different = [*{couplet.second: couplet for couplet in drawn.hypotheses}.values()]
         if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
             return joined(sorted(different, key=lambda couplet: -couplet.score)[:count])
-        seconds = [couplet.second for couplet in different]
+        seconds, weights = [couplet.second for couplet in different], self.config.rerank
         features = features_of(first, seconds, self, self.codec.vocabulary)
-        ranking = self.config.rerank
-        ranked = rank(features, seconds, ranking, count)
+        ranked = rank(features, seconds, weights, count, is_hard=is_hard)
         best = joined([replace(different[i], score=score) for i, score in ranked])
-        is_poor = ranking.poor is not None and best.score < ranking.poor
-        return replace(best, note=NO_GOOD_ANSWER) if is_poor else best
+        return replace(best, note=NO_GOOD_ANSWER) if is_hard and best.score < weights.poor else best
 
     def _judged(self, line: str, couplet: Couplet, form: FormConfig) -> Couplet:
         """Returns ``couplet`` by itself with the rules that it breaks."""
@@ -296,18 +299,13 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         trace, request = super().trace(text, **options), CoupletRequest.of(**options)
         (tree,), line, places = trace.searches, _characters(self._as_read(trace.text)), []
         table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
-        ranking = self.config.rerank if self._candidate_count(request) is not None else request
         given = given_characters(request, [[line]], table)
-        starts = [torch.tensor(best[:n], device=self.device).long() for n in range(len(line))]
-        for has_words in (ranking.whole_words, False):
-            constraint = CoupletConstraint([line], table, given, has_words=has_words)
-            reasons = [constraint.reasons(start) for start in starts]
-            if not any(each[token] for each, token in zip(reasons, best, strict=False)):
-                break  # else it is an answer that needs no whole words
-        for length, why in enumerate(reasons):
+        constraint = CoupletConstraint([line], table, given, has_words=request.whole_words)
+        for length in range(len(line)):
+            reasons = constraint.reasons(torch.tensor(best[:length], device=self.device).long())
             following = node.following if (node := tree.node(best[:length])) else ()
-            forbidden = {n.token: why[n.token] for n in following if not n.allowed}
-            places.append(Place(Counter(why[len(SPECIALS) :]), forbidden))
+            forbidden = {n.token: reasons[n.token] for n in following if not n.allowed}
+            places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
         return replace(trace, places=places)
 
     def _as_read(self, text: str) -> str:

@@ -28,7 +28,7 @@ class CoupletRequest(GenerationRequest):
     * ``tones``, ``rhyme``: see :class:`FormConfig`.
     * ``keep``: the second line with a wildcard (``？``) for each free place: ``春？？？？``.
     * ``avoid``: a word or words that no answer may have, beside those of ``words/avoided.txt``.
-    * ``whole_words``: every second output answers words of the first line by words of their kind.
+    * ``whole_words``: words of the first line are answered by words of the same kind.
     * ``script``: that of the answers; ``auto`` is that of the first line.
 
     Raises:

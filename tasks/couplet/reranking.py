@@ -38,13 +38,20 @@ class Features(NamedTuple):
 
 
 def rank(
-    features: Sequence[Features], seconds: Sequence[str], weights: RerankConfig, count: int
+    features: Sequence[Features],
+    seconds: Sequence[str],
+    weights: RerankConfig,
+    count: int,
+    *,
+    is_hard: bool = False,
 ) -> list[tuple[int, float]]:
     """Returns the numbers and the scores of the best ``count`` of ``seconds``, the best first.
 
+    ``is_hard`` says that the first line is hard to answer: fluency counts.
+
     A candidate that is much like a better one is left out, unless there are too few others.
     """
-    factors = (1.0, weights.backward, weights.rarity, weights.fluency)
+    factors = (1.0, weights.backward, weights.rarity, weights.fluency * is_hard)
     scores = [sum(map(mul, factors, own)) for own in features]
     order = sorted(range(len(seconds)), key=lambda i: -scores[i])
     chosen: list[int] = []

@@ -29,7 +29,7 @@ def features(first: str, seconds: list[str]) -> list[Features]:
 
 def ranked(first: str, seconds: list[str], count: int, **weights: float) -> list[tuple[int, float]]:
     config = RerankConfig(**dict.fromkeys(("backward", "rarity", "fluency"), 0.0) | weights)
-    return rank(features(first, seconds), seconds, config, count)
+    return rank(features(first, seconds), seconds, config, count, is_hard=True)
 
 
 def test_features_are_the_scores_of_both_directions_per_character() -> None:
@@ -126,15 +126,17 @@ def test_a_prefix_and_a_long_line_have_candidates_too() -> None:
     )
 
 
-def test_where_no_good_answer_is_found_a_note_says_so_and_more_are_drawn() -> None:
-    writer, least = writer_of(SMALL), -1e9
-    best = writer.answer_scored(FIRST, candidates=2)
-    assert writer_of(replace(SMALL, poor=least)).answer_scored(FIRST, candidates=2) == best
-    tried = writer_of(replace(SMALL, poor=1e9)).answer_scored([FIRST, "风雨"], candidates=2)
-    for couplet in tried:
-        assert couplet.note == couplet.record()["note"] == NO_GOOD_ANSWER
-        assert not couplet.others[0].note
-    assert tried[0].score > best.score
+def test_for_hard_lines_more_are_drawn_and_a_note_says_where_none_is_good() -> None:
+    easy = writer_of(SMALL).answer_scored([FIRST, "风雨"], candidates=2)
+    assert writer_of(replace(SMALL, hard=-1e9)).answer_scored([FIRST, "风雨"], candidates=2) == easy
+    hard = replace(SMALL, hard=1e9, fluency=0.0, poor=-1e9)
+    for found, first in zip(
+        writer_of(hard).answer_scored([FIRST, "风雨"], candidates=2), easy, strict=True
+    ):
+        assert found.score >= first.score and not found.note
+    (tried, _) = writer_of(replace(hard, poor=1e9)).answer_scored([FIRST, "风雨"], candidates=2)
+    assert tried.note == tried.record()["note"] == NO_GOOD_ANSWER
+    assert not tried.others[0].note
 
 
 def test_other_searches_and_impossible_numbers_are_refused() -> None:
