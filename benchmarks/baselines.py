@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,13 @@ class Contestant:
     Args:
         name: its name in the table.
         make: returns the function when it is called in that process with ``arguments``.
+
+    Attributes:
+        cpu_seconds: of the last call, in all threads of that process.
+        megabytes: the peak memory of that process so far.
     """
+
+    cpu_seconds = megabytes = 0.0
 
     def __init__(
         self, name: str, make: Callable[..., Callable[[Any], Any]], *arguments: Any
@@ -44,7 +51,8 @@ class Contestant:
         os.kill(self._pid, signal.SIGCONT)
         try:
             self._connection.send(items)
-            return self._connection.recv()
+            *found, self.cpu_seconds, self.megabytes = self._connection.recv()
+            return found[0], found[1]
         finally:
             os.kill(self._pid, signal.SIGSTOP)
 
@@ -62,8 +70,11 @@ def _serve(
     with suppress(EOFError):  # the parent has ended
         while True:
             seconds, results = [], []
-            for item in connection.recv():
+            items, cpu_start = connection.recv(), time.process_time()
+            for item in items:
                 started = time.perf_counter()
                 results.append(function(item))
                 seconds.append(time.perf_counter() - started)
-            connection.send((seconds, results))
+            used = time.process_time() - cpu_start
+            megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            connection.send((seconds, results, used, megabytes))
