@@ -6,7 +6,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -314,13 +313,9 @@ def test_a_link_to_a_source_leads_to_its_line(site: Path) -> None:
 def test_the_search_works_in_pages_opened_as_files(site: Path) -> None:
     """There, a browser starts no worker and fetches no JSON."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    programs = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, programs)), None)
-    with playwright.sync_playwright() as driver:
-        try:
-            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
+    from tests.chromium import chromium
+
+    with chromium() as browser:
         page = browser.new_page()
         for start, query in (("index.html", "softmax"), ("zh/index.html", "因果掩码")):
             page.goto((site / start).as_uri())
@@ -339,4 +334,3 @@ def test_the_search_works_in_pages_opened_as_files(site: Path) -> None:
             assert found.get_attribute("href") == (
                 (site / folder / "transformer" / "attention.html").as_uri()
             )
-        browser.close()

@@ -6,7 +6,6 @@ install chromium``); without them they are skipped.
 
 import io
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -20,10 +19,11 @@ from matplotlib import image
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 pytest.importorskip("playwright", reason="playwright is not installed")
 
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tasks.web.server import Server, open_socket
 from tasks.web.service import Service
+from tests.chromium import chromium
 from tests.tasks.web.services import predictors
 from tests.tasks.web.services import service as new_service
 
@@ -59,15 +59,8 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    with sync_playwright() as driver:
-        try:
-            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        except Error as error:
-            pytest.skip(f"there is no Chromium: {str(error).splitlines()[0]}")
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
