@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from core.progress import log
+from core.progress import Progress, log
 from tasks.classification.classes import class_count
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.predict import Classifier
@@ -108,7 +108,8 @@ def evaluate(
         options: those of :meth:`Classifier.outputs`.
     """
     examples = dataset.encoded(split)
-    probabilities, _ = classifier.outputs(examples.texts, **options)
+    with Progress(len(examples), split, unit="text") as bar:
+        probabilities, _ = classifier.outputs(examples.texts, **options, on_batch=bar.advance)
     predicted, truth = classifier.decide(probabilities), examples.labels
     names = dataset.classes
     scores = score([names[i] for i in predicted.tolist()], [names[i] for i in truth], names)

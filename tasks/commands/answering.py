@@ -44,13 +44,20 @@ def text_input(
 
 
 @contextmanager
-def opened(lines: AbstractContextManager[Lines], options: LineOptions) -> Iterator[LineWork]:
-    """Opens the input ``lines`` and the output. Yields the work on them."""
+def opened(
+    lines: AbstractContextManager[Lines], options: LineOptions, *, is_file: bool = False
+) -> Iterator[LineWork]:
+    """Opens the input ``lines`` and the output. Yields the work on them.
+
+    Args:
+        is_file: they come from other files than ``--input``.
+    """
     use_threads(options.threads)
+    is_typed = not is_file and options.input_path is None and sys.stdin.isatty()
     with (
         results_to(options.output_path) as write,
         lines as (chunks, total),
-        progress_bar(total, is_stdout_busy=write is print_results) as on_lines,
+        progress_bar(total, write is print_results, is_typed=is_typed) as on_lines,
     ):
         yield LineWork(chunks, write, on_lines=on_lines)
 
@@ -107,7 +114,7 @@ def _opened_table(
     with (
         results_to(options.output_path) as write,
         open_rows(texts()) as (chunks, _),
-        progress_bar(total, is_stdout_busy=write is print_results) as on_lines,
+        progress_bar(total, write is print_results) as on_lines,
     ):
         head = [] if options.is_json else [table.first_line(names)]
 

@@ -43,12 +43,13 @@ def results_to(path: Path | None) -> Iterator[Callable[[str], object]]:
 
 
 @contextmanager
-def progress_bar(total: int | None, *, is_stdout_busy: bool) -> Iterator[Callable[[int], None]]:
+def progress_bar(
+    total: int | None, is_stdout_busy: bool, *, is_typed: bool = False
+) -> Iterator[Callable[[int], None]]:
     """Yields a function that counts finished lines in a bar on stderr, if that is a terminal.
 
     There is no bar when results appear in the same terminal, or when a person writes the lines.
     """
-    is_typed = total is None and sys.stdin.isatty()
     if is_typed or not sys.stderr.isatty() or (is_stdout_busy and sys.stdout.isatty()):
         yield ignore
         return

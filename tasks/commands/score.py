@@ -56,7 +56,7 @@ def score(task: str, src: str | None, tgt: str | None, data: Path | None, **opti
         pairs_input = open_parallel(Path(src), Path(tgt), encoding=layout.encoding)
     else:
         pairs_input = open_table(line_options.input_path, encoding=layout.encoding)
-    with opened(pairs_input, line_options) as work:
+    with opened(pairs_input, line_options, is_file=src is not None) as work:
         predictor: Any = task_named(task).load(line_options.model, device=line_options.device)
         settings = given({"batch_tokens": line_options.batch_tokens})
         for chunk in work.chunks():

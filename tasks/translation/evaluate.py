@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
+from core.progress import Progress
 from tasks.familiarity import is_unfamiliar
 from tasks.task import Report
 from tasks.translation.confidence import has_loop
@@ -91,7 +92,8 @@ def evaluate(
 ) -> TranslationReport:
     """Returns the report on one split; ``options`` are those of a request."""
     sources, references = zip(*dataset.read(split), strict=True)
-    found = translator.predict(sources, **options)
+    with Progress(len(sources), split, unit="sentence") as bar:
+        found = translator.predict(sources, **options, on_batch=bar.advance)
     translations = [translation.text for translation in found]
     confidences = [each.confidence for each in found if each.confidence is not None]
     familiarities = [each.familiarity for each in found if each.familiarity is not None]

@@ -224,6 +224,29 @@ def test_a_progress_bar_is_shown_where_no_results_are(
     assert (shown.count(ENGLISH.encode()) == 3) == (not is_to_file)
 
 
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_a_progress_bar_is_shown_for_pairs(
+    command: str, tiny_models: Models, tmp_path: Path
+) -> None:
+    """Of a table of pairs the number is not known; it was mistaken for typed lines."""
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f"de,en\n{GERMAN},a\n{GERMAN},b\n")
+    options = ("--src", "de", "--tgt", "en", "--output", tmp_path / "out.txt")
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (25, 80))
+    with started(
+        *(command, "translation", "--model", tiny_models("translation"), "--data", pairs),
+        *(options if command == "score" else ()),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = read_to_end(ours)
+        assert process.wait(TIMEOUT) == 0
+    assert (b"2line" if command == "score" else b"2/2") in shown
+
+
 def test_there_is_no_progress_bar_outside_a_terminal(tiny_models: Models, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text(f"{GERMAN}\n")
