@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError, UserError
 from core.progress import log
-from core.storage.files import atomic_write, is_folder
+from core.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,6 @@ def check_picture(path: Path) -> None:
     """Raises a ConfigError if no picture can have the name ``path``."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"{path}: the picture's name must end in {', '.join(FORMATS)}")
-    if not is_folder(path.parent):
-        raise ConfigError(f"{path}: there is no folder {path.parent}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from tasks.commands import parameters
 from tasks.commands.answering import search_and_answer
-from tasks.commands.options import PATH, take
+from tasks.commands.options import PATH, require_folder_of, take
 from tasks.commands.output import print_results
 from tasks.couplet.request import CoupletRequest, read_avoided
 
@@ -142,6 +142,7 @@ def _check_layout(options: dict[str, Any], layout: Layout) -> None:
         from tasks.pictures import check_picture
 
         check_picture(layout.picture)
+        require_folder_of(layout.picture, "--picture")
 
 
 def _finished(line: str, found: "Couplet", layout: Layout) -> tuple[tuple[str, str], str | None]:

@@ -64,8 +64,7 @@ class LineOptions(ModelOptions):
     def __post_init__(self) -> None:
         if (path := self.output_path) is None:
             return
-        if not is_folder(path.parent):
-            raise ConfigError(f"{path}: there is no folder {path.parent}", option="--output")
+        require_folder_of(path)
         self.refuse_output("--input", self.input_path)
 
     def refuse_output(self, option: str, source: Path | None) -> None:
@@ -73,6 +72,12 @@ class LineOptions(ModelOptions):
         path = self.output_path
         if path and source and exists(source) and exists(path) and source.samefile(path):
             raise click.UsageError(f"{option} and --output are one file: {path}.")
+
+
+def require_folder_of(path: Path, option: str = "--output") -> None:
+    """Raises a ConfigError if the file ``path`` of an option would be in no folder."""
+    if not is_folder(path.parent):
+        raise ConfigError(f"{path}: there is no folder {path.parent}", option=option)
 
 
 def take(cls: type[O], options: dict[str, Any]) -> O:

@@ -12,7 +12,7 @@ from core.errors import ConfigError, TextError
 from core.storage.files import atomic_write
 from tasks.commands import parameters
 from tasks.commands.corpus import corpus_for
-from tasks.commands.options import PATH, TEXT, given, option_names, use_threads
+from tasks.commands.options import PATH, TEXT, given, option_names, require_folder_of, use_threads
 from tasks.commands.output import print_results, table
 from tasks.task import TASKS, searching_tasks, task_named
 
@@ -42,6 +42,7 @@ def _add(name: str, draw: Any, help: str, example: str, *arguments: Any, **fixed
         from tasks.pictures import check_picture
 
         check_picture(output)
+        require_folder_of(output)
         use_threads(options.pop("threads", None))
         if task := options.pop("task", None):
             model, device = options.pop("model"), options.pop("device")
@@ -173,6 +174,7 @@ def inside(
     """
     if output.suffix != ".html":
         raise ConfigError(f"{output}: the page's name must end in .html")
+    require_folder_of(output)
     use_threads(rest["threads"])
     predictor: Any = task_named(task).load(model, device=device)
     widths = range(1, 9) if task_named(task).has_search else ()

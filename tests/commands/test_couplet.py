@@ -67,6 +67,7 @@ def test_layouts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     assert "leave out --candidates" in usage_of("--vertical", "--candidates", 2, "春风")
     assert "give one text" in usage_of("--picture", picture, "春风", "秋月")
     assert "must end in .png" in usage_of("--picture", tmp_path / "a.doc", "春风")
+    assert "there is no folder" in usage_of("--picture", tmp_path / "x" / "a.png", "春风")
 
 
 def test_candidates_end_with_their_rules(tiny_models: Models) -> None:

@@ -116,6 +116,7 @@ def test_smoothed_targets_and_losses(plot: Plot) -> None:
         (("masks", "a " * 48), "the example must be at most 50 tokens long, not 51"),
         (("masks", "a", "--padding", "-1"), "0<=x<=50"),
         (("masks", "a", "--output", "masks.gif"), "must end in .png, .svg, .pdf"),
+        (("masks", "a", "--output", "none/masks.png"), "there is no folder none"),
         (("positions", "--d-model", 7), "d_model must be even, not 7"),
         (("positions", "--head-dim", 5), "head_dim must be even, not 5"),
         (("schedule", "--d-model", 0), "1<=x"),
