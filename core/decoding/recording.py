@@ -31,13 +31,14 @@ class Next(NamedTuple):
 class Node:
     """An output so far, which the search "kept", which "ended" with ``<eos>``, or was "pruned".
 
-    ``tokens`` begin with ``<bos>``. ``probability`` is that of the last one by the model alone,
-    ``log_prob`` that of all over the allowed tokens. If the search went on from it, ``following``
-    are the best next tokens, and ``normalizers`` log sum exp(log P / T) over the allowed ones, for
-    T in :data:`TEMPERATURES`.
+    It is the output of the node number ``parent`` (-1: it is ``<bos>`` alone) and a ``token``.
+    ``probability`` is that of the token by the model alone, ``log_prob`` that of the output over
+    the allowed tokens. If the search went on from it, ``following`` are the best next tokens, and
+    ``normalizers`` log sum exp(log P / T) over the allowed ones, for T in :data:`TEMPERATURES`.
     """
 
-    tokens: tuple[int, ...]
+    parent: int
+    token: int
     probability: float
     log_prob: float
     fate: str
@@ -62,10 +63,10 @@ class SearchTree:
         """Returns ``step`` watched; an earlier search is forgotten."""
         check_sources(sources)
         self.source, self.max_length, self.config = sources[0], limit, config
-        self.nodes = [Node((BOS_ID,), 1.0, 0.0, "kept")]
+        self.nodes = [Node(-1, BOS_ID, 1.0, 0.0, "kept")]
         self.hypotheses: Sequence[Hypothesis] = ()
         self.chosen, self.output = 0, ""
-        self._of_tokens = {node.tokens: node for node in self.nodes}
+        self._numbers: dict[tuple[int, ...], int] = {(BOS_ID,): 0}  # of the nodes, by tokens
 
         def watched(tokens: Tensor, state: Any) -> Tensor:
             logits = step(tokens, state)
@@ -90,11 +91,12 @@ class SearchTree:
         columns = (x.flatten().tolist() for x in (rows, tokens, own, log_probs, fates))
         for row, token, probability, log_prob, fate in zip(*columns, strict=True):
             output, name = (*outputs[row], token), ("pruned", "kept", "ended")[fate]
-            if output in self._of_tokens:  # of another row
-                self._of_tokens[output].fate = name if fate else self._of_tokens[output].fate
+            if node := self.node(output[1:]):  # of another row
+                node.fate = name if fate else node.fate
             elif log_prob > -math.inf:
-                self.nodes.append(Node(output, _short(probability), round(log_prob, _DIGITS), name))
-                self._of_tokens[output] = self.nodes[-1]
+                self._numbers[output] = len(self.nodes)
+                shown = _short(probability), round(log_prob, _DIGITS), name
+                self.nodes.append(Node(self._numbers[outputs[row]], token, *shown))
 
     def _extend(self, outputs: Sequence[tuple[int, ...]], totals: Tensor) -> None:
         """Records the best next tokens of every output; ``totals`` is ``[R, V]``."""
@@ -105,18 +107,18 @@ class SearchTree:
         columns = (ids.tolist(), found.tolist(), normalizers.tolist())
         for output, tokens, pairs, at in zip(outputs, *columns, strict=True):
             # A row of a beam may hold no output yet, or one that nothing may follow.
-            if output in self._of_tokens and not math.isnan(at[0]):
+            if (node := self.node(output[1:])) and not math.isnan(at[0]):
                 unique = dict(zip(tokens, pairs, strict=True)).items()
                 ranked = [Next(token, *map(_short, pair)) for token, pair in unique]
                 ranked.sort(key=lambda each: -each.probability)
                 # The likeliest ones, and of the others those that are allowed.
                 ranked = [n for i, n in enumerate(ranked) if i < _FOLLOWING or n.allowed]
-                node = self._of_tokens[output]
                 node.following, node.normalizers = ranked, [round(x, _DIGITS) for x in at]
 
     def node(self, tokens: Sequence[int]) -> Node | None:
         """Returns the node of an output, without ``<bos>``; None if the search has none."""
-        return self._of_tokens.get((BOS_ID, *tokens))
+        number = self._numbers.get((BOS_ID, *tokens))
+        return None if number is None else self.nodes[number]
 
     def end(self, hypotheses: Sequence[Hypothesis], chosen: int = 0) -> None:
         """Records what was found, and which hypothesis becomes the output."""

@@ -211,7 +211,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         if len(self.models) == 1:
             maps = attention(model, tree.source, best, (source, target), self.device)
             weights = {kind: getattr(maps, kind) for kind in ("encoder", "decoder", "cross")}
-        used = {node.tokens[-1] for node in tree.nodes}
+        used = {node.token for node in tree.nodes}
         used |= {each.token for node in tree.nodes for each in node.following}
         return Trace(
             task=self.task,

@@ -660,16 +660,15 @@ class View {
 // What the view needs to know about a search besides its nodes.
 function prepared(search) {
   const { nodes, config: options, hypotheses } = search;
-  const depth = [], children = nodes.map(() => []), columns = [], numbers = {};
-  nodes.forEach((node, n) => {
-    numbers[node.tokens] = n;
-    node.token = node.tokens.at(-1);
-    node.parent = numbers[node.tokens.slice(0, -1)] ?? -1;
-    depth[n] = node.tokens.length - 1;
-    if (node.parent >= 0) children[node.parent].push(n);
+  const depth = [], children = nodes.map(() => []), columns = [];
+  nodes.forEach(({ parent }, n) => {
+    depth[n] = n && depth[parent] + 1;
+    children[parent]?.push(n);
     (columns[depth[n]] ??= []).push(n);
   });
-  const found = hypotheses.map(({ tokens }) => [nodes[0].token, ...tokens]).map(tokens => numbers[[...tokens, EOS]] ?? numbers[tokens]);
+  const childOf = (n, token) => children[n].find(m => nodes[m].token === token);
+  const ends = hypotheses.map(({ tokens }) => tokens.reduce(childOf, 0));
+  const found = ends.map(n => childOf(n, EOS) ?? n);
   const chosen = found[search.chosen];
   const pathTo = n => n < 0 ? [] : [...pathTo(nodes[n].parent), n];
   const path = pathTo(chosen);
@@ -685,7 +684,7 @@ function prepared(search) {
   for (const own of children) own.sort((a, b) => isBest[b] - isBest[a] || row[a] - row[b]);
   const alpha = options.sample || options.beam_size === 1 ? 0 : options.length_penalty;
   const normalizer = length => ((5 + length) / 6) ** alpha;
-  const wordsTo = n => nodes[n].tokens.slice(1);
+  const wordsTo = n => pathTo(n).slice(1).map(m => nodes[m].token);
   const ranked = n => options.sample && hypotheses[found.indexOf(n)]?.score; // drawn outputs are ranked in the end
   const score = n => ranked(n) || nodes[n].log_prob / normalizer(depth[n]);
   return { ...search, options, found, chosen, depth, children, columns, row, path, isBest, alpha, normalizer, pathTo, wordsTo, score };

@@ -71,8 +71,9 @@ def recorded(
     return hypotheses, tree
 
 
-def letters(node: Node) -> str:
-    return "".join(LETTERS[token] for token in node.tokens[1:])
+def letters(tree: SearchTree, node: Node) -> str:
+    parent = tree.nodes[node.parent]
+    return "" if node.parent < 0 else letters(tree, parent) + LETTERS[node.token]
 
 
 def test_two_beams_by_hand() -> None:
@@ -80,7 +81,7 @@ def test_two_beams_by_hand() -> None:
     _, tree = recorded(beam_search, TRAP, beam_size=2, length_penalty=0.0)
     steps = {"": "kept", "a": "kept", "b": "kept", ".": "pruned"}
     steps |= {"b.": "ended", "a.": "ended", "aa": "kept", "ab": "kept"}
-    assert {letters(node): node.fate for node in tree.nodes} == steps
+    assert {letters(tree, node): node.fate for node in tree.nodes} == steps
     assert tree.stop == "overtaken"
     root = tree.nodes[0]
     assert root.following[:3] == [(IDS["a"], 0.5, 0.5), (IDS["b"], 0.4, 0.4), (IDS["."], 0.1, 0.1)]
@@ -116,10 +117,9 @@ def test_why_a_search_stops(options: Any, reason: str) -> None:
 def test_the_tree_is_complete(find: Any, seed: int, limit: int) -> None:
     """Every node extends one that was kept, and every result is the end of a path."""
     hypotheses, tree = recorded(find, random_table(seed, length=3), limit)
-    known = {tree.nodes[0].tokens: tree.nodes[0]}
-    for node in tree.nodes[1:]:
-        parent = known[node.tokens[:-1]]
-        known[node.tokens] = node
+    for number, node in enumerate(tree.nodes[1:], start=1):
+        assert 0 <= node.parent < number
+        parent = tree.nodes[node.parent]
         assert parent.fate == "kept"
         assert parent.following
         total = parent.log_prob + math.log(node.probability)
@@ -138,5 +138,5 @@ def test_the_tree_of_a_wide_beam_has_all_outputs(seed: int) -> None:
     table = random_table(seed, length=3)
     _, tree = recorded(beam_search, table, 4, beam_size=200, n_best=200)
     expected = {text: p for text, p, length in all_outputs(table, 4) if length > len(text)}
-    ended = {letters(n)[:-1]: math.exp(n.log_prob) for n in tree.nodes if n.fate == "ended"}
+    ended = {letters(tree, n)[:-1]: math.exp(n.log_prob) for n in tree.nodes if n.fate == "ended"}
     assert ended == pytest.approx(expected, abs=1e-4)
