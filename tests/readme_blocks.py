@@ -1,9 +1,13 @@
 """The blocks of code in a Markdown file, as a reader would copy them."""
 
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -63,3 +67,11 @@ def _blocks(lines: list[str]) -> Iterator[tuple[int, str, str]]:
             number = end
         else:
             number += 1
+
+
+def check_target(target: str) -> None:
+    """Checks that ``make`` knows a target."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    subprocess.run([make, "-n", target], cwd=ROOT, capture_output=True, check=True)

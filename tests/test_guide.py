@@ -6,7 +6,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
@@ -24,7 +23,7 @@ from tasks.task import TASKS, task_named
 from tests.commands.command_line import run
 from tests.forked import run_in_fork
 from tests.guide_pages import LANGUAGES, PAGES, document, run_page, same_in_all_languages
-from tests.readme_blocks import ROOT, Block, blocks
+from tests.readme_blocks import ROOT, Block, blocks, check_target
 from transformer_suite import __all__ as public_names
 
 DOCUMENTS = [document(language, page) for page in PAGES for language in LANGUAGES]
@@ -113,7 +112,7 @@ def check_command(words: list[str]) -> None:
         return parse(*words[at + 1 :])
     match words:
         case ["make", target]:
-            subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=True)
+            check_target(target)
         case ["pip", "install", extra]:
             config = ConfigParser()
             config.read(ROOT / "setup.cfg")

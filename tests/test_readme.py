@@ -19,7 +19,7 @@ import pytest
 import cli
 from core.training.config import TrainConfig
 from tests.commands.command_line import run
-from tests.readme_blocks import ROOT, Block, blocks
+from tests.readme_blocks import ROOT, Block, blocks, check_target
 from tests.tiny_corpora import write_classification, write_couplet, write_translation
 from tests.torchrun import TIMEOUT, run_ranks
 
@@ -98,7 +98,7 @@ def test_shell_commands_run_as_printed(block: Block, workshop: Path) -> None:
 def _execute(command: str, folder: Path) -> None:
     words = shlex.split(command)
     if words[0] == "make":
-        return _check_target(words[1])
+        return check_target(words[1])
     if words[0].endswith("torchrun"):
         return _torchrun(words[1:])
     target = folder / words[-1] if words[-2:-1] == [">"] else None
@@ -124,13 +124,6 @@ def _added(words: list[str]) -> tuple[str, ...]:
     if "train" not in words or "--resume" in words:
         return ()
     return SMALL_RUN if "couplet" in words else (*SMALL_RUN, SMALL_VOCABULARY)
-
-
-def _check_target(target: str) -> None:
-    make = shutil.which("make")
-    if make is None:
-        pytest.skip("make is not installed")
-    subprocess.run([make, "-n", target], cwd=ROOT, capture_output=True, check=True)
 
 
 def _torchrun(words: list[str]) -> None:
