@@ -21,10 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import pad_sequence
-from tasks.classification.dataset import (
-    LoadSentenceClassificationDataset,
-    encode_all,
-)
+from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.evaluate import score
 from tasks.classification.predict import Classifier
 from tasks.reliability import calibration_error, most_probable
@@ -36,9 +33,7 @@ Predict = Callable[[list[str]], tuple[list[int], Tensor | None]]
 
 _TUTORIAL_BATCH = 64
 
-_VARIANTS: dict[str, dict[str, Any]] = {
-    "ours, early exit at 0.9": {"early_exit": 0.9},
-}
+_VARIANTS: dict[str, dict[str, Any]] = {"ours, early exit at 0.9": {"early_exit": 0.9}}
 
 
 def baselines() -> dict[str, Callable[[], Any]]:
@@ -113,7 +108,7 @@ def rows_of_ours(classifiers: Mapping[str, Classifier], split: Corpus) -> Iterat
         def predict(
             texts: list[str], classifier: Classifier = classifier
         ) -> tuple[list[int], Tensor]:
-            probabilities, _ = classifier.outputs(encode_all(classifier.codec, texts))
+            probabilities, _ = classifier.outputs(classifier.encode(texts))
             return probabilities.argmax(dim=1).tolist(), probabilities
 
         yield {"model": name, **measure(predict, split)}
@@ -179,7 +174,7 @@ def compare_speed(
                 padded(pad_sequence(batch)).softmax(dim=1)
 
     def classify(classifier: Classifier) -> None:
-        classifier.outputs(encode_all(classifier.codec, texts))
+        classifier.outputs(classifier.encode(texts))
 
     rates: dict[str, float] = {}
     contestants: dict[str, Callable[[], None]] = {"padded encoder": tutorial}
