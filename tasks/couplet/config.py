@@ -106,7 +106,7 @@ class RerankConfig:
     rarity: float = 0.3
     hard: float | None = None
     fluency: float = 0.45
-    poor: float = -8.0
+    poor: float = -7.5
 
     def __post_init__(self) -> None:
         check_range("rerank.pool", self.pool, 1, MAX_POOL)
