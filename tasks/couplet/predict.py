@@ -13,6 +13,7 @@ import torch
 
 from core.config import check_range, options_of
 from core.decoding.config import GenerationConfig
+from core.decoding.recording import SearchTree
 from core.decoding.search import Constraint
 from core.errors import CheckpointError, ConfigError, TextError, shown
 from core.model.sequence_to_sequence import SequenceToSequence
@@ -248,21 +249,26 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         found = super().generate(lines, drawing)
         ranked = [self._ranked(*pair, count) for pair in zip(lines, found, strict=True)]
         hard = []
-        if (least := self.config.rerank.hard) is not None and own and request.record is None:
+        if (least := self.config.rerank.hard) is not None and own:
             is_hard = [each.score < least for each in ranked]
             hard = [i for i, line in enumerate(lines) if is_hard[i] and len(line) < self.max_len]
         drawing = drawing.replaced(
             n_best=min(2 * drawing.n_best, MAX_POOL),
             whole_words=True,
             numbers=[own[i] for i in hard] if own else (),
+            record=request.record and SearchTree(),
         )
         added = super().generate([lines[i] for i in hard], drawing)
         for i, more in zip(hard, added, strict=True):
             everyone = joined([*found[i].hypotheses, *more.hypotheses])
             ranked[i] = self._ranked(lines[i], everyone, count, is_hard=True)
         if (record := request.record) is not None:
-            seconds = [couplet.second for couplet in found[0].hypotheses]
-            everyone = self._ranked(lines[0], found[0], len(seconds)).hypotheses
+            drawn = found[0]
+            if ranked[0].second not in {each.second for each in drawn.hypotheses}:
+                drawn = added[0]
+                vars(record).update(vars(drawing.record))  # the search that found the best
+            seconds = [couplet.second for couplet in drawn.hypotheses]
+            everyone = self._ranked(lines[0], drawn, len(seconds), is_hard=bool(hard)).hypotheses
             scores = {each.second: each.score for each in everyone}
             pairs = zip(record.hypotheses, seconds, strict=True)
             chosen = seconds.index(ranked[0].second)
@@ -304,7 +310,9 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         for length in range(len(line)):
             reasons = constraint.reasons(torch.tensor(best[:length], device=self.device).long())
             following = node.following if (node := tree.node(best[:length])) else ()
-            forbidden = {n.token: reasons[n.token] for n in following if not n.allowed}
+            # Whole words are asked for where the first answers are poor, without a request.
+            other = "" if request.prefix else "words"
+            forbidden = {n.token: reasons[n.token] or other for n in following if not n.allowed}
             places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
         return replace(trace, places=places)
 
