@@ -134,6 +134,8 @@ def test_for_hard_lines_more_are_drawn_and_a_note_says_where_none_is_good() -> N
         writer_of(hard).answer_scored([FIRST, "风雨"], candidates=2), easy, strict=True
     ):
         assert found.score >= first.score and not found.note
+    for line in (FIRST, "风雨"):  # a trace is of the search that found the answer
+        assert writer_of(hard).trace(line).output == writer_of(hard).answer(line)
     (tried, _) = writer_of(replace(hard, poor=1e9)).answer_scored([FIRST, "风雨"], candidates=2)
     assert tried.note == tried.record()["note"] == NO_GOOD_ANSWER
     assert not tried.others[0].note
