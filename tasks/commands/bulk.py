@@ -253,7 +253,7 @@ def ray_at(address: str) -> Iterator[Any]:
     """Connects to a cluster, or starts one on this machine.
 
     Raises:
-        UserError: Ray is not installed, or there is no cluster at ``address``.
+        UserError: Ray is not installed, there is no cluster at ``address``, or it has failed.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
@@ -276,7 +276,11 @@ def ray_at(address: str) -> Iterator[Any]:
         except Exception as error:  # Ray raises plain ones, too
             raise UserError(f"{address}: no Ray cluster: {one_line(str(error))}") from error
         stack.callback(ray.shutdown)
-        yield ray
+        try:
+            yield ray
+        except ray.exceptions.RayActorError as error:
+            reason = one_line(str(error))
+            raise UserError(f"{address}: the Ray cluster failed; start again: {reason}") from error
 
 
 class FileFault(Exception):

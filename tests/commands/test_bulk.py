@@ -15,12 +15,13 @@ import pytest
 from pytest import MonkeyPatch
 
 import cli
+from core.errors import UserError
 from tasks.commands import bulk
 from tasks.task import task_named
 from tests.commands.command_line import error_of, run
 
 pa = pytest.importorskip("pyarrow")
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
 import pyarrow.parquet as pq  # noqa: E402
 
 GERMAN = ["Ein Hund rennt am Strand.", "", "Zwei Kinder lachen."]
@@ -233,3 +234,12 @@ def _busy_worker(process: "subprocess.Popen[str]") -> int:
                 return int(path.parent.name)
         time.sleep(0.05)
     raise AssertionError("no worker has begun")
+
+
+def test_a_machine_that_is_lost_is_one_line(monkeypatch: MonkeyPatch) -> None:
+    """On a busy machine Ray gave its own node up: ``bulk`` ended in a traceback."""
+    monkeypatch.setattr(ray, "init", lambda **settings: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    message = "local: the Ray cluster failed; start again: The actor"
+    with pytest.raises(UserError, match=message), bulk.ray_at("local"):
+        raise ray.exceptions.ActorDiedError()
