@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import EntitiesForbidden
+from defusedxml.ElementTree import iterparse
 
 from core.errors import CorpusError
 from core.progress import log
@@ -139,15 +141,17 @@ def _tmx_pairs(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
     """Yields the texts of each translation unit in two languages; "" where there is none.
 
     Raises:
-        CorpusError: the file is not XML, or its entities grow beyond the limit of expat.
+        CorpusError: the file is not XML, or declares entities, which could grow without end.
     """
     with reading(path):
         try:
-            for _, element in ElementTree.iterparse(path):
+            for _, element in iterparse(path):
                 if _name(element) == "tu":
                     yield _text_in(element, src), _text_in(element, tgt)
                     element.clear()
-        except (ElementTree.ParseError, ValueError, RecursionError) as error:
+        except EntitiesForbidden as error:
+            raise CorpusError(path, "not a TMX file: it declares entities") from error
+        except (ParseError, ValueError, RecursionError) as error:
             line, _ = getattr(error, "position", (None, None))
             raise CorpusError(path, f"not a TMX file: {error}", line) from error
 

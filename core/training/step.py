@@ -1,10 +1,14 @@
 """One step of the optimizer: the gradient of some batches, its length, and the new weights."""
 
+import importlib
 import math
+import os
 import random
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +39,7 @@ def make_optimizer(
     at once, as torch makes it in the first step, so that the tensors of a run have the same names
     and sizes from the beginning.
     """
+    _import_compiler()
     optimizer = torch.optim.AdamW(
         parameters := list(parameters),
         lr=0.0,
@@ -48,6 +53,21 @@ def make_optimizer(
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         optimizer.state[parameter] = {"step": step, **moments}
     return optimizer
+
+
+def _import_compiler() -> None:
+    """Imports torch's compiler, as ``torch.optim`` will: it leaves a folder in ``$TMPDIR``.
+
+    Here that folder is a temporary one.
+    """
+    variable = "TORCHINDUCTOR_CACHE_DIR"
+    if "torch._dynamo" not in sys.modules and variable not in os.environ:
+        with TemporaryDirectory() as folder:
+            os.environ[variable] = folder
+            try:
+                importlib.import_module("torch._dynamo")
+            finally:
+                del os.environ[variable]
 
 
 def make_ema(model: nn.Module, decay: float) -> AveragedModel:

@@ -85,7 +85,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
         (
             "t.tmx",
             f'<!DOCTYPE tmx [<!ENTITY a0 "{"b" * 1000}">{BOMB}]><tmx>&a5;</tmx>',
-            r"t\.tmx:1: not a TMX file: .*amplification",
+            r"t\.tmx: not a TMX file: it declares entities",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_named(name: str, content: str, message: str, tmp_path:
 def test_no_entity_reads_another_file(tmp_path: Path) -> None:
     secret = written(tmp_path / "secret", "x")
     entity = f'<!DOCTYPE tmx [<!ENTITY a SYSTEM "{secret}">]><tmx>&a;</tmx>'
-    with pytest.raises(CorpusError, match="not a TMX file: undefined entity"):
+    with pytest.raises(CorpusError, match="not a TMX file: it declares entities"):
         read_pairs(written(tmp_path / "t.tmx", entity), "de", "en", LAYOUT)
 
 

@@ -1,5 +1,10 @@
 """The optimizer, against their papers' algorithms written out in double precision."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -36,3 +41,18 @@ def test_steps_are_the_papers(weight_decay: float) -> None:
         optimizer.step()
     expected = by_the_paper(start.double(), [g.double() for g in gradients], rates, weight_decay)
     torch.testing.assert_close(weight.detach().double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    """``torch.optim`` imports torch's compiler, which made a folder for its cache there."""
+    program = (
+        "import torch\n"
+        "from core.training.config import TrainConfig\n"
+        "from core.training.step import make_optimizer\n"
+        "make_optimizer(TrainConfig(), [torch.nn.Parameter(torch.ones(2))])\n"
+    )
+    environment = {name: os.environ[name] for name in os.environ if "INDUCTOR" not in name}
+    environment |= {"TMPDIR": str(tmp_path)}
+    root = Path(__file__).resolve().parents[3]
+    subprocess.run([sys.executable, "-c", program], cwd=root, env=environment, check=True)
+    assert list(tmp_path.iterdir()) == []
