@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 def map_on_cores(
     function: Callable[[Item], Result], items: Sequence[Item], *, workers: int | None = None
 ) -> Iterator[Result]:
-    """Yields ``function`` of every item, in the order of the items, several computed at a time.
+    """Returns ``function`` of every item, in the order of the items, several computed at a time.
 
     There are as many workers as PyTorch may use threads, or ``workers`` if that is less. Together
     they use no more threads than PyTorch may: a single worker may still split its operations.
@@ -27,10 +27,16 @@ def map_on_cores(
     threads = torch.get_num_threads()
     count = max(1, min(threads, len(items), threads if workers is None else workers))
     if count == 1:
-        yield from map(function, items)
-        return
+        return map(function, items)
+    return _map_in_threads(function, items, count, threads // count)
+
+
+def _map_in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], count: int, threads: int
+) -> Iterator[Result]:
+    """Yields the results of ``count`` threads, which split operations over ``threads`` each."""
     # New threads inherit the setting made here. This thread computes nothing meanwhile.
-    with at_most(threads // count):
+    with at_most(threads):
         pool = ThreadPoolExecutor(count)
         try:
             yield from pool.map(function, items)

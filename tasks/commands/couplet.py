@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Draw the couplet on red paper, with a banner if one fits: .png, .svg or .pdf.",
 )
+@click.option(
+    "--paper",
+    type=click.Choice(["fit", "a4", "square"]),
+    default="fit",
+    show_default=True,
+    help="The paper of --picture; fit is as large as the couplet.",
+)
 @click.option("--check", is_flag=True, help="Check a pair: TEXT is a first and a second line.")
 def couplet(**options: Any) -> None:
     """Answer each TEXT, the first line of a Chinese couplet, with a second line.
@@ -121,6 +128,7 @@ class Layout:
     banner: bool
     vertical: bool
     picture: Path | None
+    paper: str
 
 
 def is_terminal() -> bool:
@@ -159,7 +167,7 @@ def _finished(line: str, found: "Couplet", layout: Layout) -> tuple[tuple[str, s
         if note:
             log(f"{found.second}: {note}")
     if layout.picture is not None:
-        draw_couplet(layout.picture, *pair, fitting)
+        draw_couplet(layout.picture, *pair, fitting, paper=layout.paper)
     return pair, banner
 
 

@@ -14,6 +14,14 @@ _SPACE = "\N{IDEOGRAPHIC SPACE}"
 _LONGEST = 60
 _FEWEST_SHARED = 2
 _RED, _GOLD, _INK = "#c3272b", "#f3c969", "#1b1410"
+_CELL = 0.55  # inches of a character on paper that has the size of the couplet
+
+PAPERS: dict[str, tuple[float, float] | None] = {
+    "fit": None,
+    "a4": (8.27, 11.69),
+    "square": (8.0, 8.0),
+}
+"""The sizes of the paper that a couplet is drawn on, in inches; None: that of the couplet."""
 
 
 def banner(first: str, second: str) -> str | None:
@@ -56,8 +64,10 @@ def vertical(first: str, second: str, banner: str | None = None) -> str:
     return "".join(f"{row.rstrip()}\n" for row in [*top, *rows])
 
 
-def draw_couplet(path: Path, first: str, second: str, banner: str | None = None) -> None:
-    """Draws the couplet on red paper, with a brush.
+def draw_couplet(
+    path: Path, first: str, second: str, banner: str | None = None, *, paper: str = "fit"
+) -> None:
+    """Draws the couplet with a brush on red strips, in the middle of a paper of ``PAPERS``.
 
     Raises:
         ConfigError, UserError: ``path`` cannot be a picture or cannot be written, no font has a
@@ -68,12 +78,16 @@ def draw_couplet(path: Path, first: str, second: str, banner: str | None = None)
     length = max(len(first), len(second))
     width, top = 6.0, 2.5 if banner else 1.0
     height = length + top + 1.5
+    sheet = PAPERS[paper] or (_CELL * width, _CELL * height)
+    cell = min(sheet[0] / width, sheet[1] / height)
+    left, above = (sheet[0] / cell - width) / 2, (sheet[1] / cell - height) / 2
     with picture(path, fonts=BRUSH) as figure:
         from matplotlib.patches import Rectangle
 
         figure.set_layout_engine("none")
-        figure.set_size_inches(0.55 * width, 0.55 * height)
-        axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0, width), ylim=(height, 0))
+        figure.set_size_inches(*sheet)
+        axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        axes.set(xlim=(-left, width + left), ylim=(height + above, -above))
         axes.axis("off")
 
         def strip(text: str, x: float, y: float, dx: float, dy: float) -> None:
@@ -82,9 +96,10 @@ def draw_couplet(path: Path, first: str, second: str, banner: str | None = None)
             sides = 1.4 + abs(end - x), 1.4 + dy * (len(text) - 1)
             corner = min(x, end) - 0.7, y - 0.7
             axes.add_patch(Rectangle(corner, *sides, facecolor=_RED, edgecolor=_GOLD, linewidth=2))
+            size = 32 * cell / _CELL
             for i, character in enumerate(text):
                 place = x + i * dx, y + i * dy
-                axes.text(*place, character, size=32, color=_INK, ha="center", va="center")
+                axes.text(*place, character, size=size, color=_INK, ha="center", va="center")
 
         strip(first, 4.9, top + 0.7, 0.0, 1.0)
         strip(second, 1.1, top + 0.7, 0.0, 1.0)

@@ -244,7 +244,7 @@ def test_a_progress_bar_is_shown_for_pairs(
         os.close(theirs)
         shown = read_to_end(ours)
         assert process.wait(TIMEOUT) == 0
-    assert (b"2line" if command == "score" else b"2/2") in shown
+    assert (b"0line" if command == "score" else b"0/2") in shown
 
 
 def test_there_is_no_progress_bar_outside_a_terminal(tiny_models: Models, tmp_path: Path) -> None:

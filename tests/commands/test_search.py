@@ -136,7 +136,7 @@ def test_the_message_about_incompatible_models_names_them(
     (other / "config.json").write_text(json.dumps(config))
     message = error_of(1, "translate", "--model", model, "--model", other, "Hund")
     assert str(model) in message and str(other) in message
-    assert "their target language differs, en and fr" in message
+    assert "their target language differs" in message
 
 
 # Evaluation

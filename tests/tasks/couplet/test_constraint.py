@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, UNK_ID, Vocabulary
@@ -182,6 +182,9 @@ def test_what_the_constraint_allows_keeps_every_rule_that_checks_a_pair(
 
     13 of 400 answers broke the tones: the check let phrases decide how an answer is read.
     """
+    # A word that ends the line and stands before its end as well may need both tones, and few words
+    # have them.
+    assume(first[-1] not in first[:-1])
     vocabulary = Vocabulary([*SPECIALS, *"，。春人天家门光声香秋心高清万里喜庆笑语地福寿看处"])
     table = CharacterTable(vocabulary, CPU, FormConfig(tones="strict", rhyme=rhyme))
     constraint = CoupletConstraint([list(first)], table)

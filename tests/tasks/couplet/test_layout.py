@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from core.errors import UserError
-from tasks.couplet.layout import banner, draw_couplet, vertical
+from tasks.couplet.layout import PAPERS, banner, draw_couplet, vertical
 from tasks.couplet.script import is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, read_words
 
@@ -65,3 +66,11 @@ def test_the_script_of_a_line(text: str, simple: str, is_it: bool) -> None:
 
 def test_phrases_decide_between_traditional_characters() -> None:
     assert traditional("头发发展，皇后后来") == "頭髮發展，皇后後來"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_picture_has_the_size_of_its_paper(paper: str, tmp_path: Path) -> None:
+    """Also for lines that are longer than they are on paper of their own size."""
+    draw_couplet(tmp_path / "a.png", "春" * 12, "秋" * 12, "一元复始", paper=paper)
+    height, width, _ = imread(tmp_path / "a.png").shape
+    assert (width, height) == {"fit": (396, 1056), "a4": (992, 1402), "square": (960, 960)}[paper]

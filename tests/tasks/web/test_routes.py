@@ -43,6 +43,7 @@ NOT_OF_A_CLIENT = {
     "on_batch",
     "on_step",
     "record",
+    "whole_words",
     "placeholders",
 }
 """Options that make no sense for one request; placeholders only ever help a client."""
