@@ -69,6 +69,8 @@ def service(model: Path | None, threads: int, port: int) -> Translate:
 
     def translate(job: tuple[list[str], int]) -> list[str]:
         results = post(connection, {"texts": job[0], "beam": job[1]})["results"]
+        if len(job[0]) > 1:  # the service does not wait for the next one
+            connection.close()
         return [result["translation"] for result in results]
 
     return translate

@@ -8,6 +8,8 @@ the formats of the fastest kernels:
   precision. There is half as much to read, and the sums are the same.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -53,10 +55,15 @@ class PackedLinear:
         return self._fp16 is not None and 0 < x.numel() <= _FEW_ROWS * x.shape[-1]
 
 
+def _direct(operator: torch._ops.OpOverloadPacket) -> Callable[..., Tensor]:
+    """Returns ``operator`` without the checks for tracing, if PyTorch gives access to that."""
+    return getattr(operator.default, "_op", operator.default)
+
+
 if HAS_ONEDNN:
     _reorder = torch.ops.mkldnn._reorder_linear_weight.default
     _linear = torch.ops.mkldnn._linear_pointwise.default
     _linear_and_add = torch.ops.mkldnn._linear_pointwise.binary
 if HAS_FBGEMM:
-    _fp16_linear = torch.ops.quantized.linear_dynamic_fp16.default
-    _fp16_linear_relu = torch.ops.quantized.linear_relu_dynamic_fp16.default
+    _fp16_linear = _direct(torch.ops.quantized.linear_dynamic_fp16)
+    _fp16_linear_relu = _direct(torch.ops.quantized.linear_relu_dynamic_fp16)

@@ -129,8 +129,8 @@ def test_a_picture_has_a_banner_without_being_asked(
     monkeypatch.setattr(
         "tasks.couplet.layout.draw_couplet", lambda *parts, paper: drawn.append((*parts, paper))
     )
-    command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off", "--paper=a4", "--picture")
-    (second,) = lines_of(*command, tmp_path / "a.png", "春花莺燕柳")
+    command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off", "--paper", "a4")
+    (second,) = lines_of(*command, "--picture", tmp_path / "a.png", "春花莺燕柳")
     (parts,) = drawn
     assert parts[:3] == (tmp_path / "a.png", "春花莺燕柳", second)
     assert parts[3] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
