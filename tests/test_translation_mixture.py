@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.translation_distillation import LINES
 from benchmarks.translation_mixture import (
     GROUPS,
     RECIPE,
@@ -85,5 +86,6 @@ def test_news_loses_its_markup_and_its_agency() -> None:
 def test_each_stage_of_the_recipe_is_a_configuration(path: Path) -> None:
     config = make_config(TASK, config_file=path)
     made = {*GROUPS, "names", "neighbors", "copies", "vocabulary", "bt"}
+    made |= {f"{name}_distilled" for name in LINES}
     assert {Path(extra.path).name for extra in config.data.extra} <= made
     assert path.stem == "reverse" or config.data.tags == ["bt"]
