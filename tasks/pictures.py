@@ -33,6 +33,9 @@ FONTS = Path(__file__).with_name("fonts")
 SANS = ("DejaVu Sans", "Plot Hei")  # the first is a part of matplotlib
 BRUSH = ("Couplet Brush", "Couplet Kai", *SANS)
 
+PAPERS = {"fit": None, "a4": (8.27, 11.69), "square": (8.0, 8.0)}
+"""The sizes of the paper that a couplet is drawn on, in inches; None: that of the couplet."""
+
 _PAD_INCHES = 0.1  # around every panel
 _PIXELS_PER_INCH = 120
 # Equal pictures are equal files.

@@ -209,17 +209,18 @@ class _NoRandomNumbers(TorchFunctionMode):
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Returns the mean of the weights of one model in several files, in float32.
+    """Returns the mean of the weights in several files, in float32.
 
     See Vaswani et al. (2017), section 6.1. The sum is taken in float64.
 
     Raises:
-        CheckpointError: a damaged file.
+        CheckpointError: a damaged file, or one whose weights have other names or shapes.
     """
     total = {name: tensor.double() for name, tensor in load_tensors(paths[0]).items()}
     for path in paths[1:]:
-        for name, tensor in load_tensors(path).items():
-            total[name] += tensor.double()
+        tensors = load_tensors(path)
+        _check_shapes(_shapes(total), _shapes(tensors), path, f"the same model as {paths[0]}")
+        total = {name: tensor + tensors[name].double() for name, tensor in total.items()}
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
@@ -264,19 +265,19 @@ def _opened(path: Path) -> Iterator[safe_open]:
         raise CheckpointError(f"{path}: damaged or not a safetensors file ({reason})") from error
 
 
-def _check_shapes(wanted: Shapes, shapes: Shapes, source: Path) -> None:
-    """Checks the names and ``shapes`` of the weights in ``source``."""
+def _check_shapes(wanted: Shapes, shapes: Shapes, source: Path, model: str = "this model") -> None:
+    """Checks the names and ``shapes`` of the weights in ``source``, which belong to ``model``."""
     missing = [shorten(name) for name in sorted(wanted.keys() - shapes.keys())[:3]]
     unknown = [shorten(name) for name in sorted(shapes.keys() - wanted.keys())[:3]]
     if missing or unknown:
         raise CheckpointError(
-            f"{source}: not the weights of this model: "
+            f"{source}: not the weights of {model}: "
             f"missing {missing or 'none'}, unknown {unknown or 'none'}"
         )
     for name, shape in wanted.items():
         if shapes[name] != shape:
             raise CheckpointError(
-                f"{source}: not the weights of this model: {shorten(name)} has shape "
+                f"{source}: not the weights of {model}: {shorten(name)} has shape "
                 f"{shown(shapes[name])}, not {shown(shape)}"
             )
 

@@ -13,6 +13,7 @@ from tasks.commands.answering import search_and_answer
 from tasks.commands.options import PATH, require_folder_of, take
 from tasks.commands.output import print_results
 from tasks.couplet.request import CoupletRequest, read_avoided
+from tasks.pictures import PAPERS, check_picture
 
 if TYPE_CHECKING:
     from tasks.couplet.answer import Couplet
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--paper",
-    type=click.Choice(["fit", "a4", "square"]),
+    type=click.Choice([*PAPERS]),
     default="fit",
     show_default=True,
     help="The paper of --picture; fit is as large as the couplet.",
@@ -147,8 +148,6 @@ def _check_layout(options: dict[str, Any], layout: Layout) -> None:
     if layout.picture is not None:
         if len(options["texts"]) != 1 or options["texts"] == ("-",):
             raise click.UsageError("--picture draws one couplet: give one text.")
-        from tasks.pictures import check_picture
-
         check_picture(layout.picture)
         require_folder_of(layout.picture, "--picture")
 

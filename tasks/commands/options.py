@@ -91,7 +91,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def take_given(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Takes options with these names out of those of a command; returns those that are given."""
+    """Removes the named options from those of a command, and returns the ones that are set."""
     return given({name: options.pop(name, None) for name in names})
 
 

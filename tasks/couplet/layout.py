@@ -8,20 +8,13 @@ from pathlib import Path
 from core.errors import UserError
 from tasks.couplet.script import is_traditional, simplified, traditional
 from tasks.couplet.tones import read_words
-from tasks.pictures import BRUSH, picture
+from tasks.pictures import BRUSH, PAPERS, picture
 
 _SPACE = "\N{IDEOGRAPHIC SPACE}"
 _LONGEST = 60
 _FEWEST_SHARED = 2
 _RED, _GOLD, _INK = "#c3272b", "#f3c969", "#1b1410"
 _CELL = 0.55  # inches of a character on paper that has the size of the couplet
-
-PAPERS: dict[str, tuple[float, float] | None] = {
-    "fit": None,
-    "a4": (8.27, 11.69),
-    "square": (8.0, 8.0),
-}
-"""The sizes of the paper that a couplet is drawn on, in inches; None: that of the couplet."""
 
 
 def banner(first: str, second: str) -> str | None:

@@ -372,6 +372,17 @@ def test_the_average_of_many_is_not_rounded_on_the_way(tmp_path: Path) -> None:
     assert average_weights(paths)["a"].item() == 2.0**22 + 1.0
 
 
+@pytest.mark.parametrize("other", [{"a": torch.ones(2)}, {"b": torch.ones(3)}, {}])
+def test_weights_of_different_models_have_no_average(
+    tmp_path: Path, other: dict[str, Tensor]
+) -> None:
+    """Other shapes used to be broadcast, or to fail without a name; other names, to be kept."""
+    save_tensors(tmp_path / "one", {"a": torch.ones(3)})
+    save_tensors(tmp_path / "two", other)
+    with pytest.raises(CheckpointError, match=r"two: not the weights of the same model as .*one"):
+        average_weights([tmp_path / "one", tmp_path / "two"])
+
+
 # Crafted files
 
 

@@ -6,9 +6,10 @@ import pytest
 from matplotlib.image import imread
 
 from core.errors import UserError
-from tasks.couplet.layout import PAPERS, banner, draw_couplet, vertical
+from tasks.couplet.layout import banner, draw_couplet, vertical
 from tasks.couplet.script import is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, read_words
+from tasks.pictures import PAPERS
 
 
 def test_the_first_line_is_on_the_right_and_the_banner_reads_from_right_to_left() -> None:
