@@ -6,7 +6,6 @@ dropout 0.3, label smoothing 0.1, float32. The contestants take turns of a few b
 process of its own, and every ratio is the median over the batches. The speed is target tokens
 without padding per second.
 
-* compiled: this program with ``train.compile``; the time to compile is printed;
 * plain: ``torch.nn.Transformer`` on the batches and with the optimizer of this program;
 * tutorial: the same on batches of 128 random sentences, padded to the longest;
 * limit: the matrix products of a step of this program and nothing else, at the speed of a large
@@ -32,7 +31,6 @@ from torch import Tensor, nn
 
 from benchmarks.baselines import Contestant
 from core.model.config import TransformerConfig
-from core.training.compilation import WrappedLayers
 from core.training.config import TrainConfig
 from core.training.state import TrainingState
 from core.training.step import TrainingStep
@@ -125,17 +123,16 @@ class PlainTransformer(nn.Module):
         return self.generator(hidden)
 
 
-def our_step(vocab_size: int, *, compiled: bool = False) -> tuple[Step, TranslationModel]:
+def our_step(vocab_size: int) -> tuple[Step, TranslationModel]:
     """Returns a training step of this program, as in ``core.training.fit``, and its model."""
     model = TranslationModel(vocab_size, vocab_size, MODEL, share_embeddings=True)
     model.train()
-    config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING, compile=compiled)
+    config = TrainConfig(precision="fp32", label_smoothing=LABEL_SMOOTHING)
     step, state = TrainingStep(model, config, torch.device("cpu")), TrainingState()
-    layers, loss = WrappedLayers(model, config), pair_loss(model, LABEL_SMOOTHING)
+    loss = pair_loss(model, LABEL_SMOOTHING)
 
     def take(batch: Batch, rate: float) -> None:
-        with layers.in_use():
-            step.take(state, [batch], loss, rate)
+        step.take(state, [batch], loss, rate)
 
     return take, model
 
@@ -218,15 +215,6 @@ def ours(setting: Setting) -> Rate:
     return warmed_up(our_step(vocab_size)[0], batches)
 
 
-def compiled(setting: Setting) -> Rate:
-    """Returns the speed of the same step with compiled layers."""
-    batches, vocab_size = in_buckets(setting)
-    started = time.perf_counter()
-    rate = warmed_up(our_step(vocab_size, compiled=True)[0], batches)
-    print(f"compiled in {time.perf_counter() - started:.0f} s, {WARM_UP} steps included")
-    return rate
-
-
 def plain(setting: Setting) -> Rate:
     """Returns the speed of a plain step on the same batches."""
     batches, vocab_size = in_buckets(setting)
@@ -303,7 +291,6 @@ def main(data: Path, threads: int, batches: int, batch_tokens: int, seed: int) -
     setting = Setting(data, threads, batches, batch_tokens, seed)
     contestants = [
         Contestant("ours", ours, setting),
-        Contestant("compiled", compiled, setting),
         Contestant("plain", plain, setting),
         Contestant("tutorial", tutorial, setting),
         Contestant("limit", limit, setting),

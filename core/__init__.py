@@ -18,7 +18,7 @@ Reading order:
    by step: ``inference.incremental_model``, ``inference.packed_transformer``,
    ``inference.key_value_cache``, ``inference.packed_linear``. Then ``decoding.beam_search``.
 3. Training: ``training.loss``, ``training.schedule``, ``training.fit``, ``training.step``,
-   ``training.microbatches``, ``training.state``, ``storage.checkpoint``.
+   ``training.gradient``, ``training.state``, ``storage.checkpoint``.
 
 The other modules can be read in any order.
 """

@@ -200,8 +200,7 @@ def _as_added(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """
     added = float_mask(mask, dtype)
     is_row_blocked = (added == -torch.inf).all(dim=-1, keepdim=True)
-    # A compiled graph is used with other masks too, and must not depend on this one.
-    if not torch.compiler.is_compiling() and not is_row_blocked.any():
+    if not is_row_blocked.any():
         return added, None
     return added.masked_fill(is_row_blocked, 0.0), is_row_blocked
 

@@ -9,7 +9,10 @@ SCHEDULES = ("noam", "inverse_sqrt", "cosine", "constant")
 AVERAGES = ("best", "last")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 DISK_TYPES = ("fp32", "fp16", "int8")
-_RETIRED_TIMEOUTS = ("first_step_timeout", "step_timeout", "main_process_timeout")
+_RETIRED = (
+    *("r_drop", "optimizer", "tensorboard", "explosion", "compile"),
+    *("first_step_timeout", "step_timeout", "main_process_timeout"),
+)
 
 MAX_COUNT = 1_000_000_000
 """The largest number of epochs, steps or tokens."""
@@ -39,9 +42,7 @@ class TrainConfig:
         average: the number of epochs whose weights are kept; their mean is tried at the end.
         average_of: which epochs are averaged: the "best" or the "last".
         precision: "fp32", "bf16", "fp16", or "auto": bf16 on a GPU or a CPU that computes in it,
-            fp16 on older GPUs (:mod:`core.training.precision`).
-        compile: compile the layers with ``torch.compile``, on a GPU. It needs a compiler, and a
-            minute or more at the start. Resumed runs then differ in rounding.
+            fp16 on older GPUs (:mod:`core.training.gradient`).
         gradient_checkpointing: compute the layers again in the backward pass: a step takes less
             memory, and about a third more time.
         seed: decides everything random.
@@ -55,9 +56,7 @@ class TrainConfig:
             scale for each row of a matrix.
     """
 
-    RETIRED = MappingProxyType(
-        dict.fromkeys(("r_drop", "optimizer", "tensorboard", "explosion", *_RETIRED_TIMEOUTS))
-    )
+    RETIRED = MappingProxyType(dict.fromkeys(_RETIRED))
 
     epochs: int = 20
     batch_tokens: int = 2500
@@ -75,7 +74,6 @@ class TrainConfig:
     average: int = 5
     average_of: str = "best"
     precision: str = "auto"
-    compile: bool = False
     gradient_checkpointing: bool = False
     seed: int = 1
     save_every: int = 500

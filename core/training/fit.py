@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,10 +24,9 @@ from core.parallel import map_ahead
 from core.progress import Progress, log
 from core.storage.checkpoint import WEIGHTS_FILE, load_weights
 from core.storage.files import is_file, write_text
-from core.training.compilation import WrappedLayers
 from core.training.config import TrainConfig
+from core.training.gradient import Batch, LossFunction, gradient_checkpointing
 from core.training.kept_checkpoints import KeptCheckpoints
-from core.training.microbatches import Batch, LossFunction
 from core.training.schedule import Schedule, make_schedule
 from core.training.state import (
     HISTORY_FILE,
@@ -141,11 +140,10 @@ def fit(
         ChangedConditions: ``resume`` under other conditions.
     """
     trainer = Trainer(model, config, objective, options)
-    layers = WrappedLayers(model, config)
     trainer.begin()
     with stop_requests(options.group) as is_stop_requested:
         while not trainer.is_over():
-            with layers.in_use():
+            with gradient_checkpointing(model) if config.gradient_checkpointing else nullcontext():
                 trainer.train_epoch(is_stop_requested)
             trainer.finish_epoch()
             if is_stop_requested():

@@ -20,8 +20,14 @@ from core.errors import UserError
 from core.special_ids import PAD_ID
 from core.storage.checkpoint import model_tensors
 from core.training.config import TrainConfig
-from core.training.microbatches import Batch, LossFunction, accumulate_gradients, microbatch_count
-from core.training.precision import autocast, precision_for
+from core.training.gradient import (
+    Batch,
+    LossFunction,
+    accumulate_gradients,
+    autocast,
+    microbatch_count,
+    precision_for,
+)
 from core.training.state import Sums, TrainingState
 
 BETA1 = 0.9
@@ -228,8 +234,7 @@ class TrainingStep:
         if batch is None:
             raise ValueError("only a process of several has empty shards")
         # The layers of a microbatch would draw other random numbers the second time.
-        is_split = not (self._config.compile or self._config.gradient_checkpointing)
-        count = microbatch_count(batch) if is_split else 1
+        count = 1 if self._config.gradient_checkpointing else microbatch_count(batch)
         if count > 1:
             return accumulate_gradients(batch, loss, self._parameters, count)
         total, targets = loss(batch)

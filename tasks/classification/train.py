@@ -14,7 +14,7 @@ from core.distributed.process_group import ALONE, ProcessGroup
 from core.model.dropout import dropout
 from core.progress import log
 from core.storage.checkpoint import WEIGHTS_FILE, save_weights
-from core.training.microbatches import LossFunction
+from core.training.gradient import LossFunction
 from data.codec import TextCodec
 from data.examples import IdLists
 from data.readers import iter_lines

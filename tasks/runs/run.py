@@ -23,9 +23,8 @@ from core.storage.files import (
     write_json,
 )
 from core.storage.lock import only_writer
-from core.training.compilation import check_compiler
 from core.training.fit import Objective, fit
-from core.training.precision import precision_for
+from core.training.gradient import precision_for
 from core.training.state import STATE_FOLDER, TrainingState
 from tasks.runs.checkpoint_folder import (
     CONFIG_FILE,
@@ -75,8 +74,6 @@ def train(config: Any, options: RunOptions, training: type[Training]) -> dict[st
     task = training.task
     if options.init is not None:
         check_alike(options.init, task, config, new_vocabulary=options.new_vocabulary)
-    if config.train.compile:
-        check_compiler(options.device)
     with locked_folder(task, config, options.out, options.resume) as check_folder:
         return _Run(config, replace(options, check_folder=check_folder), training).train()
 

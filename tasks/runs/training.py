@@ -12,7 +12,7 @@ from core.decoding.config import GenerationConfig
 from core.distributed.process_group import ALONE, ProcessGroup
 from core.errors import ConfigError
 from core.training.fit import FitOptions, TrainingData
-from core.training.microbatches import LossFunction
+from core.training.gradient import LossFunction
 from core.training.state import Metrics
 from tasks.runs.dataset import Dataset
 from tasks.runs.initial import TokenWeights

@@ -8,8 +8,8 @@ from torch import Tensor
 from core.distributed.process_group import ALONE, ProcessGroup
 from core.inference.ensemble import mean_log_probs
 from core.model.sequence_to_sequence import SequenceToSequence
+from core.training.gradient import LossFunction
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
-from core.training.microbatches import LossFunction
 from data.batching import bucket_by_length
 from data.examples import Pair
 from data.vocabulary import PAD_ID

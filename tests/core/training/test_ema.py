@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors
-from core.training.microbatches import LossFunction
+from core.training.gradient import LossFunction
 from core.training.state import STATE_FILE, STATE_FOLDER, TrainingState
 from core.training.step import TrainingStep, make_ema
 from tests.core.training.tiny_runs import (

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from core.model.dropout import dropout
-from core.training import microbatches
-from core.training.microbatches import Batch, accumulate_gradients, microbatch_count
+from core.training import gradient
+from core.training.gradient import Batch, accumulate_gradients, microbatch_count
 from tests.core.training.tiny_runs import (
     Crash,
     Disturbed,
@@ -33,7 +33,7 @@ def three_threads() -> Iterator[None]:
 
 @pytest.fixture
 def always_in_microbatches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(microbatches, "_MIN_POSITIONS", 1)
+    monkeypatch.setattr(gradient, "_MIN_POSITIONS", 1)
 
 
 def batch_of(size: int) -> Batch:

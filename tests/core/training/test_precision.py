@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from core.training.precision import autocast, precision_for
+from core.training.gradient import autocast, precision_for
 from core.training.state import TrainingState
 from core.training.step import TrainingStep
 from tests.core.training.tiny_runs import (

@@ -13,8 +13,8 @@ from core.model.sequence_to_sequence import SequenceToSequence
 from core.special_ids import SPECIAL_IDS
 from core.training.config import TrainConfig
 from core.training.fit import FitOptions, Objective, fit
+from core.training.gradient import Batch, LossFunction
 from core.training.loss import label_smoothed_cross_entropy, linear_cross_entropy
-from core.training.microbatches import Batch, LossFunction
 from core.training.state import Metrics, TrainingState
 from core.training.step import TrainingStep
 from tests.core.small_models import sizes

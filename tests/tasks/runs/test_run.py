@@ -185,15 +185,6 @@ def test_what_fails_before_it_begins_leaves_no_folder(tmp_path: Path) -> None:
     assert [path.name for path in old.iterdir()] == ["notes.txt"]
 
 
-def test_compiled_steps_on_a_cpu_are_refused_at_once(tmp_path: Path) -> None:
-    """Before the corpus is read, which may take minutes."""
-    calls: list[str] = []
-    with pytest.raises(ConfigError, match=r"train\.compile"):
-        train(tmp_path / "run", changed(compile=True), prepare=lambda: LineTraining(calls))
-    assert calls == []
-    assert not (tmp_path / "run").exists()
-
-
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     message = r"run: nothing to resume: there is no config\.json in it; begin .* without --resume"
     with pytest.raises(UserError, match=message):
