@@ -13,6 +13,7 @@ from core.storage.files import reason_of, require_regular_file
 
 UTF8 = "utf-8-sig"  # with or without a byte order mark
 MAX_FIELD = 1 << 24  # characters of one field of a CSV file
+_SAMPLE = 4096  # bytes, an even number
 
 # Bytes that have no meaning in cp1252, or next to none. Other encodings are full of them.
 _NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
@@ -21,6 +22,7 @@ _NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
 def encoding_of(path: Path) -> str:
     """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16 or cp1252.
 
+    UTF-16 without a byte order mark has zeros in every other byte of Latin letters, and no others.
     A file is taken for cp1252, which Windows programs write, if no line of it has a valid character
     of UTF-8, and accents are few.
 
@@ -30,8 +32,12 @@ def encoding_of(path: Path) -> str:
     others = count = 0
     found: set[int] = set()
     with reading(path), path.open("rb") as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        start = file.read(_SAMPLE)
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return "utf-16"
+        even, odd = start[::2].count(0), start[1::2].count(0)
+        if 4 * max(even, odd) > len(start) and min(even, odd) == 0:
+            return "utf-16-be" if even else "utf-16-le"
         file.seek(0)
         for line in file:
             count += len(line)
@@ -47,10 +53,10 @@ def encoding_of(path: Path) -> str:
 
 
 def chosen_encoding(path: Path, named: str | None) -> str:
-    """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a cp1252."""
+    """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a guess."""
     encoding = named or encoding_of(path)
-    if encoding == "cp1252" and named is None:
-        log(f"{path}: not UTF-8, and read as cp1252, the encoding of Windows")
+    if named is None and encoding not in (UTF8, "utf-16"):
+        log(f"{path}: not UTF-8, and read as {encoding}, an encoding of Windows")
     return encoding
 
 

@@ -159,19 +159,22 @@ ROWS = [("text", "label"), ("Grüße – „schön“", "ä"), ("zwei\nZeilen", 
         ("utf-8", ";", ""),
         ("utf-8-sig", ";", "\ufeff"),
         ("utf-16", "\t", "\ufeff"),
+        ("utf-16-le", "\t", "\ufeff"),
+        ("utf-16-be", ";", "\ufeff"),
         ("cp1252", ";", "\ufeff"),
     ],
 )
 def test_encodings_of_excel_are_recognized(
     encoding: str, delimiter: str, mark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table in cp1252 was refused, and Excel shows UTF-8 without the mark as "GrÃ¼ÃŸe"."""
+    """A table in cp1252 was refused, as UTF-16 without a mark; Excel needs one in UTF-8."""
     lines = io.StringIO()
     csv.writer(lines, delimiter=delimiter).writerows(ROWS)
     table = open_table(written(tmp_path, lines.getvalue().encode(encoding)))
     assert [tuple(record.values()) for _, record in table.rows()] == ROWS[1:]
     assert table.first_line([]) == f"{mark}text{delimiter}label\n"
-    assert ("read as cp1252" in capsys.readouterr().err) == (encoding == "cp1252")
+    is_guess = encoding in ("cp1252", "utf-16-le", "utf-16-be")
+    assert (f"read as {encoding}" in capsys.readouterr().err) == is_guess
 
 
 def test_an_encoding_can_be_named(tmp_path: Path) -> None:
