@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import EntitiesForbidden
 from defusedxml.ElementTree import iterparse
 
-from core.errors import CorpusError
+from core.errors import CorpusError, shorten
 from core.progress import log
 from data.readers import iter_lines, reading
 from data.tables import TableLayout, open_table
@@ -141,12 +141,15 @@ def _tmx_pairs(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
     """Yields the texts of each translation unit in two languages; "" where there is none.
 
     Raises:
-        CorpusError: the file is not XML, or declares entities, which could grow without end.
+        CorpusError: the file is not XML, declares entities, which could grow without end, or has
+            no text in one of the languages.
     """
+    names = set[str]()
     with reading(path):
         try:
             for _, element in iterparse(path):
                 if _name(element) == "tu":
+                    names.update(map(_language_of, element.iterfind("{*}tuv")))
                     yield _text_in(element, src), _text_in(element, tgt)
                     element.clear()
         except EntitiesForbidden as error:
@@ -154,17 +157,29 @@ def _tmx_pairs(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:
         except (ParseError, ValueError, RecursionError) as error:
             line, _ = getattr(error, "position", (None, None))
             raise CorpusError(path, f"not a TMX file: {error}", line) from error
+    for language in (src, tgt):
+        if names and not any(_is_in(name, language) for name in names):
+            listed = shorten(", ".join(sorted(names)))
+            raise CorpusError(path, f"no text is in {language}; its languages: {listed}")
 
 
 def _name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
+def _language_of(variant: Element) -> str:
+    return (variant.get(_LANGUAGE) or variant.get("lang") or "").lower().replace("_", "-")
+
+
+def _is_in(name: str, language: str) -> bool:
+    """Returns whether ``name`` is a language, or a variety of it: de-AT for de."""
+    return f"{name}-".startswith(f"{language}-".lower())
+
+
 def _text_in(unit: Element, language: str) -> str:
-    """Returns the text of a translation unit in a language, or a variety of it: de-AT for de."""
+    """Returns the text of a translation unit in a language; "" without it."""
     for variant in unit.iterfind("{*}tuv"):
-        name = variant.get(_LANGUAGE) or variant.get("lang") or ""
-        if f"{name}-".lower().replace("_", "-").startswith(f"{language}-".lower()):
+        if _is_in(_language_of(variant), language):
             return "".join(map(_text, variant.iterfind("{*}seg")))
     return ""
 

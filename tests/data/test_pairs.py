@@ -79,6 +79,11 @@ def test_what_is_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
         ("t.csv", "de,en\na\n", r"row 2: the row has 1 columns"),
         ("t.csv", "de,en\na,\n", r"there is no pair of de and en"),
         ("t.tmx", "<tmx><body></body></tmx>", r"there is no pair of de and en"),
+        (
+            "t.tmx",
+            '<tmx><tu><tuv lang="DE_at"/></tu><tu><tuv lang="FR"/></tu></tmx>',
+            "no text is in en; its languages: de-at, fr",
+        ),
         ("t.tmx", "<tmx>\n<body>", r"t\.tmx:2: not a TMX file: no element found"),
         ("t.tmx", "", r"not a TMX file: no element found"),
         ("t.tmx", "<tu>" * 20_000 + "<seg>" + "<hi>" * 90_000, r"not a TMX file"),
