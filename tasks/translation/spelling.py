@@ -18,12 +18,14 @@ _LETTER = re.compile(r"[^\W\d_]")
 _SPACE = re.compile(r"(\s+)")
 _SENTENCE_ENDS = (".", "!", "?", "…")
 _LEAST_WORDS = 2  # one word in capitals can be an abbreviation
-_ACRONYM = re.compile(
-    "ABS|ADAC|AG|AKW|ARD|BBC|BMW|BRD|CD|CDU|CIA|CSU|DB|DDR|DFB|DHL|DIN|DNA|DVD|EDV|EKG|EU|EZB|FBI|"
-    "FDP|FIFA|GEZ|GPS|HIV|HTML|HTTP|IBAN|IBM|ICE|ISBN|ISO|IT|IWF|KFZ|KG|LED|LKW|NASA|NATO|NRW|OECD|"
-    "PDF|PIN|PKW|PLZ|RTL|SMS|SPD|SUV|TAN|TV|UEFA|UFO|UKW|UN|UNESCO|UNICEF|UNO|US|USA|USB|VHS|VW|WC|"
-    "WDR|WLAN|WM|WWW|ZDF"
+_ACRONYMS = (
+    "ABS ADAC AfD AG AKW AOK ARD BASF BAföG BBC BIP BMW BND BRD BVB CD CDU CIA CSU DAX DB DDR "
+    "DFB DGB DHL DIN DNA DVD EDV EKG EU EZB FBI FDP FIFA GEZ GmbH GPS HIV HSV HTML HTTP IBAN "
+    "IBM ICE ISBN ISO IT IWF KFZ KG KI LED LKW LKWs MDR MwSt NASA NATO NDR NRW OECD ORF PC PDF "
+    "PIN PKW PKWs PLZ RTL SAP SED SMS SPD SUV SWR TAN THW TÜV TV UEFA UFO UKW UN UNESCO UNICEF "
+    "UNO US USA USB UV VHS VW WC WDR WG WHO WLAN WM WWF WWW ZDF"
 )
+_ACRONYM_OF = {name.upper(): name for name in _ACRONYMS.split()}
 
 
 def readable(line: str, letters: Collection[str] | None) -> str:
@@ -69,8 +71,8 @@ def usual_case(line: str, codec: TextCodec, letters: Collection[str] | None) -> 
 
     def likeliest(match: re.Match[str]) -> str:
         word = match[0]
-        if _ACRONYM.fullmatch(word):
-            return word
+        if word in _ACRONYM_OF:
+            return _ACRONYM_OF[word]
         ids = {each: codec.encode(each) for each in (word.lower(), word.capitalize(), word)}
         return min(ids, key=lambda each: (len(ids[each]), ids[each]))
 

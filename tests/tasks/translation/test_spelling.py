@@ -33,6 +33,7 @@ def codec() -> TextCodec:
         ("(HTTPS://GROSS.DE/ABC-X) IST DA", "(HTTPS://GROSS.DE/ABC-X) ist da"),
         ("anna@firma.de IST DAS HAUS", "anna@firma.de ist das Haus"),
         ("DIE NATO, DIE USA UND DIE EU", "Die NATO, die USA und die EU"),
+        ("DIE AFD, DIE LKWS DER GMBH", "Die AfD, die LKWs der GmbH"),
     ],
 )
 def test_capitals(line: str, usual: str, codec: TextCodec) -> None:
