@@ -32,7 +32,7 @@ def _is_series(texts: object) -> bool:
 def as_texts(texts: Any, *, name: str = "text") -> list[str]:
     """Returns ``texts`` as a list; a string is one text, not a sequence of letters.
 
-    Missing values of a pandas Series (None, NaN) are empty texts; a warning counts them.
+    Missing values (None, and NaN of a table) are empty texts; a warning counts them.
 
     Args:
         name: what error messages call one of the texts.
@@ -46,15 +46,22 @@ def as_texts(texts: Any, *, name: str = "text") -> list[str]:
     elif isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
         kind = type(texts).__name__
         raise TypeError(f"expected a {name} (str) or several of them (list of str), not {kind}")
-    if _is_series(texts):
-        if missing := int(texts.isna().sum()):
-            message = f"{missing} of {len(texts)} {name}s are missing (None or NaN): read as empty"
-            warnings.warn(message, stacklevel=2)
-        texts = texts.astype(object).where(texts.notna(), "")
     checked = list(texts)
+    if missing := [number for number, text in enumerate(checked) if _is_missing(text)]:
+        message = (
+            f"{len(missing)} of {len(checked)} {name}s are missing (None or NaN): read as empty"
+        )
+        warnings.warn(message, stacklevel=2)
+        for number in missing:
+            checked[number] = ""
     for number, text in enumerate(checked, start=1):
         check_unicode(text, f"{name} {number}")
     return checked
+
+
+def _is_missing(text: object) -> bool:
+    """Returns whether ``text`` is what tables have in an empty cell: None, NaN or pandas' NA."""
+    return text is None or (not isinstance(text, str) and str(text) in ("nan", "<NA>", "NaT"))
 
 
 def check_unicode(text: object, name: str) -> None:

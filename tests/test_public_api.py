@@ -99,7 +99,7 @@ def test_a_string_is_one_text(
         (None, TypeError, r"expected a text \(str\) or .* \(list of str\), not NoneType"),
         (b"Hund", TypeError, r"expected a text \(str\) or .*, not bytes"),
         (5, TypeError, r"expected a text \(str\) or .*, not int"),
-        (["Hund", None], TypeError, "text 2 must be a str, not NoneType"),
+        (["Hund", 5], TypeError, "text 2 must be a str, not int"),
         ([b"Hund"], TypeError, "text 1 must be a str, not bytes"),
         ([["Hund"]], TypeError, "text 1 must be a str, not list"),
         ("ein \ud800", TextError, r"text 1 is not valid Unicode: .* \(U\+D800\) at character 5"),
@@ -124,11 +124,14 @@ def test_what_is_no_text_is_refused(
 def test_a_series_of_pandas_comes_back_with_its_index(
     translator: Translator, writer: CoupletWriter, classifier: Classifier
 ) -> None:
-    """The results had lost their rows, and a missing value ended in an error."""
+    """The results had lost their rows, and a missing value ended in an error, also in a list."""
+    texts = ["天地", None, pandas.NA]
     for predict in (translator.translate, writer.answer, classifier.classify):
-        series = pandas.Series(["天地", None, float("nan")], index=[7, 3, 5], name="line")
+        series = pandas.Series(texts, index=[7, 3, 5], name="line")
         with pytest.warns(UserWarning, match=r"2 of 3 texts are missing \(None or NaN\)"):
             found = predict(series)
+        with pytest.warns(UserWarning, match="2 of 3 texts are missing"):
+            assert predict([*texts[:2], float("nan")]) == [*found]  # type: ignore[list-item]
         expected = [*predict(["天地", ""]), ""]  # type: ignore[list-item]
         pandas.testing.assert_series_equal(
             found, pandas.Series(expected, index=[7, 3, 5], name="line", dtype=object)
@@ -157,8 +160,8 @@ def test_pairs_that_are_no_pairs_are_refused(translator: Translator) -> None:
         translator.score(["Hund", "Haus"], ["dog"])
     with pytest.raises(TypeError, match="two strings or two lists of strings"):
         translator.score("Hund", ["dog"])  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="target 1 must be a str, not NoneType"):
-        translator.score(["Hund"], [None])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="target 1 must be a str, not int"):
+        translator.score(["Hund"], [5])  # type: ignore[list-item]
     with pytest.raises(TextError, match="source 1 is not valid Unicode"):
         translator.score("\ud800", "dog")
     for prefix, error in (("\ud800", TextError), (5, TypeError)):
