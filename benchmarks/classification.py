@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from data.batching import pad_sequence
 from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.decision import calibration_error, most_probable
 from tasks.classification.evaluate import score
 from tasks.classification.predict import Classifier
-from tasks.reliability import calibration_error, most_probable
 from tasks.runs.checkpoint_folder import model_folder, read_metrics
 
 Corpus = tuple[list[str], list[int]]

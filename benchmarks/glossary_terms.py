@@ -18,7 +18,7 @@ from pathlib import Path
 from sacrebleu import BLEU
 
 from tasks.translation.evaluate import score
-from tasks.translation.glossary import Glossary, read_glossary
+from tasks.translation.placeholders import Glossary, read_glossary
 from tasks.translation.predict import Translator
 
 FOLDER = Path(__file__).with_name("glossary")

@@ -22,8 +22,8 @@ import torch
 from core.errors import UserError
 from data.pairs import read_parallel
 from data.readers import iter_lines
+from tasks.classification.decision import binned, calibration_error
 from tasks.familiarity import UNFAMILIAR, is_unfamiliar
-from tasks.reliability import binned, calibration_error
 from tasks.translation.confidence import are_good
 from tasks.translation.dataset import spaced
 from tasks.translation.predict import Translation, Translator

@@ -1,7 +1,6 @@
-"""What a task is: a class with its configurations, its training, its predictor and its evaluation.
+"""What a task is: its configurations, its training, its predictor and its evaluation.
 
-Each task package has one, in its module ``task``. It imports the other modules of the package when
-they are used: help and configurations need no torch.
+A task imports the modules of its package when they are used: help and configurations need no torch.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from core.config import check_choice, override
 
@@ -20,19 +19,6 @@ if TYPE_CHECKING:
     from tasks.predictor import Predictor
     from tasks.runs.checkpoint_folder import Folders
     from tasks.runs.training import RunOptions
-
-TASKS = ("translation", "classification", "couplet")
-
-
-def task_named(name: str) -> Task:
-    """Returns the task with this name."""
-    check_choice("task", name, TASKS)
-    return importlib.import_module(f".{name}.task", __package__).TASK
-
-
-def searching_tasks() -> tuple[str, ...]:
-    """Returns the names of the tasks that search for their results; they score pairs, too."""
-    return tuple(name for name in TASKS if task_named(name).has_search)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +50,13 @@ class Report(ABC):
         return figures | {"headline": self.headline}
 
 
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """An application of the Transformer: the base class of all tasks.
+    """An application of the Transformer.
 
     Attributes:
         name: of the package, and on the command line.
         corpus: the name of its corpus in the catalog, where no other is given.
-        presets: functions that return its configurations, by name.
         dataset: the name of the class of its corpora in the module ``dataset``.
         predictor: the name of its class in the module ``predict``.
         load_options: those that the ``load`` of its predictor alone has.
@@ -78,14 +64,18 @@ class Task:
         has_search: whether it searches for its results.
     """
 
-    name: ClassVar[str]
-    corpus: ClassVar[str]
-    presets: ClassVar[Mapping[str, Callable[[], Any]]]
-    dataset: ClassVar[str]
-    predictor: ClassVar[str]
-    load_options: ClassVar[tuple[str, ...]] = ()
-    table_options: ClassVar[tuple[str, ...]] = ()
-    has_search: ClassVar[bool] = True
+    name: str
+    corpus: str
+    dataset: str
+    predictor: str
+    load_options: tuple[str, ...] = ()
+    table_options: tuple[str, ...] = ()
+    has_search: bool = True
+
+    @property
+    def presets(self) -> Mapping[str, Callable[[], Any]]:
+        """Functions that return its configurations, by name."""
+        return self._module("config").PRESETS
 
     @property
     def config_class(self) -> type[Any]:
@@ -159,3 +149,35 @@ class Task:
 
     def _module(self, name: str) -> ModuleType:
         return importlib.import_module(f".{self.name}.{name}", __package__)
+
+
+_TRANSLATION = Task(
+    name="translation",
+    corpus="multi30k",
+    dataset="ParallelCorpus",
+    predictor="Translator",
+    load_options=("engine", "int8"),
+    table_options=("src", "tgt", "delimiter", "header", "encoding"),
+)
+_CLASSIFICATION = Task(
+    name="classification",
+    corpus="ag_news",
+    dataset="LoadSentenceClassificationDataset",
+    predictor="Classifier",
+    table_options=("text", "label", "delimiter", "header", "encoding"),
+    has_search=False,
+)
+_COUPLET = Task(
+    name="couplet", corpus="couplet", dataset="LoadCoupletDataset", predictor="CoupletWriter"
+)
+
+_BY_NAME = {task.name: task for task in (_TRANSLATION, _CLASSIFICATION, _COUPLET)}
+TASKS = tuple(_BY_NAME)
+SEARCHING_TASKS = tuple(name for name in TASKS if _BY_NAME[name].has_search)
+"""The tasks that search for their results; they score pairs, too."""
+
+
+def task_named(name: str) -> Task:
+    """Returns the task with this name."""
+    check_choice("task", name, TASKS)
+    return _BY_NAME[name]

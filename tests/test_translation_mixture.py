@@ -16,8 +16,8 @@ from benchmarks.translation_mixture import (
     fault,
     sentences,
 )
-from tasks.runs.config_file import make_config
-from tasks.translation.task import TASK
+from tasks.runs.config import make_config
+from tasks.task import task_named
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_news_loses_its_markup_and_its_agency() -> None:
 
 @pytest.mark.parametrize("path", sorted(RECIPE.glob("*.toml")), ids=lambda path: path.stem)
 def test_each_stage_of_the_recipe_is_a_configuration(path: Path) -> None:
-    config = make_config(TASK, config_file=path)
+    config = make_config(task_named("translation"), config_file=path)
     made = {*GROUPS, "names", "neighbors", "copies", "vocabulary", "bt"}
     made |= {f"{name}_distilled" for name in LINES}
     assert {Path(extra.path).name for extra in config.data.extra} <= made

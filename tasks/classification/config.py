@@ -11,7 +11,7 @@ from core.model.config import EncoderConfig
 from core.training.config import MAX_COUNT, TrainConfig
 from data.codec import CodecConfig
 from data.tables import TableLayout
-from tasks.runs.presets import PAPER_TRAINING
+from tasks.runs.config import PAPER_TRAINING
 
 CONCAT_TYPES = ("sum", "avg", "last")
 MIN_CHARACTERS = 3

@@ -15,10 +15,16 @@ from data.codec import TextCodec
 from data.examples import Examples, IdLists, encode_texts
 from data.tokenizers import SentencePieceBPE
 from data.vocabulary import PAD_ID, UNK_ID
-from tasks.classification.classes import class_count, write_classes
 from tasks.classification.cleaning import clean
 from tasks.classification.config import ClassificationData
-from tasks.classification.sources import NewsFolder, Row, TableSource, open_source
+from tasks.classification.sources import (
+    NewsFolder,
+    Row,
+    TableSource,
+    class_count,
+    open_source,
+    write_classes,
+)
 from tasks.runs.dataset import Dataset
 
 # A small table is trained on in about this many batches per epoch, unless they were tiny.

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from core.progress import Progress, log
-from tasks.classification.classes import class_count
 from tasks.classification.dataset import LoadSentenceClassificationDataset
+from tasks.classification.decision import BINS, calibration_error, most_probable
 from tasks.classification.predict import Classifier
 from tasks.classification.report import bootstrap_intervals, write_report
-from tasks.reliability import BINS, calibration_error, most_probable
+from tasks.classification.sources import class_count
 from tasks.task import Report
 
 MAX_MATRIX = 100  # classes; the size of the confusion matrix grows with the square

@@ -18,11 +18,11 @@ from data.batching import bucket_by_length, pad_sequence
 from data.codec import TextCodec
 from data.examples import IdLists, encode_texts
 from data.vocabulary import UNK_ID
-from tasks.classification.classes import read_classes
 from tasks.classification.config import ClassificationConfig
 from tasks.classification.dataset import normalize
 from tasks.classification.decision import decide
 from tasks.classification.model import ClassificationModel, PackedClassificationModel
+from tasks.classification.sources import read_classes
 from tasks.familiarity import Familiarity, familiarity_record
 from tasks.inside import Decision, Trace
 from tasks.predictor import Predictor

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from core.storage.files import write_json, write_text
 from tasks.classification.charts import REPORT_FILE, draw_confusion, draw_reliability
-from tasks.classification.decision import scaled
+from tasks.classification.decision import binned, calibration_error, most_probable, scaled
 from tasks.pictures import embedded
-from tasks.reliability import binned, calibration_error, most_probable
 
 PAGE_FILE = "report.html"
 
@@ -109,7 +108,7 @@ def bootstrap_intervals(
 def reliability(probabilities: Tensor, labels: Tensor) -> list[dict[str, float]]:
     """Returns mean confidence, accuracy and number of texts of each bin that has texts.
 
-    The bins are those of :func:`tasks.reliability.binned`.
+    The bins are those of :func:`tasks.classification.decision.binned`.
     """
     return [
         {"confidence": confidence / texts, "accuracy": right / texts, "texts": int(texts)}

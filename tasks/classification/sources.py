@@ -1,4 +1,7 @@
-"""Where labeled texts come from: a folder in AG_News' layout, or the tables of a user."""
+"""Where labeled texts come from: a folder in AG_News' layout, or the tables of a user.
+
+The names of the classes are the lines of ``classes.txt``, in the order of their numbers.
+"""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +11,15 @@ from typing import NamedTuple, TypeAlias
 from core.config import nearest
 from core.errors import CorpusError, shown
 from core.progress import log
-from core.storage.files import exists, is_file, is_folder
-from data.readers import csv_rows, row_error
+from core.storage.files import exists, is_file, is_folder, write_text
+from data.readers import csv_rows, iter_lines, row_error
 from data.tables import Table, open_table
-from tasks.classification.classes import CLASSES_FILE, listed, read_classes
 from tasks.classification.config import ClassificationData
-from tasks.runs.hold_out import Splits, TableSplits
+from tasks.runs.dataset import Splits, TableSplits
 
+CLASSES_FILE = "classes.txt"
+
+_MAX_NAMES = 5  # in a message
 _VAL_SHARE = 0.03
 _MIN_VAL_ROWS = 100
 _MIN_VAL_ROWS_OF_CLASS = 10  # on average
@@ -206,6 +211,44 @@ def read_news(path: Path, columns: Sequence[str], *, num_classes: int) -> list[R
     if not rows:
         raise CorpusError(path, "the file has no rows")
     return rows
+
+
+def read_classes(folder: Path) -> list[str]:
+    """Returns the names of the classes.
+
+    Raises:
+        CorpusError: there are fewer than two names; a name is empty, repeated, or holds a tab.
+    """
+    path = folder / CLASSES_FILE
+    names = [line.strip() for line in iter_lines(path)]
+    seen: set[str] = set()
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise CorpusError(path, "empty line: every line names a class", number)
+        if name in seen:
+            raise CorpusError(path, f"the class {name[:40]!r} occurs twice", number)
+        if "\t" in name:
+            raise CorpusError(path, "a class name cannot contain a tab", number)
+        seen.add(name)
+    if len(names) < 2:
+        raise CorpusError(path, f"there must be at least two classes, not {len(names)}")
+    return names
+
+
+def write_classes(folder: Path, names: Sequence[str]) -> None:
+    """Writes what :func:`read_classes` reads."""
+    write_text(folder / CLASSES_FILE, "".join(f"{name}\n" for name in names))
+
+
+def class_count(names: Sequence[str], classes: Sequence[str]) -> str:
+    """Returns e.g. ``2 of 4 classes: Sports, World``, for a message."""
+    return f"{len(names)} of {len(classes)} classes: {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns the first few of ``names``, for a message."""
+    shown = ", ".join(name[:40] for name in names[:_MAX_NAMES])
+    return shown if len(names) <= _MAX_NAMES else f"{shown}, ..."
 
 
 def _by_value(name: str) -> tuple[int, str]:

@@ -19,7 +19,6 @@ from data.codec import TextCodec
 from data.examples import IdLists
 from data.readers import iter_lines
 from data.vocabulary import PAD_ID, UNK_ID
-from tasks.classification.classes import read_classes, write_classes
 from tasks.classification.config import ClassificationConfig
 from tasks.classification.dataset import LabeledTexts, LoadSentenceClassificationDataset, TextData
 from tasks.classification.decision import class_weights, fit_temperature, scaled
@@ -28,7 +27,7 @@ from tasks.classification.linear import baseline_is_right, fitted_weights
 from tasks.classification.model import ClassificationModel
 from tasks.classification.ngrams import HashedNgrams
 from tasks.classification.predict import Classifier, build_model
-from tasks.classification.sources import Row, has_news_layout
+from tasks.classification.sources import Row, has_news_layout, read_classes, write_classes
 from tasks.familiarity import MAX_TEXTS, Familiarity
 from tasks.runs import run
 from tasks.runs.checkpoint_folder import file_digests

@@ -1,13 +1,16 @@
-"""``data``: the corpora, how to get them and how to check them."""
+"""``data``: the corpora, how to get them and how to check them; the corpus of other commands."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from core.errors import UserError
-from core.storage.files import is_file
+from core.config import nearest
+from core.errors import ConfigError, UserError
+from core.storage.files import exists, is_file, is_folder
 from tasks.commands.output import print_results, table
+from tasks.task import Task
 
 if TYPE_CHECKING:
     from data.fetching import FileReport
@@ -70,3 +73,32 @@ def show_reports(name: str, reports: "Sequence[FileReport]") -> None:
     print_results(f"{find_corpus(name).title}\n{folder}\n{table(rows)}")
     if wrong := sum(not file.is_ok for file in reports):
         raise UserError(f"{folder}: {wrong} of {len(rows)} files are not as they should be")
+
+
+def corpus_for(task: Task, chosen: Path | None) -> Path:
+    """Returns the folder of a corpus for ``task``.
+
+    Args:
+        chosen: a folder, a file, or the name of a corpus in the catalog; None for the task's
+            default. A folder that exists takes precedence over a name.
+
+    Raises:
+        ConfigError: the corpus is for another task, or the name is nearly that of a corpus.
+        UserError: the corpus of the catalog is not here.
+    """
+    from data.corpora import CORPORA, corpus_folder
+
+    name = task.corpus if chosen is None else str(chosen)
+    if chosen is not None and (is_folder(chosen) or name not in CORPORA):
+        if not exists(chosen) and (hint := nearest(name, CORPORA)):
+            raise ConfigError(f"{name}: there is no such folder or corpus{hint}")
+        return chosen
+    if CORPORA[name].task != task.name:
+        raise ConfigError(f"{name} is a corpus for {CORPORA[name].task}, not for {task.name}")
+    folder = corpus_folder(name)
+    if not is_folder(folder):
+        raise UserError(
+            f"{folder}: the corpus {name} is not here: get it with `cli.py data fetch {name}`, or "
+            "name a folder with --data"
+        )
+    return folder

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tasks.commands import parameters
-from tasks.commands.corpus import corpus_for
+from tasks.commands.data import corpus_for
 from tasks.commands.options import (
     PATH,
     ModelOptions,

@@ -10,7 +10,7 @@ import click
 from core.errors import shorten
 from core.storage.files import is_file
 from tasks.commands import parameters
-from tasks.commands.corpus import corpus_for
+from tasks.commands.data import corpus_for
 from tasks.commands.options import PATH, use_threads
 from tasks.commands.output import print_results, table
 from tasks.runs import checkpoint_folder

@@ -11,10 +11,10 @@ from click import FloatRange, IntRange
 from core.errors import ConfigError, TextError
 from core.storage.files import atomic_write
 from tasks.commands import parameters
-from tasks.commands.corpus import corpus_for
+from tasks.commands.data import corpus_for
 from tasks.commands.options import PATH, TEXT, given, option_names, require_folder_of, use_threads
 from tasks.commands.output import print_results, table
-from tasks.task import TASKS, searching_tasks, task_named
+from tasks.task import SEARCHING_TASKS, TASKS, task_named
 
 MAX_WIDTH = 8192
 MAX_STEPS = 100_000_000
@@ -141,7 +141,7 @@ _add(
     '--kind encoder --layer 2 "Ein Hund rennt." "A dog runs."',
     click.argument("text", type=TEXT),
     click.argument("target", required=False, type=TEXT),
-    option("--task", searching_tasks(), TASKS[0], "The task of the model."),
+    option("--task", SEARCHING_TASKS, TASKS[0], "The task of the model."),
     option(
         "--kind",
         ("cross", "encoder", "decoder"),

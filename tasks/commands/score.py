@@ -10,11 +10,11 @@ from tasks.commands import parameters
 from tasks.commands.answering import opened
 from tasks.commands.options import PATH, STREAM, LineOptions, given, layout_of, take
 from tasks.streaming.lines import json_line, open_parallel, open_rows, open_table
-from tasks.task import searching_tasks, task_named
+from tasks.task import SEARCHING_TASKS, task_named
 
 
 @click.command()
-@click.argument("task", type=click.Choice(searching_tasks()))
+@click.argument("task", type=click.Choice(SEARCHING_TASKS))
 @click.option("--src", metavar="FILE", help="The sources, one per line; with --data, a column.")
 @click.option("--tgt", metavar="FILE", help="Their targets.")
 @click.option("--input", "input_path", type=STREAM, help="Pairs in one file, separated by tabs.")

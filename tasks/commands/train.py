@@ -8,10 +8,10 @@ import click
 from core.config import override, to_mapping
 from core.distributed.world import world_from_environment
 from tasks.commands import parameters
-from tasks.commands.corpus import corpus_for
+from tasks.commands.data import corpus_for
 from tasks.commands.options import PATH, table_assignments, take_given
 from tasks.commands.output import as_toml, print_results
-from tasks.runs.config_file import make_config
+from tasks.runs.config import make_config
 from tasks.task import Task
 
 

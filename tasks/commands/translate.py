@@ -60,7 +60,7 @@ def translate(**options: Any) -> None:
     """
     from core.progress import log
     from tasks.familiarity import is_unfamiliar
-    from tasks.translation.glossary import read_glossary
+    from tasks.translation.placeholders import read_glossary
 
     doubtful: list[int] = []
 

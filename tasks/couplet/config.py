@@ -9,7 +9,7 @@ from core.decoding.config import GenerationConfig
 from core.model.config import TransformerConfig
 from core.training.config import MAX_COUNT, TrainConfig
 from tasks.couplet.tones import SYSTEMS
-from tasks.runs import presets
+from tasks.runs import config as presets
 
 MAX_POOL = 200
 

@@ -14,7 +14,7 @@ from data.codec import CodecConfig, TextCodec
 from data.examples import encode_pairs
 from data.pairs import TextPair, read_parallel, read_tabbed
 from tasks.couplet.config import CoupletData
-from tasks.runs.hold_out import Splits
+from tasks.runs.dataset import Splits
 from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, short_pairs
 
 TOKENIZER = "characters"

@@ -11,7 +11,7 @@ from core.training.config import MAX_COUNT, TrainConfig
 from data.codec import MAX_TOKENS, CodecConfig
 from data.tables import TableLayout
 from data.tokenizers import SentencePieceBPE
-from tasks.runs import presets
+from tasks.runs import config as presets
 
 
 @dataclass(frozen=True, kw_only=True)

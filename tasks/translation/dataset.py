@@ -11,11 +11,11 @@ from data.batching import epoch_seed
 from data.codec import TextCodec
 from data.examples import Examples, Pair, encode_pairs
 from data.pairs import TextPair
-from tasks.runs.hold_out import ALL
+from tasks.runs.dataset import ALL
 from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, short_pairs
 from tasks.translation.augmentation import augmented
-from tasks.translation.codecs import build_codecs
 from tasks.translation.config import ExtraCorpus, TranslationData
+from tasks.translation.model import build_codecs
 from tasks.translation.sources import PairSource, open_pairs
 
 T = TypeVar("T")

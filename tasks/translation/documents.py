@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from core.decoding.search import Hypothesis
 from data.codec import TextCodec
 from tasks.seq2seq.generation import EncodedTexts
-from tasks.translation.glossary import Glossary
 from tasks.translation.placeholders import (
     FALLBACK,
+    Glossary,
     LinePart,
     Literal,
     known_letters,

@@ -9,11 +9,14 @@ sentences without letters that the model knows, never reach the model.
 
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from core.config import check
+from core.errors import CorpusError
 from data.codec import TextCodec
+from data.readers import iter_lines
 from data.tokenizers import SentencePieceBPE
-from tasks.translation.glossary import Glossary
 from tasks.translation.segments import sentences
 
 PLACEHOLDERS = ("http://ab.de", "http://xy.com", "https://cd.org", "http://gh.org")
@@ -21,6 +24,8 @@ PLACEHOLDERS = ("http://ab.de", "http://xy.com", "https://cd.org", "http://gh.or
 FALLBACK = "4711"
 """Stands for a literal whose placeholder was not copied: of 90 terms, 7 are lost with the first
 placeholder and two with both."""
+
+MAX_TERMS, MAX_TERM_LENGTH = 10_000, 200
 
 # Symbols, dingbats, emoji, and what joins and varies them.
 _EMOJI = "".join(
@@ -72,6 +77,41 @@ class LinePart(NamedTuple):
 
     kept: str
     sentences: list[str]
+
+
+class Glossary:
+    """A user's own terms with fixed ``translations``, such as names of products.
+
+    A placeholder stands for a term; then its translation takes its place, which is not inflected.
+
+    A term is found as a whole word, with capitals or without; of two, the longer one.
+
+    Raises:
+        ConfigError: no term or translation, one that is too long, or too many of them.
+    """
+
+    def __init__(self, translations: Mapping[str, str]) -> None:
+        count = len(translations)
+        check(count <= MAX_TERMS, "glossary", f"{count:,}", f"at most {MAX_TERMS:,} terms")
+        for text in (*translations, *translations.values()):
+            is_right = isinstance(text, str) and 0 < len(text.strip()) <= MAX_TERM_LENGTH
+            check(is_right, "glossary", text, f"texts of 1 to {MAX_TERM_LENGTH} characters")
+        self._translations = {
+            " ".join(term.lower().split()): " ".join(text.split())
+            for term, text in translations.items()
+        }
+        longest_first = sorted(self._translations, key=len, reverse=True)
+        terms = "|".join(re.escape(term).replace(r"\ ", r"\s+") for term in longest_first)
+        # Not a part of a word, an address or a path.
+        self._terms = re.compile(rf"(?<![\w/@.-])({terms})(?![\w/@]|[.-]\w)", re.IGNORECASE)
+
+    def split(self, sentence: str) -> list[str]:
+        """Returns a sentence as parts, of which every second one is a term."""
+        return self._terms.split(sentence) if self._translations else [sentence]
+
+    def translation(self, term: str) -> str:
+        """Returns what stands for a term that was found."""
+        return self._translations.get(" ".join(term.lower().split()), term)
 
 
 def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
@@ -146,3 +186,20 @@ def _emoji_before(sentence: str) -> int:
     """Returns the length of the emoji and spaces that a sentence begins with; 0 without emoji."""
     length = len(sentence) - len(sentence.lstrip(_EMOJI_OR_SPACE))
     return length if any(map(_IS_EMOJI, sentence[:length])) else 0
+
+
+def read_glossary(path: Path) -> dict[str, str]:
+    """Returns the terms of a file and their translations: a term, a tab and its translation a line.
+
+    Raises:
+        CorpusError: the file cannot be read, or a line is something else; empty ones are skipped.
+    """
+    found = {}
+    for number, line in enumerate(iter_lines(path), start=1):
+        term, _, translation = map(str.strip, line.partition("\t"))
+        if not line.strip():
+            continue
+        if not (term and translation) or "\t" in translation:
+            raise CorpusError(path, "expected a term, a tab and its translation", number)
+        found[term] = translation
+    return found

@@ -28,13 +28,12 @@ from tasks.seq2seq.n_best import Ranked, joined
 from tasks.seq2seq.predictor import PairPredictor
 from tasks.seq2seq.request import GenerationRequest, batch_tokens_on, ignore_batch
 from tasks.texts import check_unicode, keeps_index
-from tasks.translation.codecs import load_codecs
 from tasks.translation.confidence import DOUBTFUL, Confidence, capped
 from tasks.translation.config import TranslationConfig
 from tasks.translation.documents import DocumentCodec, EncodedDocuments, Segment
-from tasks.translation.glossary import Glossary
 from tasks.translation.language import LanguageDetector
-from tasks.translation.model import model_for
+from tasks.translation.model import load_codecs, model_for
+from tasks.translation.placeholders import Glossary
 
 if TYPE_CHECKING:
     from tasks.translation.engine import CTranslate2Engine

@@ -8,7 +8,7 @@ from core.errors import CorpusError
 from core.storage.files import exists, is_file, is_folder
 from data.pairs import PAIR_SUFFIXES, TextPair, read_pairs, read_parallel
 from data.tables import table_paths
-from tasks.runs.hold_out import Splits, TableSplits
+from tasks.runs.dataset import Splits, TableSplits
 from tasks.translation.config import TranslationData
 
 

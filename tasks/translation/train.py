@@ -14,11 +14,10 @@ from tasks.runs.training import RunOptions, SearchChoice
 from tasks.seq2seq.request import GREEDY, GenerationRequest
 from tasks.seq2seq.training import PairTraining
 from tasks.translation.calibration import MAX_LANGUAGE_PAIRS, calibrate
-from tasks.translation.codecs import load_codecs
 from tasks.translation.config import TranslationConfig
 from tasks.translation.dataset import ParallelCorpus, spaced
 from tasks.translation.evaluate import TranslationReport, evaluate, score
-from tasks.translation.model import TranslationModel, model_for
+from tasks.translation.model import TranslationModel, load_codecs, model_for
 from tasks.translation.predict import Translator
 
 LENGTH_PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0)

@@ -1,5 +1,7 @@
 """The web application: routes, the page, and what every request passes."""
 
+from collections.abc import Iterator, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,6 @@ from core.config import nearest
 from core.errors import shown
 from tasks.pictures import FONTS
 from tasks.web import libretranslate, routes
-from tasks.web.documentation import as_html
 from tasks.web.errors import RequestError
 from tasks.web.gate import Gate
 from tasks.web.service import Service
@@ -28,6 +29,13 @@ _DESCRIPTION = (
     "Translation, news classification and Chinese couplets. Requests and answers are JSON. The "
     "options of a search have the names of the command line."
 )
+
+_BOUNDS = {
+    "minimum": "from",
+    "exclusiveMinimum": "above",
+    "maximum": "to",
+    "maxLength": "up to length",
+}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -96,3 +104,50 @@ async def _refuse_body(request: Request, error: RequestValidationError) -> JSONR
     elif field is None:
         message = "the body must be a JSON object in UTF-8, with Content-Type: application/json"
     return RequestError(400, message, field=field).response()
+
+
+def as_html(document: Mapping[str, Any]) -> str:
+    """Returns a page with every route of an OpenAPI document; FastAPI's pages load other sites."""
+    return "\n".join(_lines(document))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    title, description = (escape(document["info"][key]) for key in ("title", "description"))
+    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width">'
+    yield f'<title>{title}: interface</title><link rel="icon" href="data:,">'
+    yield '<link rel="stylesheet" href="/static/style.css">'
+    yield f'</head><body><main class="docs"><h1>{title} {escape(document["info"]["version"])}</h1>'
+    yield f'<p>{description}</p><p><a href="/v1/openapi.json">OpenAPI document</a></p>'
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            yield f"<section><h2><code>{method.upper()} {escape(path)}</code></h2>"
+            yield f"<p>{escape(operation['summary'])}</p>"
+            for media in [*operation.get("requestBody", {}).get("content", {}).values()][:1]:
+                name = media["schema"].get("$ref", "").rpartition("/")[2]
+                schemas = document.get("components", {}).get("schemas", {})
+                yield from _fields(schemas.get(name, media["schema"]))
+            statuses = operation["responses"].items()
+            notes = (f"<code>{status}</code> {escape(r['description'])}" for status, r in statuses)
+            yield f"<ul>{''.join(f'<li>{note}</li>' for note in notes)}</ul></section>"
+    yield "</main></body></html>"
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
+    yield "<table><tr><th>field</th><th>value</th><th></th></tr>"
+    for name, field in schema["properties"].items():
+        mark = " (required)" if name in schema.get("required", ()) else ""
+        yield f"<tr><td><code>{escape(name)}</code>{mark}</td><td>{escape(_type(field))}</td>"
+        yield f"<td>{escape(field.get('description', ''))}</td></tr>"
+    yield "</table>"
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "anyOf" in field:
+        return " or ".join(_type(kind) for kind in field["anyOf"] if kind.get("type") != "null")
+    if "enum" in field:
+        return " or ".join(map(repr, field["enum"]))
+    kind = field.get("type", "any")
+    words = [f"array of {_type(field['items'])}" if kind == "array" else kind]
+    words += (f"{word} {field[key]:.10g}" for key, word in _BOUNDS.items() if key in field)
+    return " ".join(words)

@@ -21,12 +21,11 @@ from tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig
 from tasks.couplet.model import CoupletModel
 from tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
 from tasks.runs.checkpoint_folder import CONFIG_FILE
-from tasks.runs.config_file import make_config
+from tasks.runs.config import make_config
 from tasks.runs.training import RunOptions
 from tasks.task import task_named
-from tasks.translation.codecs import build_codecs
 from tasks.translation.config import TranslationConfig, TranslationData
-from tasks.translation.model import TranslationModel
+from tasks.translation.model import TranslationModel, build_codecs
 from tasks.translation.predict import Translator
 from tests.core.small_models import sizes
 

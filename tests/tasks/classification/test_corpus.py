@@ -8,9 +8,9 @@ import pytest
 
 from core.errors import CorpusError
 from data.vocabulary import PAD_ID, UNK_ID
-from tasks.classification.classes import read_classes
 from tasks.classification.config import ClassificationData
 from tasks.classification.dataset import LoadSentenceClassificationDataset, TextData, as_tensors
+from tasks.classification.sources import read_classes
 from tests.growth import growth
 
 CLASSES = ["World", "Спорт", "财经", "Sci/Tech", "Health & Life"]

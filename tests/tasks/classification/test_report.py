@@ -13,7 +13,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import f1_score
 
 from tasks.classification import evaluate, report
-from tasks.reliability import calibration_error, most_probable
+from tasks.classification.decision import calibration_error, most_probable
 
 CLASSES = ["ham", "<b>spam</b>", "eggs"]
 

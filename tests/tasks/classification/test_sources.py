@@ -11,7 +11,7 @@ from core.errors import ConfigError, CorpusError
 from tasks.classification.config import ClassificationData
 from tasks.classification.dataset import LoadSentenceClassificationDataset
 from tasks.classification.sources import TableSource
-from tasks.runs.hold_out import stratified_sample
+from tasks.runs.dataset import stratified_sample
 
 LABELS = ["spam"] * 60 + ["ham"] * 30 + ["eggs"] * 10
 ROWS = [{"title": f"t{i}", "body": f"text {i}", "topic": name} for i, name in enumerate(LABELS)]

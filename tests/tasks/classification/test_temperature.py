@@ -12,9 +12,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from tasks.classification.config import MIN_TEMPERATURE
-from tasks.classification.decision import fit_temperature, scaled
+from tasks.classification.decision import calibration_error, fit_temperature, most_probable, scaled
 from tasks.classification.predict import Classifier
-from tasks.reliability import calibration_error, most_probable
 from tasks.task import task_named
 from tests.tasks.tiny_models import measured
 

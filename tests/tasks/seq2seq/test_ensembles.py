@@ -17,7 +17,7 @@ from core.storage.checkpoint import save_weights
 from data.vocabulary import Vocabulary
 from tasks.couplet.predict import CoupletWriter
 from tasks.runs import checkpoint_folder as folders
-from tasks.task import searching_tasks
+from tasks.task import SEARCHING_TASKS
 from tasks.translation.config import TranslationConfig
 from tasks.translation.model import TranslationModel
 from tasks.translation.predict import Translator
@@ -92,7 +92,7 @@ def test_a_translator_twice_translates_as_it_does_alone(tiny_models: Models) -> 
 def test_an_ensemble_is_measured_as_a_whole(
     tiny_models: Models, tiny_corpora: dict[str, Path]
 ) -> None:
-    for task in searching_tasks():
+    for task in SEARCHING_TASKS:
         folder, corpus = tiny_models(task), tiny_corpora[task]
         one = measured(task, folder, corpus, split="val")
         two = measured(task, [folder, folder], corpus, split="val")

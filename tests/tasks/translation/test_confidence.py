@@ -10,7 +10,7 @@ import torch
 from core.decoding.search import Hypothesis
 from core.errors import CheckpointError
 from core.storage.checkpoint import save_tensors
-from tasks.reliability import binned, calibration_error
+from tasks.classification.decision import binned, calibration_error
 from tasks.runs.checkpoint_folder import CONFIDENCE_FILE
 from tasks.translation.confidence import Confidence, are_good, capped, features_of
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, CorpusError
-from tasks.translation.codecs import build_codecs, load_codecs
 from tasks.translation.config import TranslationData
 from tasks.translation.dataset import ParallelCorpus
+from tasks.translation.model import build_codecs, load_codecs
 
 WORDS = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1)
 SPLITS = {

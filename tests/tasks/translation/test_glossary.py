@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, CorpusError
-from tasks.translation.glossary import Glossary, read_glossary
-from tasks.translation.placeholders import FALLBACK, PLACEHOLDERS, restored, with_placeholders
+from tasks.translation.placeholders import (
+    FALLBACK,
+    PLACEHOLDERS,
+    Glossary,
+    read_glossary,
+    restored,
+    with_placeholders,
+)
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, run
 from tests.tasks.tiny_models import untrained_translator

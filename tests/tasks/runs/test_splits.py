@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import CorpusError
-from tasks.runs.hold_out import Splits
+from tasks.runs.dataset import Splits
 
 
 class Numbers(Splits[int]):
