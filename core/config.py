@@ -112,11 +112,7 @@ def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
 
 
 def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -> C:
-    """Makes a config dataclass of plain nested mappings, as read from JSON or TOML.
-
-    Raises:
-        ConfigError: an unknown name, a value of a wrong type, or a value that ``cls`` refuses.
-    """
+    """Makes a config of plain nested mappings; a ConfigError for a wrong name, type or value."""
     types_of = typing.get_type_hints(cls, include_extras=True)
     values = {}
     for name, value in mapping.items():
@@ -131,10 +127,7 @@ def without_retired(cls: Any, mapping: Mapping[str, Any], *, where: str = "") ->
     """Returns a saved mapping of ``cls`` without the options that only older versions have.
 
     A config class may have a mapping ``RETIRED`` from the names of such options to the values that
-    had no effect on a finished model; None: every value.
-
-    Raises:
-        ConfigError: a retired option has another value.
+    had no effect on a finished model; None: every value. Another one is a ConfigError.
     """
     types_of, retired = typing.get_type_hints(cls), getattr(cls, "RETIRED", {})
     kept = {}
@@ -150,11 +143,7 @@ def without_retired(cls: Any, mapping: Mapping[str, Any], *, where: str = "") ->
 
 
 def complete(cls: type[C], config: C | None, options: Mapping[str, Any]) -> C:
-    """Returns ``config`` (None: the defaults) with ``options`` in place of its own values.
-
-    Raises:
-        ConfigError: an unknown name, a value of a wrong type, or one that ``cls`` refuses.
-    """
+    """Returns ``config`` (None: the defaults) with ``options``; a ConfigError if one is wrong."""
     if config is not None and not options:
         return config
     own = {} if config is None else to_mapping(config)
@@ -167,11 +156,7 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 
 def override(config: C, assignments: Iterable[str]) -> C:
-    """Returns ``config`` with ``section.key=value`` assignments applied.
-
-    Raises:
-        ConfigError: a text that is not an assignment, an unknown name, or an unusable value.
-    """
+    """Returns ``config`` with ``section.key=value`` assignments; a ConfigError if one is wrong."""
     mapping, types_of = to_mapping(config), _full_names(type(config))
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
@@ -212,11 +197,7 @@ def _unknown(full_name: str, known: Collection[str]) -> ConfigError:
 
 
 def converted(name: str, value: Any, wanted: Any) -> Any:
-    """Returns ``value``, of JSON, TOML or a caller in Python, as the annotated type ``wanted``.
-
-    Raises:
-        ConfigError: it has another type; the message calls it ``name``.
-    """
+    """Returns ``value``, of any caller, as the type ``wanted``; a ConfigError calls it ``name``."""
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, Mapping):
             raise ConfigError(f"is a section, not {shown(value)}", option=name)
@@ -254,10 +235,7 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
 
 
 def _plain(name: str, text: str, wanted: Any) -> Any:
-    """Returns the plain value that the text after an equals sign stands for.
-
-    A text that does not fit ``wanted`` stays as it is, and is refused as any other value.
-    """
+    """Returns the value that a text stands for, or the text, which is then refused as a value."""
     kinds = _options(wanted)
     if type(None) in kinds and text.lower() in ("none", ""):
         return None

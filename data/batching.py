@@ -26,9 +26,6 @@ def bucket_by_length(
         batch_tokens: the limit of ``longest side * number of examples`` of a batch, with padding.
             An example that exceeds it alone is a batch of its own.
         seed: a number for shuffled batches; None for sorted ones (validation, prediction).
-
-    Raises:
-        ConfigError: ``batch_tokens`` is not a whole number from 1.
     """
     batch_tokens = converted("batch_tokens", batch_tokens, int)
     check(batch_tokens >= 1, "batch_tokens", batch_tokens, "at least 1")

@@ -50,10 +50,7 @@ class FileReport:
 def fetch(name: str, *, show_progress: bool = False) -> list[FileReport]:
     """Downloads the files of a corpus that are missing from its folder, or not as published.
 
-    Raises:
-        NetworkError: a download failed.
-        CorpusError: the files are not the published ones.
-        UserError: the folder cannot be written.
+    Other files than the published ones are a CorpusError, a download that failed a NetworkError.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
     missing: dict[str, list[CorpusFile]] = {}
@@ -86,11 +83,7 @@ def fetch(name: str, *, show_progress: bool = False) -> list[FileReport]:
 
 
 def verify(name: str) -> list[FileReport]:
-    """Compares the files of a corpus with the published checksums, or else numbers of rows.
-
-    Raises:
-        CorpusError: no file of the corpus is there.
-    """
+    """Compares files with published checksums, or numbers of rows; a CorpusError without any."""
     corpus, folder = find_corpus(name), corpus_folder(name)
     if not any(is_file(folder / file.name) for file in corpus.files):
         raise CorpusError(folder, f"{name} is not there: get it with `cli.py data fetch {name}`")

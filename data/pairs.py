@@ -31,12 +31,7 @@ class TextPair(NamedTuple):
 
 
 def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
-    """Returns the lines of two files that are aligned by line.
-
-    Raises:
-        CorpusError: a file is unreadable, not UTF-8 or empty, or has an empty line; or the files
-            have different numbers of lines.
-    """
+    """Returns the lines of two files in pairs; a CorpusError where a line has no other side."""
     first, second = [*iter_lines(source)], [*iter_lines(target)]
     for path, lines in ((source, first), (target, second)):
         if not lines:
@@ -56,12 +51,7 @@ def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
 
 
 def read_tabbed(path: str | Path) -> list[TextPair]:
-    """Returns the pairs of a file that has one pair on each line, separated by a tab.
-
-    Raises:
-        CorpusError: the file is unreadable, not UTF-8 or empty, or a line has another number of
-            tabs, or an empty side; the message names the line.
-    """
+    """Returns the pairs of lines with one tab each; a CorpusError names a line that has no pair."""
     pairs = []
     for number, line in enumerate(iter_lines(path), start=1):
         texts = line.split("\t")
@@ -80,14 +70,11 @@ def read_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> list[Text
     """Returns the pairs of a table or a TMX file that a model can learn from.
 
     Pairs with an empty side, equal sides or a side of markup alone are left out, and counted on
-    stderr. Every run of white space becomes one space.
+    stderr. Every run of white space becomes one space. A CorpusError if there are no pairs.
 
     Args:
         src, tgt: the languages, which are the names of the columns. A table of two columns with
             other names has the sources in the first one, and no header.
-
-    Raises:
-        CorpusError: the file cannot be read or has no pairs; names the row.
     """
     pairs, left_out = [], Counter[str]()
     for texts in iter_pairs(path, src, tgt, layout):

@@ -22,12 +22,8 @@ _NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
 def encoding_of(path: Path) -> str:
     """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16 or cp1252.
 
-    UTF-16 without a byte order mark has zeros in every other byte of Latin letters, and no others.
     A file is taken for cp1252, which Windows programs write, if no line of it has a valid character
     of UTF-8, and accents are few.
-
-    Raises:
-        CorpusError: the file cannot be read.
     """
     others = count = 0
     found: set[int] = set()
@@ -65,11 +61,7 @@ def iter_lines(path: str | Path, *, encoding: str = UTF8) -> Iterator[str]:
 
     A byte order mark is dropped. Only a line feed ends a line. ``str.splitlines`` also splits at
     U+2028, U+0085 and others, which occur inside sentences: the two sides of a parallel corpus
-    would no longer be aligned.
-
-    Raises:
-        CorpusError: the file cannot be read, is not a regular file, or a line is not of the
-            encoding.
+    would no longer be aligned. A line that is not of the encoding is a CorpusError.
     """
     with _opened(path, encoding, newline="\n") as file:
         for number, line in enumerate(file, start=1):
@@ -85,11 +77,7 @@ def csv_rows(
     encoding: str = UTF8,
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows of a CSV file with their numbers, from 1; a blank line has no fields.
-
-    Raises:
-        CorpusError: the file cannot be read, or a row is not CSV in this encoding.
-    """
+    """Yields the rows of a CSV file with their numbers, from 1; a CorpusError if one is not CSV."""
     row = 0
     csv.field_size_limit(MAX_FIELD)
     with _opened(path, encoding, newline="") as file:

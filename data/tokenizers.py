@@ -196,11 +196,8 @@ def train_sentencepiece(
     """Trains a BPE model of at most ``vocab_size`` pieces, special tokens and bytes included.
 
     The same texts give the same file. Without ``byte_fallback``, every character of the texts is in
-    the vocabulary.
-    ``tags`` are tokens that no text contains, besides the special ones: :func:`tag_token`.
-
-    Raises:
-        ConfigError: there is no text, or ``vocab_size`` is less than the number of characters.
+    the vocabulary. ``tags`` are tokens that no text contains, besides the special ones:
+    :func:`tag_token`. A ConfigError if there is no text, or more characters than ``vocab_size``.
     """
     import sentencepiece
 

@@ -23,11 +23,7 @@ class Vocabulary:
     """An immutable mapping between tokens and ids. Ids 0 to 3 are unk, pad, bos and eos."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        """Numbers ``tokens`` in their order; the four special tokens come first.
-
-        Raises:
-            UserError: the special tokens are not at 0 to 3; a token is empty or occurs twice.
-        """
+        """Numbers ``tokens``, special ones first; a UserError if one is empty or occurs twice."""
         self.itos: tuple[str, ...] = tuple(tokens)
         if self.itos[:4] != SPECIALS:
             first = [token[:20] for token in self.itos[:4]]

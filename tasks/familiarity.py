@@ -82,10 +82,8 @@ class Familiarity:
     ) -> "Familiarity":
         """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``.
 
-        Args:
-            others: the states of texts of other kinds ``[K, D]``.
-            lengths: the numbers of tokens of both, ``[N]`` and ``[M]``. Then :meth:`distance` and
-                :meth:`of` need lengths, too.
+        With ``lengths``, the numbers of tokens of both, :meth:`distance` and :meth:`of` need them,
+        too. ``others`` are the states of texts of other kinds ``[K, D]``.
         """
         mean = states.mean(dim=0)
         if lengths is not None:
@@ -105,11 +103,7 @@ class Familiarity:
 
     @classmethod
     def load(cls, folder: Path, *, width: int) -> "Familiarity | None":
-        """Loads it from a checkpoint folder; None if an older program made that.
-
-        Raises:
-            CheckpointError: the file is damaged, or of a model of another ``width``.
-        """
+        """Loads it from a folder, or None without its file; a CheckpointError if it is damaged."""
         shapes = {"mean": [width], "whitening": [width, width], "quantiles": [_QUANTILES]}
         path = folder / FAMILIARITY_FILE
         tensors = load_optional(

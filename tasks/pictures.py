@@ -50,15 +50,10 @@ def check_picture(path: Path) -> None:
 
 @contextmanager
 def picture(path: str | Path, *, fonts: Sequence[str] = SANS) -> Iterator[Figure]:
-    """Yields an empty figure, and saves it to ``path`` after the body.
+    """Yields an empty figure, and saves it to ``path`` after the body; or a UserError.
 
-    Args:
-        fonts: the families that are searched for a character, in this order. If none has it, it is
-            drawn as a box, which is logged; on red paper (``BRUSH``) it is an error.
-
-    Raises:
-        ConfigError: the suffix of ``path`` is not in ``FORMATS``.
-        UserError: ``path`` cannot be written, or a character cannot.
+    The families ``fonts`` are searched for a character, in this order. If none has it, it is drawn
+    as a box, which is logged; on red paper (``BRUSH``) it is an error.
     """
     path = Path(path)
     check_picture(path)

@@ -89,10 +89,7 @@ class Task:
     def load(
         self, folder: Folders = None, *, device: str = "auto", **options: Any
     ) -> Predictor[Any]:
-        """Returns the predictor with the model in ``folder``; None for the shipped one.
-
-        ``options`` are among ``load_options``.
-        """
+        """Returns the predictor with the model in ``folder``, or the shipped one (None)."""
         predictor = getattr(self._module("predict"), self.predictor)
         return predictor.load(folder, device=device, **options)
 
@@ -108,8 +105,7 @@ class Task:
     ) -> Report:
         """Measures a model on a split of a corpus (:meth:`open_split`).
 
-        Args:
-            options: those of :meth:`load`, and how to predict.
+        ``options`` are those of :meth:`load`, and how to predict.
         """
         how_to_load = {name: options.pop(name) for name in self.load_options if name in options}
         opened = self.open_split(folder, data, split, assignments, device=device, **how_to_load)
@@ -129,11 +125,6 @@ class Task:
             folder, options: what :meth:`load` takes.
             split: None for the test split; for a table that the model was not trained on, all rows.
             assignments: changes of the model's configuration for the corpus: ``data.src=de``.
-
-        Raises:
-            ConfigError: there is no such split.
-            CorpusError: the corpus is not valid, has other classes than the model, or no test
-                split.
         """
         predictor = self.load(folder, **options)
         config = override(predictor.config, assignments)

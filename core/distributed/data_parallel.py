@@ -45,17 +45,11 @@ class DataParallel:
         self._ddp.register_comm_hook(None, _sum_gradients)
 
     def backward(self, loss: Loss, batch: Any | None, *, is_last: bool) -> tuple[Tensor, int]:
-        """Adds the gradients of ``loss(batch)`` to those of the parameters.
+        """Adds the gradients of ``loss(batch)``. Returns the loss and the number of targets.
 
-        Every process makes the last call of a step together with the others. After it, all have
-        the sum of the gradients of all processes.
-        ``batch`` is this process's shard, None if it is empty; ``is_last`` is about the step.
-
-        Returns:
-            The loss, and the number of targets.
-
-        Raises:
-            Disconnected: another process cannot be reached.
+        ``batch`` is this process's shard, None if it is empty. Every process makes the last call of
+        a step (``is_last``) together with the others, and all then have the sum of the gradients of
+        all. If another process cannot be reached, that is :class:`Disconnected`.
         """
         with nullcontext() if is_last else self._ddp.no_sync():
             total, count = self._ddp(loss, batch)

@@ -99,14 +99,8 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
     Only the main process logs. If the body fails in one process alone, its connections are left for
     the operating system to close: an orderly end needs the others, which may not answer.
 
-    Args:
-        device: this process's own.
-        timeout: the seconds that processes wait for one another, at the start and in each
-            operation. One that ends is noticed at once.
-
-    Raises:
-        Disconnected: another process has ended or hangs.
-        UserError: the processes do not find one another.
+    Processes wait ``timeout`` seconds for one another, at the start (a UserError) and in each
+    operation (:class:`Disconnected`). One that ends is noticed at once.
     """
     if world.size == 1:
         yield ALONE

@@ -40,11 +40,7 @@ Shapes = Mapping[str, Sequence[int]]
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], *, digests: Mapping[str, str] | None = None
 ) -> None:
-    """Writes ``tensors``, and the ``digests`` of other files by name (:func:`read_digests`).
-
-    Raises:
-        UserError: the file cannot be written (a full disk, no permission...); an old file stays.
-    """
+    """Writes ``tensors`` and ``digests`` of other files. After a UserError, an old file stays."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {
         "format": "transformer-suite",
@@ -62,11 +58,7 @@ def save_tensors(
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors that :func:`save_tensors` wrote.
-
-    Raises:
-        CheckpointError: the file is missing, cut off, altered, or of another format or version.
-    """
+    """Returns what :func:`save_tensors` wrote; a CheckpointError if it is missing or altered."""
     with _opened(path) as file:
         header = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -101,10 +93,7 @@ def load_optional(
     """Returns the tensors that :func:`save_tensors` wrote; None without the file.
 
     Those of the names in ``may_lack`` may be missing, those in ``may_be_infinite`` be infinite.
-
-    Raises:
-        CheckpointError: as :func:`load_tensors`; or there are other names or ``shapes``; or values
-            that are NaN or infinite.
+    Other names or ``shapes``, and values that are not finite, are CheckpointErrors.
     """
     if not os.path.lexists(path):
         return None
@@ -127,10 +116,8 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Copies ``tensors``, from the file ``source``, into the weights of ``model``: all or none.
 
-    They are converted to the type of the model.
-
-    Raises:
-        CheckpointError: they belong to another architecture, or one is NaN or infinite; names it.
+    They are converted to the type of the model. A CheckpointError names one that belongs to another
+    architecture, or is not finite.
     """
     _check_shapes(_shapes(model_tensors(model)), _shapes(tensors), source)
     for name, tensor in tensors.items():
@@ -177,10 +164,7 @@ def load_model(path: Path, build: Callable[[], M]) -> M:
     """Returns the model that ``build`` makes, with the weights in the file ``path``.
 
     A model without memory is made first, on the meta device, and compared with the header of the
-    file. So a configuration with huge sizes takes no memory.
-
-    Raises:
-        CheckpointError: the file is damaged, or belongs to another architecture.
+    file: a configuration with huge sizes takes no memory. A CheckpointError if they differ.
     """
     with torch.device("meta"), _NoRandomNumbers():
         wanted = _shapes(model_tensors(build()))
@@ -209,12 +193,9 @@ class _NoRandomNumbers(TorchFunctionMode):
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Returns the mean of the weights in several files, in float32.
+    """Returns the mean of the weights in several files, in float32; the sum is in float64.
 
-    See Vaswani et al. (2017), section 6.1. The sum is taken in float64.
-
-    Raises:
-        CheckpointError: a damaged file, or one whose weights have other names or shapes.
+    See Vaswani et al. (2017), section 6.1. A CheckpointError if the files do not fit together.
     """
     total = {name: tensor.double() for name, tensor in load_tensors(paths[0]).items()}
     for path in paths[1:]:

@@ -28,12 +28,9 @@ def reason_of(error: OSError) -> str:
 
 
 def is_file(path: str | Path) -> bool:
-    """Returns whether ``path`` is a regular file or a link to one.
+    """Returns whether ``path`` is a regular file or a link to one; a UserError if nobody can say.
 
     :meth:`Path.is_file` raises a PermissionError for a file in a folder that cannot be searched.
-
-    Raises:
-        UserError: the system does not say (no permission, a circle of links, a long name, ...).
     """
     return stat.S_ISREG(_mode(path))
 
@@ -73,10 +70,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
     The temporary file has the suffix of ``path``, because some libraries look at it. If the body
     raises, ``path`` is unchanged and the temporary file is removed. Missing parent folders are
-    made.
-
-    Raises:
-        UserError: the folder or the file cannot be written (no space, no permission, ...).
+    made. What cannot be written is a UserError.
     """
     target = Path(path)
     if exists(target) and not is_file(target):
@@ -106,10 +100,8 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 def new_folder(path: str | Path) -> Iterator[Path]:
     """Yields an empty temporary folder beside ``path``, and renames it to ``path`` after the body.
 
-    If the body raises, the temporary folder is removed. Missing parent folders are made.
-
-    Raises:
-        UserError: the folder cannot be written, or ``path`` exists.
+    If the body raises, the temporary folder is removed. Missing parent folders are made. A
+    UserError if the folder cannot be written, or ``path`` exists.
     """
     target = Path(path)
     temporary = _name_beside(target)

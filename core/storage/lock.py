@@ -21,18 +21,14 @@ _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 @contextmanager
 def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
-    """Keeps every other caller with the same ``lock`` out while the context lasts.
+    """Keeps every other caller with this ``lock`` out; a UserError if another process holds it.
 
     The operating system holds the lock on the open file ``lock``, so the lock ends with the
-    process, even by ``kill -9``. The file itself stays; it names the process for error messages.
-
-    On a file system without locks, the context logs a warning and continues without one.
+    process, even by ``kill -9``. The file itself stays; it names the process for error messages. On
+    a file system without locks, the context logs a warning and continues without one.
 
     Yields a function that raises a UserError if the lock is not at its path any more: the folder
     has been removed or renamed, and what is there now may belong to another process.
-
-    Raises:
-        UserError: another process holds the lock, or ``lock`` cannot be written.
     """
     with writing(lock):
         lock.parent.mkdir(parents=True, exist_ok=True)

@@ -326,9 +326,7 @@ def stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
 
     In a single process, a second signal has its usual effect. Several processes ignore it: each may
     get the same signal from the scheduler and again from torchrun, which later sends SIGKILL.
-
-    Yields:
-        A function that returns whether the run shall stop.
+    Yields a function that says whether the run shall stop.
     """
     received: list[int] = []
     previous: dict[int, Any] = {}

@@ -40,18 +40,12 @@ def accumulate_gradients(
     """Adds the gradients of the summed loss of ``batch`` to those of ``parameters``, on a CPU.
 
     If every operation is split over the cores, they wait for one another hundreds of times in a
-    step. A core with a microbatch of its own waits once: the examples of a batch are independent
-    until their gradients are added up.
+    step. A core with a microbatch of its own waits once: the examples of a batch, its last axis,
+    are independent until their gradients are added up.
 
     Each microbatch has its own stream of random numbers, and the gradients are added up in a fixed
-    order: the same batch, random state and number of microbatches give the same bits.
-
-    Returns the summed loss, and the number of targets.
-
-    Args:
-        batch: the examples are the last axis; at least ``count`` of them.
-        loss: called from several threads at a time.
-        count: the number of microbatches.
+    order: the same batch, random state and number of microbatches give the same bits. ``loss`` is
+    called from several threads. Returns the summed loss, and the number of targets.
     """
     seeds = torch.randint(1 << 62, (count,)).tolist()
 

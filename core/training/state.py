@@ -216,11 +216,7 @@ def load_state(path: Path) -> tuple[TrainingState, Tensors]:
 
 
 def copy_tensors(saved: Tensors, tensors: Tensors, source: Path) -> None:
-    """Copies the ``saved`` tensors of a run, from the file ``source``: all of them, or none.
-
-    Raises:
-        CheckpointError: a tensor is missing, unknown, or has another shape or type.
-    """
+    """Copies all ``saved`` tensors of a run, from ``source``; or none, and a CheckpointError."""
     for name in sorted(saved.keys() | tensors.keys()):
         found, wanted = _kind(saved.get(name)), _kind(tensors.get(name))
         if found != wanted:

@@ -93,12 +93,7 @@ def make_ema(model: nn.Module, decay: float) -> AveragedModel:
 
 
 class TrainingStep:
-    """A model and what changes with it in every step: its optimizer and its moving average.
-
-    Args:
-        model: on ``device`` already.
-        group: the processes that train this model together.
-    """
+    """A model on ``device`` and what changes with it in every step: optimizer, moving average."""
 
     def __init__(
         self,
@@ -154,21 +149,14 @@ class TrainingStep:
         loss: LossFunction,
         learning_rate: float,
     ) -> float:
-        """Takes one step over all of ``batches``, as if they were one, and adds it to ``state``.
+        """Takes one step over all of ``batches``, adds it to ``state`` and returns the mean loss.
 
         The gradient is that of the summed loss divided by the number of targets. So accumulating
         small batches equals one large batch, and so does sharding a batch over processes. The seed
         of its random numbers follows from the seed of the run, the step and the rank alone.
 
-        Args:
-            batches: this process's shards; None for an empty one.
-            learning_rate: that of this step.
-
-        Returns:
-            The mean loss.
-
-        Raises:
-            UserError: the loss or its gradient is not finite; the weights are unchanged.
+        ``batches`` are this process's shards, None for an empty one. If the loss or its gradient is
+        not finite, that is a UserError, and the weights are unchanged.
         """
         name = f"{self._config.seed} {state.step} {self._group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))

@@ -23,16 +23,10 @@ _HINT = "`cli.py evaluate classification --report FOLDER` writes one"
 
 
 def draw_chart(path: str | Path, run: Path, kind: str) -> None:
-    """Draws a chart of a classifier's report.
+    """Draws the chart ``kind`` (one of ``CHARTS``) of a classifier's report, or raises a UserError.
 
-    Args:
-        run: the folder of a classifier or of a report, or a report as JSON. In a folder it is
-            ``report.json`` or, without it, the test results in ``metrics.json``.
-        kind: one of ``CHARTS``.
-
-    Raises:
-        ConfigError, UserError: as :func:`.picture`; there is no report, or no such chart in it, or
-            it is damaged.
+    ``run`` is the folder of a classifier or of a report, or a report as JSON. In a folder it is
+    ``report.json`` or, without it, the test results in ``metrics.json``.
     """
     file = run
     if is_folder(run):

@@ -134,12 +134,7 @@ class ClassificationData(CodecConfig, TableLayout):
 
 
 def named_numbers(option: str, items: Sequence[str], most: float) -> dict[str, float]:
-    """Returns the numbers in items such as ``spam=0.8`` by their names.
-
-    Raises:
-        ConfigError: an item of another form, a name that occurs twice, or a number that is not
-            above 0 and at most ``most``.
-    """
+    """Returns the numbers in items such as ``spam=0.8`` by their names; or a ConfigError."""
     numbers: dict[str, float] = {}
     for item in items:
         name, equals, text = item.rpartition("=")
@@ -200,10 +195,7 @@ def tiny() -> ClassificationConfig:
 
 
 def small() -> ClassificationConfig:
-    """Returns a configuration for a first useful model: five minutes on two CPU cores.
-
-    That holds for AG_News with its 120,000 texts.
-    """
+    """Returns a first useful model: five minutes on two CPU cores for all texts of AG_News."""
     return ClassificationConfig(
         model=ClassifierConfig(
             d_model=128,

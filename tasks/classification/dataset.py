@@ -150,12 +150,7 @@ def _batch_tokens_for(texts: IdLists, batch_tokens: int) -> int:
 
 @dataclass(frozen=True)
 class TextData:
-    """Length-bucketed batches of labeled texts, shuffled differently in every epoch.
-
-    Attributes:
-        examples: the texts as ids, with their class numbers.
-        pad_to: the least length of a batch.
-    """
+    """Length-bucketed batches of labeled texts, ``pad_to`` long or more, shuffled in each epoch."""
 
     examples: Examples[Example]
     _: KW_ONLY

@@ -57,17 +57,11 @@ def fit_temperature(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def class_weights(items: Sequence[str], classes: Sequence[str], labels: Sequence[int]) -> Tensor:
-    """Returns the weight of each class ``[C]`` in the loss.
+    """Returns the weight of each class ``[C]`` in the loss, given ``data.class_weight``.
 
     ``balanced`` gives class c the weight N / (C * N_c), as in scikit-learn (King and Zeng 2001,
-    section 4), where N_c of the N texts are of class c; a class without texts counts as one text.
-
-    Args:
-        items: ``data.class_weight``.
-        labels: the class numbers of the training texts.
-
-    Raises:
-        ConfigError: a name that is not a class.
+    section 4), where N_c of the N training texts are of class c; a class without texts counts as
+    one text. A name that is not a class is a ConfigError.
     """
     if list(items) == [BALANCED]:
         counts = np.bincount(labels, minlength=len(classes)).clip(min=1)
@@ -83,10 +77,8 @@ def decide(probabilities: Tensor, classes: Sequence[str], thresholds: Sequence[s
 
     A class with a threshold is chosen exactly when its probability is at least the threshold; among
     several, the one with the highest ratio of the two. If there is none, the most probable class
-    without a threshold is chosen, and if all have one, the one with the highest ratio.
-
-    Raises:
-        ConfigError: a name that is not a class.
+    without a threshold is chosen, and if all have one, the one with the highest ratio. A threshold
+    of another name is a ConfigError.
     """
     named = named_numbers("prediction.thresholds", thresholds, 1.0)
     for name in named:
@@ -101,24 +93,16 @@ def decide(probabilities: Tensor, classes: Sequence[str], thresholds: Sequence[s
 
 
 def most_probable(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the confidence of each text, and whether its most probable class is right.
-
-    Args:
-        probabilities: ``[N, C]``.
-        labels: ``[N]``, the true classes.
-    """
+    """Returns, for ``[N, C]``, the highest probability ``[N]`` and whether its class is right."""
     confidence, predicted = probabilities.double().max(dim=1)
     return confidence, predicted == labels
 
 
 def binned(confidence: Tensor, is_right: Tensor, bins: int = BINS) -> Tensor:
-    """Groups texts by their confidence ``[N]``, into intervals of equal width.
+    """Groups texts by their confidence ``[N]``, into intervals of equal width, upper ends included.
 
-    Each interval includes its upper end.
-
-    Returns:
-        ``[bins, 3]``: of each interval, the sum of the confidences, the number of texts that are
-        right, and the number of texts.
+    Returns ``[bins, 3]``: of each interval, the sum of the confidences, the number of texts that
+    are right, and the number of texts.
     """
     numbers = (confidence * bins).ceil().long().clamp(1, bins) - 1
     columns = torch.stack([confidence, is_right.double(), torch.ones_like(confidence)], dim=1)

@@ -98,9 +98,7 @@ def evaluate(
     baseline_is_right: NDArray[np.bool_] | None = None,
     **options: Any,
 ) -> ClassificationReport:
-    """Returns the report on one split.
-
-    Classes without any row in the split are reported on stderr.
+    """Returns the report on one split; classes without any row in it are reported on stderr.
 
     Args:
         report_in: a folder for ``report.html`` and ``report.json`` (:mod:`.report`).

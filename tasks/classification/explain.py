@@ -81,12 +81,10 @@ def words_of(text: str) -> list[str]:
 def explain(
     classifier: Classifier, texts: str | Iterable[str], **options: Any
 ) -> list[Explanation]:
-    """Returns the explanation of each text; without words for an empty one.
+    """Returns the explanation of each text (a string is one); without words for an empty one.
 
-    A string is one text. Errors are those of :meth:`Classifier.classify`.
-
-    Args:
-        options: those of :meth:`Classifier.outputs`.
+    ``options`` are those of :meth:`Classifier.outputs`, errors those of
+    :meth:`Classifier.classify`.
     """
     return [_explain(classifier, text, options) for text in as_texts(texts)]
 

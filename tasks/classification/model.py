@@ -144,15 +144,12 @@ def mean_scores(encoder: Tensor, ngrams: Tensor, ngram_weight: float) -> Tensor:
 
 
 def pool(states: Tensor, is_pad: Tensor, concat_type: str) -> Tensor:
-    """Returns one vector per text, pooled from the states of its real positions.
+    """Returns one vector per text ``[B, D]``, pooled from its real positions; zeros without any.
 
     Args:
         states: ``[S, B, D]``.
         is_pad: ``[B, S]``, True at padding, which stands at the end.
         concat_type: "sum", "avg", or "last" for the state of the last real position.
-
-    Returns:
-        ``[B, D]``; zeros for a text without any real position.
     """
     if concat_type not in CONCAT_TYPES:
         raise ValueError(

@@ -80,10 +80,7 @@ class HashedNgrams(nn.Module):
         return total * (SCALE / count.sqrt()).unsqueeze(1)
 
     def rows(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the row of the table of every n-gram, and the number of its text, both ``[N]``.
-
-        ``src`` is ``[S, B]``.
-        """
+        """Returns the row of each n-gram in ``[S, B]``, and the number of its text, both ``[N]``."""
         ids = src.t()
         is_token = ids != self.pad_id
         parts = list(_ngrams(ids[is_token].int(), _texts(is_token), 1, self.order))
@@ -131,12 +128,8 @@ def _ngrams(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yields the hashes of all n-grams and the numbers of their texts, for each length n.
 
-    Both are int32, which takes half of the time of int64.
-
-    Args:
-        elements: ``[N]``, int32, those of one text after another. No n-gram is in two texts.
-        texts: ``[N]``, int32, the numbers of their texts.
-        separator: an element that stands at the ends of n-grams only.
+    ``elements`` and ``texts`` ``[N]`` are those of one text after another; no n-gram is in two. A
+    ``separator`` stands at the ends of n-grams only. All are int32: int64 takes twice the time.
     """
     inner = torch.zeros(len(elements) + 1, dtype=torch.int32, device=elements.device)
     if separator is not None:

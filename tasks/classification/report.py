@@ -57,10 +57,8 @@ def write_report(
 ) -> None:
     """Writes ``report.json`` and ``report.html``, which needs no other file.
 
-    Args:
-        figures: what :func:`.evaluate.evaluate` measured.
-        labels, predicted: ``[N]``, the true and the chosen classes.
-        probabilities: ``[N, C]``, at this ``temperature``.
+    ``figures`` are what :func:`.evaluate.evaluate` measured, ``labels`` and ``predicted`` the true
+    and the chosen classes ``[N]``, and ``probabilities`` ``[N, C]`` those at this ``temperature``.
     """
     uncalibrated = scaled(probabilities, 1.0 / temperature)
     classes = list(figures["classes"])
@@ -85,9 +83,6 @@ def bootstrap_intervals(
 
     Drawing texts with replacement is drawing from the cells of the confusion matrix with the
     probabilities of their counts, so a resample takes no longer for more texts.
-
-    Args:
-        predicted, truth: ``[N]``, class numbers.
     """
     cells, counts = np.unique(np.stack([truth, predicted]), axis=1, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(
@@ -106,10 +101,7 @@ def bootstrap_intervals(
 
 
 def reliability(probabilities: Tensor, labels: Tensor) -> list[dict[str, float]]:
-    """Returns mean confidence, accuracy and number of texts of each bin that has texts.
-
-    The bins are those of :func:`tasks.classification.decision.binned`.
-    """
+    """Returns mean confidence, accuracy and number of texts of each of the :func:`.binned`."""
     return [
         {"confidence": confidence / texts, "accuracy": right / texts, "texts": int(texts)}
         for confidence, right, texts in binned(*most_probable(probabilities, labels)).tolist()

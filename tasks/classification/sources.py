@@ -63,9 +63,8 @@ class NewsFolder(Splits[Row]):
 class TableSource(TableSplits[Row]):
     """Tables of a user. Rows without a text or without a label are left out and reported.
 
-    Raises:
-        CorpusError: a column is missing; there is one label only, or nearly as many as rows; a
-            label is not one of the model's, or not in the training table.
+    A CorpusError says that a column is missing; that there is one label only, or nearly as many as
+    rows; or that a label is not one of the model's, or not in the training table.
     """
 
     def __init__(
@@ -93,11 +92,7 @@ class TableSource(TableSplits[Row]):
         return " ".join(row.text.split()), self.classes[row.label]
 
     def _labeled(self, table: Table) -> list[tuple[str, str]]:
-        """Returns the labels and texts of the rows that have both; reports the others.
-
-        Raises:
-            CorpusError: at the first label that is not a class.
-        """
+        """Returns the labels and texts of rows that have both; or a CorpusError; reports others."""
         found, others = [], []
         known, train = set(self.classes), self._tables["train"]
         whose = "the model's classes" if self._has_model else f"the labels in {train}"
@@ -147,15 +142,7 @@ Source: TypeAlias = NewsFolder | TableSource
 def open_source(
     path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None = None
 ) -> Source:
-    """Opens a corpus.
-
-    Args:
-        seed: selects the rows of the splits that have no file.
-        classes: those of an existing model.
-
-    Raises:
-        CorpusError: there is no such corpus, or its classes differ from the model's.
-    """
+    """Opens a corpus; a CorpusError if there is none, or its classes are not those of the model."""
     if not exists(path):
         raise CorpusError(path, "there is no such folder or file")
     if has_news_layout(path, config):
@@ -180,13 +167,8 @@ def read_news(path: Path, columns: Sequence[str], *, num_classes: int) -> list[R
     """Returns the rows of a CSV file: ``label,title,description``, or ``label,description``.
 
     All rows have as many columns as the first, which may be a header: it begins with ``label`` or
-    ``class``. Labels are integers from 1 to ``num_classes``.
-
-    Args:
-        columns: those that are read, joined by a space: the title, the description or both.
-
-    Raises:
-        CorpusError: names the file and the row.
+    ``class``. Labels are integers from 1 to ``num_classes``. The ``columns`` that are read are
+    joined by a space. A CorpusError names the row.
     """
     rows: list[Row] = []
     count = 0
@@ -214,11 +196,7 @@ def read_news(path: Path, columns: Sequence[str], *, num_classes: int) -> list[R
 
 
 def read_classes(folder: Path) -> list[str]:
-    """Returns the names of the classes.
-
-    Raises:
-        CorpusError: there are fewer than two names; a name is empty, repeated, or holds a tab.
-    """
+    """Returns the names of the classes, two or more; a CorpusError if one is empty or repeated."""
     path = folder / CLASSES_FILE
     names = [line.strip() for line in iter_lines(path)]
     seen: set[str] = set()

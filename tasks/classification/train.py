@@ -206,11 +206,7 @@ class ClassificationTraining(Training):
 def familiarity_with(
     classifier: Classifier, texts: Sequence[Sequence[int]], held_out: Sequence[Sequence[int]]
 ) -> Familiarity:
-    """Returns the familiarity with texts like these, and with the beginnings of such texts.
-
-    Args:
-        texts: training texts as ids. held_out: others like them.
-    """
+    """Returns the familiarity with texts as ids, given ``held_out`` ones, and with beginnings."""
     rng = random.Random(1)
     lines = [classifier.as_read(line) for line in iter_lines(_OTHER_TEXTS)]
     states = []
@@ -237,10 +233,7 @@ def text_loss(
     token_dropout: float,
     weights: Tensor | None = None,
 ) -> LossFunction:
-    """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``.
-
-    ``weights`` are those of the classes.
-    """
+    """Returns the training loss: label-smoothed cross-entropy, for each part of ``model``."""
 
     def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
         src, targets = batch

@@ -30,11 +30,7 @@ from tasks.task import task_named
 def text_input(
     texts: Sequence[str], options: LineOptions, encoding: str | None
 ) -> AbstractContextManager[Lines]:
-    """Returns the texts: those of the command line, a file, or standard input.
-
-    Raises:
-        UsageError: texts and a file, or "-" beside other texts.
-    """
+    """Returns the texts of the command line, of a file, or of standard input; or a UsageError."""
     if texts and options.input_path is not None:
         raise click.UsageError("texts come from the command line or from --input, not from both.")
     if "-" in texts and len(texts) > 1:
@@ -47,11 +43,7 @@ def text_input(
 def opened(
     lines: AbstractContextManager[Lines], options: LineOptions, *, is_file: bool = False
 ) -> Iterator[LineWork]:
-    """Opens the input ``lines`` and the output. Yields the work on them.
-
-    Args:
-        is_file: they come from other files than ``--input``.
-    """
+    """Opens ``lines`` and the output. ``is_file``: they come from other files than ``--input``."""
     use_threads(options.threads)
     is_typed = not is_file and options.input_path is None and sys.stdin.isatty()
     with (
@@ -74,9 +66,6 @@ def opened_input(
     Args:
         columns: the columns of the table that are texts; None: the input is no table.
         added: the names and the types of the new columns; a result has them with tabs between.
-
-    Raises:
-        UsageError: options contradict each other.
     """
     path, out = options.input_path, options.output_path
     if columns is not None:
@@ -140,7 +129,7 @@ def search_and_answer(
     whole: Callable[[str, Any], list[str]] | None = None,
     categories: Callable[[int, str, Any], Iterable[str]] = lambda number, line, result: (),
 ) -> Counter[str]:
-    """Does the work of the commands that search: ``translate`` and ``couplet``.
+    """Does the work of the commands that search: ``translate`` and ``couplet``. Returns counts.
 
     Args:
         lines_for: returns the output lines for an input line and its result; one line where
@@ -151,9 +140,6 @@ def search_and_answer(
         whole: returns all output lines for an input line and its result, in place of ``lines_for``
             and of numbers and scores, but not of JSON.
         categories: returns what an input line, whose number counts from 0, and its result count as.
-
-    Returns:
-        The counts.
     """
     texts = options.pop("texts")
     line_options = take(LineOptions, options)

@@ -59,11 +59,7 @@ Chunk = tuple["pa.Table", dict[int, str]]
 
 
 def filesystem_of(address: str) -> "tuple[FileSystem, str]":
-    """Returns the file system of an address (``s3://bucket/file``, or a path) and the path in it.
-
-    Raises:
-        UserError: no file system has such an address.
-    """
+    """Returns the file system of an address, such as ``s3://bucket/file``, and the path in it."""
     import pyarrow as pa
     from pyarrow.fs import FileSystem, LocalFileSystem
 
@@ -101,11 +97,7 @@ def find_inputs(address: str) -> list[tuple[str, str]]:
 
 
 def read_chunks(address: str) -> Iterator[Chunk]:
-    """Yields the rows of a file.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or is not what its name says.
-    """
+    """Yields the rows of a file; an OSError or a ValueError if it is not what its name says."""
     import pyarrow as pa
 
     system, path = filesystem_of(address)
@@ -160,11 +152,10 @@ def _row_of(line: bytes, *, is_json: bool) -> Row | str:
 
 
 def write_file(address: str, kind: str, added: int, tables: "Iterator[pa.Table]") -> None:
-    """Writes a file, which gets its name once it is whole.
+    """Writes a file of a ``kind`` of ``OUTPUTS``, which gets its name once it is whole.
 
-    Args:
-        kind: one of ``OUTPUTS``. The columns of a Parquet file are those of the first table.
-        added: the number of the columns of answers; a file of text has the first of them.
+    The columns of a Parquet file are those of the first table. The last ``added`` ones are answers;
+    a file of text has the first of them.
     """
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
@@ -250,11 +241,7 @@ class Worker:
 
 @contextmanager
 def ray_at(address: str) -> Iterator[Any]:
-    """Connects to a cluster, or starts one on this machine.
-
-    Raises:
-        UserError: Ray is not installed, there is no cluster at ``address``, or it has failed.
-    """
+    """Connects to a cluster, or starts one on this machine; a UserError if there is none."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
@@ -320,11 +307,7 @@ def tables_of(
     *,
     has_familiarity: bool,
 ) -> "Iterator[pa.Table]":
-    """Yields the tables of one file; counts rows, unfamiliar and refused ones, which are named.
-
-    Raises:
-        FileFault: the file ends with a reason.
-    """
+    """Yields the tables of one file; counts rows, unfamiliar and refused ones, which are named."""
     from tasks.familiarity import is_unfamiliar
 
     for file, first, answer in parts:

@@ -61,11 +61,7 @@ def verify(name: str) -> None:
 
 
 def show_reports(name: str, reports: "Sequence[FileReport]") -> None:
-    """Prints the state of every file of a corpus.
-
-    Raises:
-        UserError: a file is missing or wrong.
-    """
+    """Prints the state of every file of a corpus; a UserError if one is missing or wrong."""
     from data.corpora import corpus_folder, find_corpus
 
     folder = corpus_folder(name)
@@ -76,15 +72,10 @@ def show_reports(name: str, reports: "Sequence[FileReport]") -> None:
 
 
 def corpus_for(task: Task, chosen: Path | None) -> Path:
-    """Returns the folder of a corpus for ``task``.
+    """Returns the folder of a corpus for ``task``; a UserError if it is not here.
 
-    Args:
-        chosen: a folder, a file, or the name of a corpus in the catalog; None for the task's
-            default. A folder that exists takes precedence over a name.
-
-    Raises:
-        ConfigError: the corpus is for another task, or the name is nearly that of a corpus.
-        UserError: the corpus of the catalog is not here.
+    ``chosen`` is a folder, a file, or the name of a corpus in the catalog; None: the task's
+    default. A folder that exists takes precedence over a name.
     """
     from data.corpora import CORPORA, corpus_folder
 

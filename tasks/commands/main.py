@@ -98,11 +98,7 @@ def main() -> None:
 
 
 def report(error: BaseException, command: str) -> int:
-    """Prints one line about ``error`` on stderr and returns the exit code; raises what is a bug.
-
-    Args:
-        command: the program and the command, as they are called.
-    """
+    """Prints a line about ``error`` of ``command``. Returns the exit code; raises what is a bug."""
     match error:
         case Exit():
             return error.exit_code

@@ -110,11 +110,7 @@ def option_names() -> Iterator[None]:
 
 
 def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
-    """Takes ``parameters.table`` out of the options of a command; returns them as assignments.
-
-    Raises:
-        UsageError: one of them is not for ``task``.
-    """
+    """Takes ``parameters.table`` out of ``options``, as assignments; or a UsageError."""
     names = ("src", "tgt", "text", "label", "delimiter", "header", "encoding")
     short = take_given(options, *names)
     if others := short.keys() - set(task.table_options):
@@ -126,11 +122,7 @@ def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def layout_of(options: dict[str, Any]) -> TableLayout:
-    """Takes ``parameters.layout`` out of the options of a command; returns them as a layout.
-
-    Raises:
-        ConfigError: there is no such encoding.
-    """
+    """Takes ``parameters.layout`` out of ``options``; a ConfigError for an unknown encoding."""
     layout = TableLayout(**take_given(options, "delimiter", "header", "encoding"))
     with option_names():
         layout.check_layout()

@@ -89,12 +89,7 @@ def translate(**options: Any) -> None:
 
 
 def notes(counts: Mapping[str, int], doubtful: Sequence[int]) -> Iterator[str]:
-    """Yields what a user should know of the lines of a run.
-
-    Args:
-        counts: of lines by category.
-        doubtful: the numbers of the lines whose translations are probably wrong.
-    """
+    """Yields what to know of a run, given counts of lines and the numbers of ``doubtful`` ones."""
     from tasks.familiarity import unfamiliar_note
     from tasks.translation.confidence import DOUBTFUL
 

@@ -359,11 +359,9 @@ def given_characters(
 ) -> list[list[str | None]]:
     """Returns for each segment of ``lines`` the characters of its answer that the user gives.
 
-    They are the beginning of the answer, or some anywhere in it; None stands for a free one.
-
-    Raises:
-        ConfigError: a character that the model does not know, or one that breaks a rule, or a
-            ``keep`` of another length than its line.
+    They are the beginning of the answer, or some anywhere in it; None stands for a free one. A
+    ConfigError names one that the model does not know, or that breaks a rule, or says that ``keep``
+    has another length than its line.
     """
     name, text = ("prefix", request.prefix) if request.keep is None else ("keep", request.keep)
     if text is None:

@@ -84,11 +84,7 @@ class CoupletRequest(GenerationRequest):
 
 
 def read_avoided(path: Path) -> tuple[str, ...]:
-    """Returns the words of a file, one a line; empty lines are skipped.
-
-    Raises:
-        CorpusError: the file cannot be read, is too long, or has a line that is too long.
-    """
+    """Returns the words of a file, one a line; a CorpusError for too many, or too long ones."""
     words = []
     for number, line in enumerate(iter_lines(path), start=1):
         word = "".join(line.split())

@@ -47,9 +47,8 @@ def rank(
 ) -> list[tuple[int, float]]:
     """Returns the numbers and the scores of the best ``count`` of ``seconds``, the best first.
 
-    ``is_hard`` says that the first line is hard to answer: fluency counts.
-
-    A candidate that is much like a better one is left out, unless there are too few others.
+    A candidate that is much like a better one is left out, unless there are too few others. If the
+    first line is hard to answer (``is_hard``), fluency counts.
     """
     factors = (1.0, weights.backward, weights.rarity, weights.fluency * is_hard)
     scores = [sum(map(mul, factors, own)) for own in features]
@@ -65,10 +64,7 @@ def rank(
 def features_of(
     first: str, seconds: Sequence[str], model: PairPredictor[Any, Any], vocabulary: Vocabulary
 ) -> list[Features]:
-    """Returns the features of all candidates ``seconds``, which have the length of ``first``.
-
-    ``model`` is the predictor that has made them, with this ``vocabulary``.
-    """
+    """Returns the features of ``seconds``, as long as ``first``, which ``model`` has made."""
     seconds, firsts = list(seconds), [first] * len(seconds)
     forward, backward = model.score(firsts, seconds), model.score(seconds, firsts)
     size = max(1, len(first))

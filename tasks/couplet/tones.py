@@ -64,11 +64,7 @@ def read_words(name: str) -> tuple[str, ...]:
 
 @cache
 def tones(character: str, rhyme: str = "modern") -> Tones:
-    """Returns the tones that ``character`` can have: level, oblique, both, or none if unknown.
-
-    Raises:
-        ConfigError: ``rhyme`` is not in :data:`SYSTEMS`.
-    """
+    """Returns the tones that ``character`` can have: level, oblique, both, or none if unknown."""
     check_choice("form.rhyme", rhyme, SYSTEMS)
     if rhyme == "pingshui" and character in _pingshui():
         return frozenset(tone for tone, _ in _pingshui()[character])

@@ -127,12 +127,9 @@ def draw_lengths(
     device: str,
     request: GenerationRequest,
 ) -> list[LengthBin]:
-    """Translates a split of the corpus ``data``, draws the quality by length and returns the bins.
-    Without a ``split``, it is the first whose name begins with ``test``.
+    """Draws the quality of translations of a split by their length, and returns the bins.
 
-    Raises:
-        ConfigError, UserError: a wrong split; or as for :func:`.picture`.
-        CorpusError: the corpus is not valid.
+    Without a ``split``, it is the first whose name begins with ``test``.
     """
     task = task_named("translation")
     translator, dataset, split = task.open_split(model, Path(data), split, device=device)

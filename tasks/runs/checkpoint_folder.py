@@ -55,11 +55,7 @@ model."""
 
 
 def write_config(folder: Path, task: str, config: Any) -> None:
-    """Writes ``config.json``.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Writes ``config.json``; a UserError if it cannot be written."""
     about = {"task": task, "version": FORMAT_VERSION, **to_mapping(config)}
     write_json(folder / CONFIG_FILE, about)
 
@@ -72,10 +68,8 @@ def file_digests(folder: Path) -> dict[str, str]:
 def check_files(folder: Path) -> None:
     """Compares the vocabulary and the names of classes with the digests beside the weights.
 
-    Version 1.0 has the digests in ``manifest.json``.
-
-    Raises:
-        CheckpointError: a file was changed, added or removed; names it.
+    Version 1.0 has the digests in ``manifest.json``. A CheckpointError names a file that was
+    changed, added or removed.
     """
     # The list of the shipped models needs no torch, which this imports.
     from core.storage.checkpoint import WEIGHTS_FILE, read_digests
@@ -99,14 +93,7 @@ def check_files(folder: Path) -> None:
 
 
 def read_config(folder: Path, task: str, config_class: type[C]) -> C:
-    """Returns the configuration in ``folder``, which must belong to ``task``.
-
-    The vocabulary and the names of classes are checked first; see :func:`check_files`.
-
-    Raises:
-        CheckpointError: there is none, it is damaged, or of another task or version; or a file is
-            not that of the model.
-    """
+    """Returns the configuration in ``folder``, after :func:`check_files`; or a CheckpointError."""
     about = describe(folder)
     if about["task"] != task:
         raise CheckpointError(
@@ -121,11 +108,7 @@ def read_config(folder: Path, task: str, config_class: type[C]) -> C:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Returns the content of ``config.json``.
-
-    Raises:
-        CheckpointError: there is none, it is damaged, or of another version.
-    """
+    """Returns the content of ``config.json``; a CheckpointError if it is missing or damaged."""
     path = folder / CONFIG_FILE
     if not is_file(path):
         raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
@@ -152,11 +135,7 @@ def check_begun(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:
-    """Returns the content of ``metrics.json``; empty without that file.
-
-    Raises:
-        CheckpointError: it is damaged, or an entry that the program uses has another type.
-    """
+    """Returns the content of ``metrics.json``, or {}; a CheckpointError if it is damaged."""
     path = folder / METRICS_FILE
     if not is_file(path):
         return {}
@@ -189,15 +168,10 @@ def headline(metrics: Mapping[str, Any]) -> str:
 
 
 def model_folder(task: str, folder: str | Path | None) -> Path:
-    """Returns the folder of a model of ``task``.
+    """Returns the folder of a model of ``task``; a CheckpointError if there is none.
 
-    Args:
-        folder: a checkpoint folder, or the name of a shipped model if there is no such folder;
-            None: the default model.
-
-    Raises:
-        CheckpointError: there is neither.
-        TypeError: not a path.
+    ``folder`` is a checkpoint folder, or the name of a shipped model if there is no such folder;
+    None: the default model. Anything but a path is a TypeError.
     """
     if not isinstance(folder, str | PathLike | None):
         raise TypeError(f"a model is named by a str or a Path, not by {type(folder).__name__}")

@@ -81,7 +81,7 @@ def make_config(
     init: Path | None = None,
     new_vocabulary: bool = False,
 ) -> Any:
-    """Returns the configuration of a run of ``task``.
+    """Returns the configuration of a run of ``task``; a ConfigError for what cannot be used.
 
     Args:
         config_file: as for :func:`merge_file`.
@@ -89,10 +89,6 @@ def make_config(
         init: a model to start from; its model section and its options of the vocabulary take the
             place of those of the preset.
         new_vocabulary: the run builds its own vocabulary: the preset's options of it stay.
-
-    Raises:
-        ConfigError: a file that cannot be read, an unknown name, a value that cannot be used.
-        CheckpointError: there is no model of ``task`` in ``init``.
     """
     check_choice("--preset", preset, task.presets)
     config = task.presets[preset]()
@@ -106,14 +102,9 @@ def make_config(
 
 
 def merge_file(config: Any, path: Path, *, task: str) -> Any:
-    """Returns ``config`` with the values of a file in place of its own.
+    """Returns ``config`` with the values of a file, or a ConfigError if that does not fit.
 
-    Args:
-        path: a TOML file, or the ``config.json`` of a run or a model, which names its task.
-
-    Raises:
-        ConfigError: the file cannot be read, is for another task, or has an unknown name or a value
-            that cannot be used.
+    ``path`` is a TOML file, or the ``config.json`` of a run or a model, which names its task.
     """
     merged, sections = to_mapping(config), _read(path, task)
     try:

@@ -32,14 +32,9 @@ _VOCABULARY_OPTIONS = ("vocab_size", "min_freq", "byte_fallback")
 def load_initial_weights(
     folder: Path, model: nn.Module, *, except_for: Sequence[str], tokens: TokenWeights
 ) -> None:
-    """Gives ``model`` the weights of the model in ``folder``, as a fine-tuned run begins with them.
+    """Gives ``model`` the weights in ``folder``, but for ``except_for``; or a CheckpointError.
 
-    Args:
-        model: a new model, which keeps its own weights named in ``except_for``.
-        tokens: the weights that are changed for another vocabulary.
-
-    Raises:
-        CheckpointError: the weights are missing, damaged, or do not fit ``model``.
+    ``tokens`` are the weights that are changed for another vocabulary.
     """
     source = folder / WEIGHTS_FILE
     own = model_tensors(model)
@@ -52,9 +47,6 @@ def with_model_of(folder: Path, task: str, config: C, *, new_vocabulary: bool = 
     """Returns ``config`` with the model and the vocabulary options of the model in ``folder``.
 
     With ``new_vocabulary``, the vocabulary's size, and what else can differ, stays as it is.
-
-    Raises:
-        CheckpointError: there is no model of ``task`` in ``folder``.
     """
     ours, theirs = _sections(folder, task, config)
     for section, names in _shared_options(ours, new_vocabulary).items():
@@ -64,13 +56,7 @@ def with_model_of(folder: Path, task: str, config: C, *, new_vocabulary: bool = 
 
 
 def check_alike(folder: Path, task: str, config: Any, *, new_vocabulary: bool = False) -> None:
-    """Checks that a run with ``config`` can start from the model in ``folder``.
-
-    Raises:
-        CheckpointError: there is no model of ``task`` in ``folder``.
-        ConfigError: names the options that differ: another architecture, another vocabulary, or
-            other languages.
-    """
+    """Raises a ConfigError, with what differs, unless a run can start from the model there."""
     ours, theirs = _sections(folder, task, config)
     different = [
         f"{section}.{name} = {theirs[section][name]}, not {ours[section][name]}"

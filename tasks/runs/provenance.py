@@ -20,11 +20,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def provenance(task: str, command: str | None = None) -> dict[str, Any]:
-    """Returns the task, the command, the commit and the versions that a model was made with.
-
-    Args:
-        command: replaces the command that is running.
-    """
+    """Returns the task, the command (else the running one), the commit and versions of a model."""
     return {
         "task": task,
         "command": command or command_line(),
@@ -35,11 +31,7 @@ def provenance(task: str, command: str | None = None) -> dict[str, Any]:
 
 
 def corpus_digests(corpus: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Returns the digests of ``files`` by their names in the folder of ``corpus``.
-
-    Raises:
-        CorpusError: a file cannot be read.
-    """
+    """Returns the digests of ``files`` by their names in the folder of ``corpus``."""
     digests = {}
     folder = corpus if is_folder(corpus) else corpus.parent
     for path in files:

@@ -230,12 +230,8 @@ def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str,
 def locked_folder(task: str, config: Any, out: Path, resume: bool) -> Iterator[Callable[[], None]]:
     """Keeps other runs out of ``out``, and removes what a run that fails before it begins leaves.
 
-    Yields a function that raises a UserError if ``out`` has been removed or replaced since.
-
-    Raises:
-        UserError: ``out`` already holds a run and ``resume`` is false, or another process writes
-            there.
-        CheckpointError, ConfigError: as :func:`check_resumable`, with ``resume``.
+    Yields a function that raises a UserError if ``out`` has been removed or replaced since. With
+    ``resume``, ``out`` must hold the run; without, none: else a UserError says so.
     """
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     try:
@@ -260,7 +256,7 @@ def locked_folder(task: str, config: Any, out: Path, resume: bool) -> Iterator[C
 
 
 def check_folder(task: str, config: Any, out: Path, resume: bool) -> None:
-    """Checks that a run may use the folder ``out``; the errors are those of :func:`locked_folder`.
+    """Raises a UserError unless a run may use the folder ``out``.
 
     The length of a run that is resumed, its learning rate and its decoding options may change; the
     model, the corpus and the options that decide the batches may not.

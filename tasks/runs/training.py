@@ -112,8 +112,7 @@ class Training(ABC):
     def validate(self, group: ProcessGroup = ALONE) -> Metrics:
         """Returns the metrics of the model on the validation data, ``metric`` among them.
 
-        Args:
-            group: the processes that call this together; each may measure a shard.
+        The processes of ``group`` call it together; each may measure a shard.
         """
 
     @abstractmethod
@@ -142,12 +141,5 @@ class Training(ABC):
         return ()
 
     def token_weights(self, initial: Path) -> TokenWeights:
-        """Returns the weights with one row per token, and the codecs of both vocabularies.
-
-        Args:
-            initial: the folder of an initial model with another vocabulary.
-
-        Raises:
-            ConfigError: a run must have the vocabulary of its initial model.
-        """
+        """Returns weights with a row per token, and the codecs of the initial and the new model."""
         raise ConfigError(f"a model for {self.task} cannot change its vocabulary")

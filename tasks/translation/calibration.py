@@ -39,15 +39,9 @@ Pairs = Sequence[tuple[str, str]]
 def calibrate(translator: "Translator", train: Pairs, held_out: Pairs, folder: Path) -> None:
     """Fits all three and saves them in the checkpoint folder ``folder``.
 
-    What is saved belongs to the weights; other weights need a new calibration.
-
-    Args:
-        train: what the model was trained on, or a part of it.
-        held_out: other pairs, from the validation data, which are translated as the model's own
-            configuration says.
-
-    Raises:
-        UserError: no held-out text can be translated, or a file cannot be written.
+    What is saved belongs to the weights; other weights need a new calibration. ``train`` is what
+    the model was trained on, or a part of it. Other pairs, ``held_out``, are translated as its own
+    configuration says; a UserError if none can be.
     """
     _fit_language(train, held_out, folder)
     sources, references = zip(*spaced(held_out, MAX_PAIRS), strict=True)
@@ -99,12 +93,7 @@ def _fit_language(train: Pairs, held_out: Pairs, folder: Path) -> None:
 def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> None:
     """Calibrates the model in ``folder`` on the splits ``train`` and ``val`` of ``corpora``.
 
-    Every corpus contributes equally many pairs, if it has them.
-
-    Raises:
-        CheckpointError: there is no translation model in ``folder``, or it is damaged.
-        CorpusError: a split is missing or not valid.
-        UserError: as :func:`calibrate`.
+    Every corpus contributes equally many pairs, if it has them; a CorpusError if there are none.
     """
     from tasks.translation.predict import Translator
 

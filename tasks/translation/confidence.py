@@ -84,8 +84,7 @@ class Confidence:
 def features_of(ids: Sequence[int], hypothesis: Hypothesis) -> list[float]:
     """Returns the log-probability per token, and the logarithms of the lengths and their ratio.
 
-    Args:
-        ids: the source. Its length and that of the hypothesis include ``<eos>``.
+    The lengths of the source ``ids`` and of the hypothesis include ``<eos>``.
     """
     source, target = len(ids) + 1, len(hypothesis.tokens) + 1
     mean = max(hypothesis.log_prob / target, _LOWEST)

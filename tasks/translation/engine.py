@@ -158,11 +158,7 @@ class CTranslate2Engine:
 
 
 def cached_export(translator: "Translator", folder: Path) -> Path:
-    """Returns the folder with the export of the model in ``folder``, which is made if it is new.
-
-    Raises:
-        UserError: the model cannot be exported, or the folder belongs to another user.
-    """
+    """Returns the folder with the export of the model in ``folder``, which is made if it is new."""
     digest = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes())
     digest.update(repr(translator.config.model).encode())
     export = data_folder() / "ctranslate2" / digest.hexdigest()

@@ -28,11 +28,7 @@ def to_ctranslate2(
 ) -> None:
     """Writes the model of ``translator``, which is that in ``folder``, into the new folder ``out``.
 
-    Args:
-        quantization: how CTranslate2 stores the weights: float32, float16, int16 or int8.
-
-    Raises:
-        UserError: the package ctranslate2 is not installed, or ``out`` exists.
+    ``quantization`` is how CTranslate2 stores the weights. A UserError if ``out`` exists.
     """
     if exists(out):
         raise UserError(f"{out}: is there already; name another folder")

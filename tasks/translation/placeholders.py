@@ -82,12 +82,9 @@ class LinePart(NamedTuple):
 class Glossary:
     """A user's own terms with fixed ``translations``, such as names of products.
 
-    A placeholder stands for a term; then its translation takes its place, which is not inflected.
-
-    A term is found as a whole word, with capitals or without; of two, the longer one.
-
-    Raises:
-        ConfigError: no term or translation, one that is too long, or too many of them.
+    A term is found as a whole word, with capitals or without; of two, the longer one. A placeholder
+    stands for it; then its translation takes its place, which is not inflected. What is too long is
+    a ConfigError.
     """
 
     def __init__(self, translations: Mapping[str, str]) -> None:
@@ -189,11 +186,7 @@ def _emoji_before(sentence: str) -> int:
 
 
 def read_glossary(path: Path) -> dict[str, str]:
-    """Returns the terms of a file and their translations: a term, a tab and its translation a line.
-
-    Raises:
-        CorpusError: the file cannot be read, or a line is something else; empty ones are skipped.
-    """
+    """Returns the terms of a file and their translations, with a tab between; or a CorpusError."""
     found = {}
     for number, line in enumerate(iter_lines(path), start=1):
         term, _, translation = map(str.strip, line.partition("\t"))

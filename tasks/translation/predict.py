@@ -239,11 +239,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         return super().properties() | languages | {"engine": self.engine}
 
     def load_calibration(self, folder: Path) -> None:
-        """Takes what is calibrated from a checkpoint folder with the same weights.
-
-        Raises:
-            CheckpointError: a file is damaged, or of another model.
-        """
+        """Takes what is calibrated from a folder with the same weights; or a CheckpointError."""
         self.confidence = Confidence.load(folder)
         self.familiarity = Familiarity.load(folder, width=self.width)
         self.language = LanguageDetector.load(folder)
@@ -377,12 +373,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:
-    """Returns the ids of the text that a translation begins with.
-
-    Raises:
-        ConfigError: it has no word, or a word that is not in the vocabulary.
-        TextError: it is not valid Unicode.
-    """
+    """Returns the ids of a text that translations begin with; a ConfigError if one is unknown."""
     check_unicode(prefix, "the prefix")
     words = codec.tokenizer.tokenize(prefix)
     check(bool(words), "prefix", prefix, "a text of at least one word")

@@ -27,11 +27,7 @@ class PairFolder(Splits[TextPair]):
         return read_parallel(*self._paths(split))
 
     def test_split(self) -> str | None:
-        """Returns the alphabetically first of the splits ``test*``, or None without any.
-
-        Raises:
-            CorpusError: the only test files are in one of the two languages.
-        """
+        """Returns the first of the splits ``test*``, if any; a CorpusError if a side is missing."""
         for name in self.names():
             if name.startswith("test"):
                 return name

@@ -92,12 +92,7 @@ def key_in(headers: Mapping[str, str]) -> str:
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """Returns the API keys in a file, one per line; empty lines and ``#`` comments are left out.
-
-    Raises:
-        UserError: the file cannot be read.
-        ConfigError: it has no key, or a key with characters that a header cannot have.
-    """
+    """Returns the keys in a file, one per line, without ``#`` comments; or a ConfigError."""
     lines = read_text(path).splitlines()
     keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
     for number, key in enumerate(keys, start=1):

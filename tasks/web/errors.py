@@ -22,13 +22,9 @@ def public_name(option: str) -> str:
 
 
 class RequestError(Exception):
-    """A request that is refused or fails.
+    """A request that is refused or fails: ``status`` and ``headers`` are those of the response.
 
-    Args:
-        status: of the HTTP response.
-        message: what is wrong, and what to do about it.
-        field: the field of the request that is wrong.
-        headers: of the response.
+    ``message`` says what is wrong, and what to do about it; ``field``, in which field.
     """
 
     def __init__(

@@ -137,11 +137,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def count(self, client: str) -> None:
-        """Counts a request.
-
-        Raises:
-            RequestError: there were too many; it says when to try again (429).
-        """
+        """Counts a request. Too many are a RequestError that says when to try again (429)."""
         if not self.limit:
             return
         now = self._clock()

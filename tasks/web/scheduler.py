@@ -43,10 +43,7 @@ class Work:
 
     ``function`` gets the ``arguments``, the items, the number of each item in its own request, and
     a function that it must call often: that waits for the next turn, and raises an exception when
-    the results are no longer wanted. It returns a result for each item.
-
-    Args:
-        rate: the cost of a character.
+    the results are no longer wanted. It returns a result for each item. A character costs ``rate``.
     """
 
     function: Callable[..., Sequence[Any]]
@@ -96,12 +93,9 @@ class Batch:
 
 
 class Scheduler:
-    """The requests that wait for one model, and the threads that compute them.
+    """The requests that wait for one model, ``capacity`` at most, and threads that compute them.
 
     A thread has a batch, and computes while it is the turn of that batch.
-
-    Args:
-        capacity: the most requests that wait.
     """
 
     def __init__(self, name: str, *, capacity: int, metrics: Metrics) -> None:

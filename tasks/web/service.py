@@ -26,12 +26,7 @@ _DIGITS = 5
 
 
 class Service:
-    """The models that requests use, each with a queue.
-
-    Args:
-        predictors: of each task that is offered.
-        about: what clients are told about each model besides what the predictor knows.
-    """
+    """The models that requests use, each with a queue, and what clients are told ``about`` them."""
 
     def __init__(
         self,
@@ -60,11 +55,8 @@ class Service:
     ) -> "Service":
         """Loads the model of each task and tries it on a text; None for the shipped model.
 
-        Args:
-            settings: how to load the models of some tasks.
-
-        Raises:
-            UserError: a model cannot be loaded, or its outputs are not numbers.
+        ``settings`` say how to load the models of some tasks. A UserError if a model cannot be
+        loaded, or its outputs are not numbers.
         """
         predictors, about = {}, {}
         for task, folder in folders.items():
@@ -82,11 +74,7 @@ class Service:
             scheduler.close()
 
     def predictor(self, task: str) -> Any:
-        """Returns the predictor of ``task``.
-
-        Raises:
-            RequestError: the task is not offered (404).
-        """
+        """Returns the predictor of ``task``; a RequestError (404) if it is not offered."""
         if task not in self.predictors:
             raise RequestError(404, f"this service has no model of the task {task}", field="task")
         return self.predictors[task]
@@ -101,11 +89,7 @@ class Service:
         return models
 
     def languages(self) -> tuple[str, str]:
-        """Returns the codes of the source and the target language of the translation model.
-
-        Raises:
-            RequestError: translation is not offered (404).
-        """
+        """Returns the codes of the source and the target language of the translation model."""
         data = self.predictor("translation").config.data
         return data.src, data.tgt
 
@@ -113,9 +97,6 @@ class Service:
         """Returns which of these languages ``text`` is in, and a confidence from 0 to 100.
 
         It is "unknown" for short texts, for other languages and if the model is not calibrated.
-
-        Raises:
-            RequestError: translation is not offered (404).
         """
         detector = self.predictor("translation").language
         side, share = (None, 0.0) if detector is None else detector.side(text[:_LONGEST])
@@ -125,13 +106,9 @@ class Service:
     def search_work(
         self, task: str, options: Mapping[str, Any], *, is_backward: bool = False
     ) -> Work:
-        """Returns the work of a search with the options of a request, which are checked.
+        """Returns the work of a search with the options of a request, or a RequestError (400, 404).
 
-        Args:
-            is_backward: search for first lines of couplets.
-
-        Raises:
-            RequestError: an option that cannot be used (400), or there is no model of first lines.
+        ``is_backward`` asks for first lines of couplets.
         """
         predictor = self.predictor(task)
         if is_backward:
@@ -179,9 +156,8 @@ class Caller:
     async def compute(self, task: str, work: Work, items: Sequence[Any]) -> list[Any]:
         """Returns the result of each item, a text or a pair, computed with other requests.
 
-        Raises:
-            RequestError: the queue is full, or the work fails or takes too long.
-            ClientDisconnect: the client has left, which stops the work.
+        A RequestError if the queue is full, or the work fails or takes too long. A client that
+        leaves stops it: ClientDisconnect.
         """
         if not items:
             return []
