@@ -80,7 +80,7 @@ class HashedNgrams(nn.Module):
         return total * (SCALE / count.sqrt()).unsqueeze(1)
 
     def rows(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the rows of all n-grams in ``[S, B]``, and the numbers of their texts, ``[N]``."""
+        """Returns the rows of all n-grams in ``[S, B]``, and the numbers of their texts ``[N]``."""
         ids = src.t()
         is_token = ids != self.pad_id
         parts = list(_ngrams(ids[is_token].int(), _texts(is_token), 1, self.order))
