@@ -1,10 +1,4 @@
-"""Looking inside: all that can be seen of one prediction, as an object, as JSON and as a page.
-
-``Translator.trace``, ``CoupletWriter.trace`` and ``Classifier.trace`` return a :class:`Trace`, and
-``web/static/inside.js`` draws it.
-"""
-
-from __future__ import annotations
+"""Looking inside: one prediction as an object, as JSON, and as a page of ``web/static``."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,12 +13,12 @@ from numpy.typing import NDArray
 from core.decoding.recording import TEMPERATURES, SearchTree
 
 _STATIC = Path(__file__).parent / "web" / "static"
+_PAGE, _STYLE, _SCRIPT = (_STATIC / f"inside.{kind}" for kind in ("html", "css", "js"))
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place of a couplet: how many characters each rule forbids (and "" leaves), and the rules
-    that forbid likely ones. Of several rules, the most important one counts."""
+    """The number of characters that each rule forbids ("" leaves), and what forbids likely ones."""
 
     counts: Mapping[str, int]
     forbidden: Mapping[int, str]
@@ -45,11 +39,11 @@ class Decision:
 class Trace:
     """One prediction, step by step; in a notebook it shows itself.
 
-    ``model`` has the sizes and properties of the model. ``source`` has the tokens and ids that the
-    encoder reads, ``target`` those that the decoder reads, from ``<bos>`` on. ``weights`` are those
-    of attention: "encoder" ``[L, H, S, S]``, "decoder" ``[L, H, T, T]`` and "cross" ``[L, H, T,
-    S]``; an ensemble has none. ``hidden`` says which of them a mask has hidden, ``[T, T]``. The
-    first of ``searches`` has found the ``output``, and ``words`` are their tokens.
+    ``model`` has its sizes and properties. ``source`` has the tokens and ids that the encoder
+    reads, ``target`` those that the decoder reads, from ``<bos>`` on. ``weights`` of attention are
+    "encoder" ``[L, H, S, S]``, "decoder" ``[L, H, T, T]``, "cross" ``[L, H, T, S]``; an ensemble
+    has none. ``hidden`` says what a mask hides. The first of ``searches`` found ``output``;
+    ``words`` are their tokens.
     """
 
     task: str
@@ -65,9 +59,8 @@ class Trace:
     places: Sequence[Place] = field(default=(), repr=False)
     decision: Decision | None = None
     temperatures: Sequence[float] = TEMPERATURES
-    version: int = 1
 
-    def beside(self, *others: Trace) -> Trace:
+    def beside(self, *others: "Trace") -> "Trace":
         """Returns this trace with the searches of others, for a comparison."""
         traces = (self, *others)
         searches = [search for trace in traces for search in trace.searches]
@@ -80,9 +73,7 @@ class Trace:
 
     def html(self, *, guide: str = "") -> str:
         """Returns a page that needs no other file; ``guide`` leads from it to that of the guide."""
-        page, style, script = (
-            (_STATIC / f"inside.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
-        )
+        page, style, script = (path.read_text("utf-8") for path in (_PAGE, _STYLE, _SCRIPT))
         page = page.replace("@STYLE@", style).replace("@SCRIPT@", script)
         data = self.to_json().replace("<", "\\u003c")  # no text can end the script
         return page.replace("@GUIDE@", escape(guide)).replace("@TRACE@", data)

@@ -15,8 +15,7 @@ from core.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 MAX_TOKENS = 60  # of a source
 TEMPERATURES = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
-_FOLLOWING = 10
-_DIGITS = 4
+_FOLLOWING, _DIGITS = 10, 4
 
 
 class Next(NamedTuple):
@@ -31,16 +30,14 @@ class Next(NamedTuple):
 class Node:
     """An output so far, which the search "kept", which "ended" with ``<eos>``, or was "pruned".
 
-    It is the output of the node number ``parent`` (-1: it is ``<bos>`` alone) and a ``token``.
-    ``probability`` is that of the token by the model alone, ``log_prob`` that of the output over
-    the allowed tokens. If the search went on from it, ``following`` are the best next tokens, and
-    ``normalizers`` log sum exp(log P / T) over the allowed ones, for T in :data:`TEMPERATURES`.
+    If the search went on from it, ``following`` are the best next tokens, and ``normalizers``
+    log sum exp(log P / T) over the allowed ones, for T in ``TEMPERATURES``.
     """
 
-    parent: int
+    parent: int  # its number; -1 for <bos>
     token: int
-    probability: float
-    log_prob: float
+    probability: float  # of the token, by the model alone
+    log_prob: float  # of the output, over the allowed tokens
     fate: str
     following: Sequence[Next] = ()
     normalizers: Sequence[float] = ()
@@ -50,12 +47,11 @@ class SearchTree:
     """Records the search for the outputs of one source (:data:`core.decoding.search.Record`).
 
     Rows that begin alike share ``nodes``. ``hypotheses`` is what was found; number ``chosen`` of
-    them becomes ``output``. ``stop`` says why the search stopped: "length", the output is as long
-    as allowed; "stuck", no token may follow it; "ended", none goes on; "overtaken", those that do
-    cannot get a better score any more.
+    them becomes ``output``. ``stop`` says why: "length", the output is as long as allowed; "stuck",
+    no token may follow it; "ended", none goes on; "overtaken", those that do cannot win any more.
     """
 
-    stop = ""
+    stop = output = ""
 
     def begin(
         self, step: Step, sources: Sequence[Sequence[int]], limit: int, config: GenerationConfig
@@ -64,8 +60,6 @@ class SearchTree:
         check_sources(sources)
         self.source, self.max_length, self.config = sources[0], limit, config
         self.nodes = [Node(-1, BOS_ID, 1.0, 0.0, "kept")]
-        self.hypotheses: Sequence[Hypothesis] = ()
-        self.chosen, self.output = 0, ""
         self._numbers: dict[tuple[int, ...], int] = {(BOS_ID,): 0}  # of the nodes, by tokens
 
         def watched(tokens: Tensor, state: Any) -> Tensor:
@@ -109,11 +103,11 @@ class SearchTree:
             # A row of a beam may hold no output yet, or one that nothing may follow.
             if (node := self.node(output[1:])) and not math.isnan(at[0]):
                 unique = dict(zip(tokens, pairs, strict=True)).items()
-                ranked = [Next(token, *map(_short, pair)) for token, pair in unique]
-                ranked.sort(key=lambda each: -each.probability)
+                ranked = sorted(unique, key=lambda each: -each[1][0])
+                likely = [Next(token, *map(_short, pair)) for token, pair in ranked]
                 # The likeliest ones, and of the others those that are allowed.
-                ranked = [n for i, n in enumerate(ranked) if i < _FOLLOWING or n.allowed]
-                node.following, node.normalizers = ranked, [round(x, _DIGITS) for x in at]
+                node.following = [n for i, n in enumerate(likely) if i < _FOLLOWING or n.allowed]
+                node.normalizers = [round(x, _DIGITS) for x in at]
 
     def node(self, tokens: Sequence[int]) -> Node | None:
         """Returns the node of an output, without ``<bos>``; None if the search has none."""
@@ -124,11 +118,10 @@ class SearchTree:
         """Records what was found, and which hypothesis becomes the output."""
         self.hypotheses, self.chosen = hypotheses, chosen
         best = hypotheses[chosen].tokens
+        is_open = any(node.fate == "kept" and not node.following for node in self.nodes)
+        self.stop = "overtaken" if is_open else "ended"
         if self.node((*best, EOS_ID)) is None:
             self.stop = "length" if len(best) >= self.max_length else "stuck"
-        else:
-            is_open = any(node.fate == "kept" and not node.following for node in self.nodes)
-            self.stop = "overtaken" if is_open else "ended"
 
 
 def check_sources(sources: Sequence[Sequence[int]]) -> None:

@@ -212,6 +212,9 @@ class Classifier(Predictor[Classification]):
         with torch.no_grad(), recorded_weights(layers, "self_attn") as weights:
             parts = dict(zip(("encoder", "ngrams"), self.model.scores_of_parts(src), strict=False))
         parts["together"] = self._compute(src)[0]
+        scores = {part: found[0].tolist() for part, found in parts.items()}
+        probabilities = {name: result.probabilities[name] for name in self.classes}
+        added = [(each.word, each.contribution) for each in explanation.words]
         words, temperature = self.codec.vocabulary.itos, self.config.prediction.temperature
         return Trace(
             task=self.task,
@@ -220,12 +223,7 @@ class Classifier(Predictor[Classification]):
             model=asdict(self.config.model) | {"ngram_weight": self.model.ngram_weight},
             source=[(words[i], i) for i in ids[0]],
             weights={"encoder": torch.cat(weights).float().cpu().numpy()},
-            decision=Decision(
-                {part: scores[0].tolist() for part, scores in parts.items()},
-                temperature,
-                {name: result.probabilities[name] for name in self.classes},
-                [(each.word, each.contribution) for each in explanation.words],
-            ),
+            decision=Decision(scores, temperature, probabilities, added),
         )
 
     def embedding(self, side: str) -> tuple[TextCodec, Tensor]:

@@ -155,16 +155,12 @@ _add(
 
 
 @plot.command()
-@parameters.combined(
-    click.argument("text", type=TEXT),
-    option("--task", TASKS, TASKS[0], "The task of the model."),
-    option("--output", PATH, Path("inside.html"), "The page, which needs no other file."),
-    parameters.model,
-    parameters.machine,
-)
-def inside(
-    task: str, model: Path | None, device: str, text: str, output: Path, **rest: Any
-) -> None:
+@click.argument("text", type=TEXT)
+@option("--task", TASKS, TASKS[0], "The task of the model.")
+@option("--output", PATH, Path("inside.html"), "The page, which needs no other file.")
+@parameters.model
+@parameters.machine
+def inside(task: str, text: str, output: Path, threads: int | None, **how: Any) -> None:
     """Write a page that shows the prediction of TEXT, one sentence, step by step.
 
     It has the way of the data, attention, and the search as a tree, beside greedy search and beams.
@@ -175,8 +171,8 @@ def inside(
     if output.suffix != ".html":
         raise ConfigError(f"{output}: the page's name must end in .html")
     require_folder_of(output)
-    use_threads(rest["threads"])
-    predictor: Any = task_named(task).load(model, device=device)
+    use_threads(threads)
+    predictor: Any = task_named(task).load(how["model"], device=how["device"])
     widths = range(1, 9) if task_named(task).has_search else ()
     others = [predictor.trace(text, beam_size=width) for width in widths]
     with atomic_write(output) as temporary:

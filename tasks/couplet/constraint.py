@@ -138,8 +138,7 @@ class CoupletConstraint:
         yield "rhyme", ~(is_end & self._is_rhyming[sentences])
 
     def reasons(self, output: Tensor) -> list[str]:
-        """Returns the rule that forbids each token after ``output`` ``[t]``, the beginning of the
-        answer to the first line; "" where the token is allowed."""
+        """Returns which rule forbids each token after ``output`` ``[t]``, "" where none does."""
         outputs, first = output.unsqueeze(1), output.new_zeros(1)
         allowed = self._table.is_word.unsqueeze(0)
         if (forced := int(self._forced(outputs, first))) >= 0:

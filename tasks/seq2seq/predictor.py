@@ -194,12 +194,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         return [attention(self.models[0], *pair, vocabularies, self.device) for pair in pairs]
 
     def trace(self, text: str, **options: Any) -> Trace:
-        """Returns the prediction of ``text``, one sentence, with all that can be seen of it.
-
-        Raises:
-            ConfigError, TextError: as :meth:`predict`; or the text is not one sentence, or too long
-                for a trace.
-        """
+        """Returns the prediction of one sentence, of 1 to 60 tokens, with all that is behind it."""
         tree, (text,) = SearchTree(), as_texts([text])
         result: Any = self.predict([text], **options, record=tree)[0]
         if not tree.stop:
@@ -211,8 +206,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         if len(self.models) == 1:
             maps = attention(model, tree.source, best, (source, target), self.device)
             weights = {kind: getattr(maps, kind) for kind in ("encoder", "decoder", "cross")}
-        used = {node.token for node in tree.nodes}
-        used |= {each.token for node in tree.nodes for each in node.following}
+        used = {n.token for n in tree.nodes} | {n.token for m in tree.nodes for n in m.following}
         return Trace(
             task=self.task,
             text=text,

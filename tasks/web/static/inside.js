@@ -20,11 +20,11 @@ const WORDS = {
     no_mask: "Nothing is hidden here: every word may look at all words of the source. The text is alone, so there is no padding to mask.",
     all_heads: "All layers and heads. Choose one.", no_weights: "An ensemble has no attention of its own.",
     beam: "Beam search of width {0}, length penalty {1}.", greedy: "Greedy search.", sample: "{0} outputs drawn at random (temperature {1}), then ranked.",
-    stop_ended: "It stopped because no output went on.", stop_length: "It stopped because the output has the most tokens that are allowed, {0}.",
+    stop_ended: "It stopped because no output went on.", stop_length: "It stopped because the output has the most tokens that are allowed, {1}.",
     stop_stuck: "It stopped because the rules forbid every next token.",
     stop_overtaken: "It stopped because no unfinished output can win any more: the best of them has log P {0}, and even with {1} tokens its score would be {2}; the finished one has {3}.",
     step: "Step", happened: "Step {0}: {1} kept, {2} pruned, {3} ended.", start: "The search begins with <bos>.", tree: "Tree of the search; move with the arrow keys",
-    kept: "kept", pruned: "pruned", ended: "ended", chosen: "the result", after: "After: {0}", of_model: "{0} of the model", log_p: "log P", length: "length",
+    kept: "kept", pruned: "pruned", ended: "ended", chosen: "the result", of_model: "{0} of the model", log_p: "log P", length: "length",
     score: "score", without: "without length penalty", penalty: "score with length penalty {0}", output: "Output", why: "Why it lost",
     kept_because: "Kept: it is number {0} of the outputs that go on; the beam has room for {1}.",
     pruned_because: "Pruned: it is number {0} of the outputs that go on, and the beam has room for {1}. The last one kept has log P {2}, this one {3}.",
@@ -59,10 +59,10 @@ const WORDS = {
     no_mask: "这里什么也没有遮住：每个词都可以看原文的所有词。只有一段文字，所以没有填充要遮。",
     all_heads: "所有层和头，选一个。", no_weights: "集成模型没有自己的注意力。",
     beam: "束搜索，宽度 {0}，长度惩罚 {1}。", greedy: "贪心搜索。", sample: "随机抽取 {0} 个输出（温度 {1}），再排名。",
-    stop_ended: "搜索结束：没有未完成的输出。", stop_length: "搜索结束：输出达到最大长度 {0}。", stop_stuck: "搜索结束：规则不允许任何下一个词元。",
+    stop_ended: "搜索结束：没有未完成的输出。", stop_length: "搜索结束：输出达到最大长度 {1}。", stop_stuck: "搜索结束：规则不允许任何下一个词元。",
     stop_overtaken: "搜索结束：未完成的输出不可能再胜出。其中最好的 log P 是 {0}，即使写到 {1} 个词元，得分也只有 {2}；已完成的得分是 {3}。",
     step: "步", happened: "第 {0} 步：保留 {1} 个，剪去 {2} 个，结束 {3} 个。", start: "搜索从 <bos> 开始。", tree: "搜索树；用方向键移动",
-    kept: "保留", pruned: "剪去", ended: "结束", chosen: "结果", after: "前文：{0}", of_model: "模型给 {0}", log_p: "log P", length: "长度",
+    kept: "保留", pruned: "剪去", ended: "结束", chosen: "结果", of_model: "模型给 {0}", log_p: "log P", length: "长度",
     score: "得分", without: "不用长度惩罚", penalty: "用长度惩罚 {0} 的得分", output: "输出", why: "为什么落选",
     kept_because: "保留：在继续的输出中排第 {0}，束的宽度是 {1}。",
     pruned_because: "剪去：在继续的输出中排第 {0}，而束的宽度是 {1}。最后一个保留的 log P 是 {2}，这一个是 {3}。",
@@ -82,7 +82,8 @@ const WORDS = {
   },
 };
 
-const KINDS = { cross: "cross", encoder: "self_encoder", decoder: "self_decoder" };
+// Who looks where: a name, and whether the queries and the keys are words of the output.
+const KINDS = { cross: ["cross", 1, 0], encoder: ["self_encoder", 0, 0], decoder: ["self_decoder", 1, 1] };
 const COLUMN = 10, ROW = 2.2; // of the tree, in rem
 const EOS = 3;
 const MOST = 6; // finished outputs in the table
@@ -100,7 +101,6 @@ function make(tag, properties = {}, ...children) {
   const element = isDrawing ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (isDrawing || name.includes("-") || name === "role") element.setAttribute(name, value);
-    else if (name === "style") element.style.cssText = value;
     else element[name] = value;
   }
   element.append(...children.filter(child => child !== null && child !== undefined && child !== ""));
@@ -151,10 +151,9 @@ class View {
       part.scrollIntoView();
       part.firstChild.focus();
     } }));
-    const root = make("div", { className: "inside", lang: this.language === "zh" ? "zh-CN" : "en" }, title);
-    if (this.before) root.append(make("p", { className: "before", tabIndex: -1, textContent: this.change() }));
-    root.append(make("div", { className: "links" }, ...links), ...shown);
-    return root;
+    const before = this.before && make("p", { className: "before", tabIndex: -1, textContent: this.change() });
+    const lang = this.language === "zh" ? "zh-CN" : "en";
+    return make("div", { className: "inside", lang }, title, before, make("div", { className: "links" }, ...links), ...shown);
   }
 
   section(name, ...children) {
@@ -165,8 +164,6 @@ class View {
   token(text, side, properties = {}) {
     return make("bdi", { className: "token", lang: this.languages[side], textContent: visible(text), ...properties });
   }
-
-  // The way of the data
 
   way() {
     const chinese = this.language === "zh" ? "zh/" : "";
@@ -223,14 +220,13 @@ class View {
       const [token, probability] = this.search.nodes[n].following[0];
       return [this.search.depth[n] + 1, this.token(this.trace.words[token], 1), percent(probability)];
     });
-    const memory = `[S, B, D] = [${S}, 1, ${D}]`;
     const ranked = ["score = log P(second | first) + b · log P(first | second) + r · rarity", "tasks/couplet/reranking.py", "tasks/couplet"];
     const normalized = ["score = log P / ((5 + length) / 6)^α", "core/decoding/beam_search.py", "transformer/decoding"];
     const ranking = this.search.options.sample && sizes.aligned !== undefined ? ranked : normalized;
-    found.push(["memory", memory, sizes.norm_first ? "memory = LayerNorm(x)" : "memory = x", "core/model/sequence_to_sequence.py", "transformer/layers"]);
-    const aligned = "a_i = W [x_i ; x_(i−1) ; memory_i]";
-    if (sizes.aligned) found.push(["alignment", memory, aligned, "tasks/couplet/model.py", "tasks/couplet", p(this.say("aligned"))]);
+    const memory = [`[S, B, D] = [${S}, 1, ${D}]`, sizes.norm_first ? "memory = LayerNorm(x)" : "memory = x"];
+    const aligned = [memory[0], "a_i = W [x_i ; x_(i−1) ; memory_i]", "tasks/couplet/model.py", "tasks/couplet", p(this.say("aligned"))];
     return found.concat([
+      ["memory", ...memory, "core/model/sequence_to_sequence.py", "transformer/layers"], ...(sizes.aligned ? [["alignment", ...aligned]] : []),
       ["decoder", `${sizes.num_decoder_layers} × [T, B, D] = [${T}, 1, ${D}]`,
         `${sub("y", "SelfAttention")};  ${sub("y", "Attention to memory")};  ${sub("y", "FFN")}`, "core/model/transformer.py", "transformer/layers",
         chips(target, 1), p(this.say("layers", sizes.num_decoder_layers)), p(this.say("future")),
@@ -242,14 +238,12 @@ class View {
   }
 
   table(names, rows) {
-    const head = make("tr", {}, ...names.map(name => make("th", { scope: "col" }, name instanceof Node ? name : this.say(name))));
-    const labels = names.map(name => name.textContent ?? this.say(name));
+    const labels = names.map(name => this.say(name));
+    const head = make("tr", {}, ...labels.map(label => make("th", { scope: "col" }, label)));
     const body = rows.map(row => make("tr", {}, ...row.map((cell, i) => make("td", { "data-name": labels[i] }, cell instanceof Node ? cell : String(cell)))));
     return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": labels.join(", ") },
       make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
   }
-
-  // Attention
 
   attention() {
     if (!this.kind) return this.section("attention", make("p", { textContent: this.say("no_weights") }));
@@ -258,13 +252,11 @@ class View {
         Object.assign(this, { kind, query: 0 });
         this.drawAttention();
       } });
-      return make("label", {}, input, " ", this.say(KINDS[kind]));
+      return make("label", {}, input, " ", this.say(KINDS[kind][0]));
     });
-    this.heads = make("div", { className: "heads" });
-    this.large = make("div", {});
-    const legend = make("legend", { textContent: this.say("kind") });
+    Object.assign(this, { heads: make("div", { className: "heads" }), large: make("div") });
     const hint = make("p", { className: "quiet", textContent: this.say("all_heads") });
-    const part = this.section("attention", make("fieldset", {}, legend, ...kinds), hint, this.heads, this.large);
+    const part = this.section("attention", make("fieldset", {}, make("legend", {}, this.say("kind")), ...kinds), hint, this.heads, this.large);
     this.drawAttention();
     return part;
   }
@@ -316,18 +308,17 @@ class View {
 
   drawLarge() {
     const { source, target } = this.trace;
-    const written = [...target.slice(1), ["<eos>"]];
-    const queries = this.kind === "encoder" ? source : written;
-    const keys = this.kind === "decoder" ? target : source;
-    const sides = { queries: this.kind === "encoder" ? 0 : 1, keys: this.kind === "decoder" ? 1 : 0 };
+    const [name, from, to] = KINDS[this.kind];
+    const queries = from ? [...target.slice(1), ["<eos>"]] : source;
+    const keys = to ? target : source;
     const weights = this.weightsOf(this.layer, this.head);
-    const title = `${this.say(KINDS[this.kind])}: ${this.say("layer", this.layer + 1)}, ${this.nameOf(this.head)}`;
+    const title = `${this.say(name)}: ${this.say("layer", this.layer + 1)}, ${this.nameOf(this.head)}`;
     const rows = Math.max(queries.length, keys.length);
     const lines = make("svg:svg", { viewBox: `0 0 10 ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    const ends = keys.map(([word]) => make("li", {}, this.token(word, sides.keys), make("span", { className: "weight" })));
+    const ends = keys.map(([word]) => make("li", {}, this.token(word, to), make("span", { className: "weight" })));
     const says = make("p", { role: "status", className: "says" });
     const options = queries.map(([word], q) => {
-      const option = make("li", { role: "option", tabIndex: -1 }, this.token(word, sides.queries));
+      const option = make("li", { role: "option", tabIndex: -1 }, this.token(word, from));
       option.onmouseenter = option.onclick = option.onfocus = () => look(q);
       return option;
     });
@@ -352,32 +343,25 @@ class View {
       const shares = best.map(k => `${keys[k][0]} ${percent(weights[q][k])}`).join(", ");
       says.textContent = this.say("looks", queries[q][0], shares);
     };
-    const label = this.say(this.kind === "encoder" ? "source_word" : "writes");
-    const list = make("ul", { role: "listbox", "aria-label": label, onkeydown: event => {
+    const list = make("ul", { role: "listbox", "aria-label": this.say(from ? "writes" : "source_word"), onkeydown: event => {
       const next = { ArrowDown: this.query + 1, ArrowUp: this.query - 1, Home: 0, End: queries.length - 1 }[event.key];
       if (!options[next]) return;
       event.preventDefault();
       options[next].focus();
     } }, ...options);
-    const reads = make("ul", { "aria-label": this.say(this.kind === "decoder" ? "reads" : "source_word") }, ...ends);
+    const reads = make("ul", { "aria-label": this.say(to ? "reads" : "source_word") }, ...ends);
     this.large.replaceChildren(
       make("h3", { textContent: title }), make("p", { className: "quiet", textContent: this.say("pick") }),
       says, make("div", { className: "looks" }, list, lines, reads),
-      make("p", { className: "quiet", textContent: this.say(this.kind === "decoder" ? "grey" : "no_mask") }));
+      make("p", { className: "quiet", textContent: this.say(to ? "grey" : "no_mask") }));
     look(Math.min(this.query, queries.length - 1));
   }
 
-  // The search
-
   searching() {
-    const grow = () => {
-      this.step = Number(this.slider.value);
-      this.grow();
-    };
-    this.slider = make("input", { type: "range", min: 0, oninput: grow });
+    this.slider = make("input", { type: "range", min: 0, oninput: () => this.grow(Number(this.slider.value)) });
     this.tree = make("div", { className: "tree", role: "tree", "aria-label": this.say("tree"), onkeydown: event => this.move(event) });
-    Object.assign(this, { facts: make("p"), happened: make("output"), finished: make("div"), beside: make("div") });
     this.details = make("div", { className: "node" });
+    Object.assign(this, { facts: make("p"), happened: make("output"), finished: make("div"), beside: make("div") });
     const steps = make("p", { className: "steps" }, make("label", {}, this.say("step"), " ", this.slider), " ", this.happened);
     const field = make("div", { className: "scroll field" }, this.tree);
     const part = this.section("search", this.facts, steps, field, this.details, this.finished, this.beside);
@@ -386,10 +370,8 @@ class View {
   }
 
   drawSearch() {
-    const { search } = this;
-    const { options } = search;
-    const width = options.beam_size;
-    const plain = width === 1 ? this.say("greedy") : this.say("beam", width, options.length_penalty);
+    const { search, search: { options } } = this;
+    const plain = options.beam_size === 1 ? this.say("greedy") : this.say("beam", options.beam_size, options.length_penalty);
     const how = options.sample ? this.say("sample", search.found.length, options.temperature) : plain;
     this.facts.textContent = `${how} ${this.stopped()}`;
     Object.assign(this.slider, { max: search.columns.length - 1, value: this.step });
@@ -418,9 +400,10 @@ class View {
     this.drawBeside();
   }
 
-  // Shows the tree up to the step of the slider.
-  grow() {
-    const { search, step } = this;
+  // Shows the tree up to a step.
+  grow(step = this.step) {
+    const { search } = this;
+    this.step = step;
     const counts = { kept: 0, pruned: 0, ended: 0 };
     search.columns[step].forEach(n => { counts[search.nodes[n].fate] += 1; });
     this.happened.textContent = step ? this.say("happened", step, counts.kept, counts.pruned, counts.ended) : this.say("start");
@@ -444,10 +427,7 @@ class View {
 
   select(n, { focus = true } = {}) {
     this.node = n;
-    if (this.search.depth[n] > this.step) {
-      this.slider.value = this.step = this.search.depth[n];
-      this.grow();
-    }
+    if (this.search.depth[n] > this.step) this.grow(this.slider.value = this.search.depth[n]);
     this.items.forEach((item, i) => {
       item.setAttribute("aria-selected", i === n);
       item.tabIndex = i === n ? 0 : -1;
@@ -472,8 +452,7 @@ class View {
 
   // Why a node was kept, pruned or ended.
   fate(n) {
-    const { search } = this;
-    const { nodes, options } = search;
+    const { search, search: { nodes, options } } = this;
     const node = nodes[n];
     if (node.fate === "ended") return this.say("ended_because", fixed(search.score(n)));
     if (options.sample) return this.say("drawn_because");
@@ -492,9 +471,7 @@ class View {
     const open = search.nodes.filter(node => node.fate === "kept" && !node.following.length).map(node => node.log_prob);
     const best = Math.max(...open);
     const bound = best / search.normalizer(search.max_length);
-    const overtaken = [fixed(best), search.max_length, fixed(bound), fixed(search.hypotheses.at(-1).score)];
-    const values = { length: [search.max_length], overtaken };
-    return this.say(`stop_${search.stop}`, ...(values[search.stop] ?? []));
+    return this.say(`stop_${search.stop}`, fixed(best), search.max_length, fixed(bound), fixed(search.hypotheses.at(-1).score));
   }
 
   temperatures() {
@@ -513,8 +490,7 @@ class View {
   bars() {
     const { search, node: n } = this;
     const node = search.nodes[n];
-    const isFirst = search === this.searches[0];
-    const reasons = (isFirst && search.isBest[n] && this.trace.places[search.depth[n]]?.forbidden) || {};
+    const reasons = (search === this.searches[0] && search.isBest[n] && this.trace.places[search.depth[n]]?.forbidden) || {};
     const temperature = this.trace.temperatures[this.temperature];
     const rows = node.following.map(([token, probability, allowed]) => {
       const at = Math.exp(Math.log(allowed) / temperature - node.normalizers[this.temperature]);
@@ -523,8 +499,7 @@ class View {
       const reason = this.say(reasons[token] ? `rule_${reasons[token]}` : "forced");
       const share = allowed ? at : probability;
       const word = this.trace.words[token];
-      const bar = make("span", { className: "bar" });
-      bar.style.setProperty("--share", `${100 * share}%`);
+      const bar = make("span", { className: "bar", style: `--share: ${100 * share}%` });
       const row = make("li", { className: allowed ? "" : "forbidden" }, this.token(word, 1), bar,
         make("span", { textContent: percent(share) }), make("small", { textContent: allowed ? state : `${this.say("forbidden")}: ${reason}` }));
       if (allowed && Math.abs(allowed - probability) > 0.005) row.title = this.say("model_form", percent(probability), percent(allowed));
@@ -539,8 +514,7 @@ class View {
 
   // The finished outputs, the best first, and why the others lost.
   drawFinished() {
-    const { search } = this;
-    const { nodes, options } = search;
+    const { search, search: { nodes, options } } = this;
     const ends = [...nodes.keys()].filter(n => nodes[n].fate === "ended" || search.found.includes(n));
     ends.sort((a, b) => (b === search.chosen) - (a === search.chosen) || search.score(b) - search.score(a));
     const likeliest = ends.reduce((a, b) => nodes[b].log_prob > nodes[a].log_prob ? b : a);
@@ -550,15 +524,13 @@ class View {
         this.select(n, { focus: false });
         this.items[n].scrollIntoView({ block: "nearest", inline: "center" });
       };
-      const won = make("b", { textContent: this.say("won") });
-      const why = n === search.chosen ? won : make("span", { className: "long", textContent: this.lost(n) });
+      const why = n === search.chosen ? make("b", {}, this.say("won")) : make("span", { className: "long" }, this.lost(n));
       return [button, fixed(nodes[n].log_prob), search.depth[n], fixed(search.score(n)), why];
     });
     const note = !options.sample && likeliest !== search.chosen ? this.say("unlike", this.textTo(likeliest)) : "";
-    const penalty = make("span", { textContent: this.nameOfScore() });
-    const plain = make("span", { textContent: `${this.say("log_p")} (${this.say("without")})` });
+    const names = ["output", `${this.say("log_p")} (${this.say("without")})`, "length", this.nameOfScore(), "why"];
     const more = ends.length > MOST ? this.say("more", ends.length - MOST) : "";
-    this.finished.replaceChildren(make("h3", { textContent: this.say("finished") }), this.table(["output", plain, "length", penalty, "why"], rows),
+    this.finished.replaceChildren(make("h3", { textContent: this.say("finished") }), this.table(names, rows),
       make("p", { textContent: note }), make("p", { className: "quiet", textContent: more }));
   }
 
@@ -573,8 +545,7 @@ class View {
   }
 
   lost(n) {
-    const { search } = this;
-    const { nodes, chosen } = search;
+    const { search, search: { nodes, chosen } } = this;
     const [own, best] = [search.pathTo(n), search.pathTo(chosen)];
     const at = own.findIndex((m, i) => m !== best[i]);
     const [a, b] = [nodes[own[at]], nodes[best[at]]];
@@ -586,26 +557,24 @@ class View {
   }
 
   drawBeside() {
-    const parts = [];
-    if (this.searches.length > 1) {
-      const width = ({ options }) => options.sample ? "—" : String(options.beam_size);
-      const [first, ...others] = this.searches;
-      const different = [first, ...others.filter(search => width(search) !== width(first))];
-      const rows = different.sort((a, b) => width(a).localeCompare(width(b))).map(search => {
-        const label = `${this.say("show")} ${this.say("width")} ${width(search)}`;
-        const button = make("button", { type: "button", textContent: this.say("show"), "aria-label": label, "aria-pressed": search === this.search });
-        button.onclick = () => {
-          this.choose(this.searches.indexOf(search));
-          this.drawSearch();
-        };
-        const output = this.token(search.output, 1, { className: "token long" });
-        return [width(search), output, fixed(search.nodes[search.chosen].log_prob), fixed(search.score(search.chosen)), search.columns.length - 1, button];
-      });
-      parts.push(make("h3", { textContent: this.say("beside") }), this.table(["width", "output", "log_p", "score", "steps", "show"], rows));
-    } else if (this.compare) {
-      parts.push(make("button", { type: "button", textContent: this.say("compare"), onclick: this.compare }));
+    if (this.searches.length < 2) {
+      this.beside.replaceChildren(this.compare ? make("button", { type: "button", textContent: this.say("compare"), onclick: this.compare }) : "");
+      return;
     }
-    this.beside.replaceChildren(...parts);
+    const width = ({ options }) => options.sample ? "—" : String(options.beam_size);
+    const different = this.searches.filter((search, i) => i === 0 || width(search) !== width(this.searches[0]));
+    const rows = different.sort((a, b) => width(a).localeCompare(width(b))).map(search => {
+      const label = `${this.say("show")} ${this.say("width")} ${width(search)}`;
+      const button = make("button", { type: "button", textContent: this.say("show"), "aria-label": label, "aria-pressed": search === this.search });
+      button.onclick = () => {
+        this.choose(this.searches.indexOf(search));
+        this.drawSearch();
+      };
+      const output = this.token(search.output, 1, { className: "token long" });
+      return [width(search), output, fixed(search.nodes[search.chosen].log_prob), fixed(search.score(search.chosen)), search.columns.length - 1, button];
+    });
+    const names = ["width", "output", "log_p", "score", "steps", "show"];
+    this.beside.replaceChildren(make("h3", { textContent: this.say("beside") }), this.table(names, rows));
   }
 
   change() {
@@ -616,8 +585,6 @@ class View {
     };
     return this.say("before", this.before.output, of(this.before), this.trace.output, of(this.trace));
   }
-
-  // The form of a couplet, and the decision of a classifier
 
   places() {
     const { places, source, words } = this.trace;
@@ -644,14 +611,13 @@ class View {
       const values = [...parts.map(part => scores[part][c]), scores.together[c] / temperature];
       return [this.token(classes[c], 0), ...values.map(fixed), percent(probabilities[classes[c]])];
     });
-    const divided = make("span", { textContent: this.say("divided", temperature) });
     const most = Math.max(...words.map(([, added]) => Math.abs(added)), 1e-9);
     const colored = words.map(([word, added]) => {
-      const element = this.token(word, 0, { title: fixed(added), className: added < 0 ? "token against" : "token" });
-      element.style.setProperty("--weight", `${Math.round(60 * Math.abs(added) / most)}%`);
+      const style = `--weight: ${Math.round(60 * Math.abs(added) / most)}%`;
+      const element = this.token(word, 0, { title: fixed(added), className: added < 0 ? "token against" : "token", style });
       return make("span", { className: "added" }, element, make("small", { textContent: added > 0 ? `+${fixed(added)}` : fixed(added) }));
     });
-    const names = ["class", ...parts.map(part => `part_${part}`), divided, "probability"];
+    const names = ["class", ...parts.map(part => `part_${part}`), this.say("divided", temperature), "probability"];
     const hint = make("p", { className: "quiet", textContent: this.say("added") });
     return this.section("decision", this.table(names, rows), hint, make("p", { className: "chips" }, ...colored));
   }
@@ -667,8 +633,7 @@ function prepared(search) {
     (columns[depth[n]] ??= []).push(n);
   });
   const childOf = (n, token) => children[n].find(m => nodes[m].token === token);
-  const ends = hypotheses.map(({ tokens }) => tokens.reduce(childOf, 0));
-  const found = ends.map(n => childOf(n, EOS) ?? n);
+  const found = hypotheses.map(({ tokens }) => tokens.reduce(childOf, 0)).map(n => childOf(n, EOS) ?? n);
   const chosen = found[search.chosen];
   const pathTo = n => n < 0 ? [] : [...pathTo(nodes[n].parent), n];
   const path = pathTo(chosen);
