@@ -30,8 +30,7 @@ _MAX_INTEGER = (1 << 63) - 1
 class Option:
     """What users are told about an option, a field of a dataclass, and the numbers it may have.
 
-    The options of commands, the fields of requests to the service and their documentation are made
-    from this.
+    Options of commands, fields of requests to the service, and their documentation are its copies.
 
     Attributes:
         help: what it is for.

@@ -84,7 +84,8 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Writes one token per line, in the order of their ids. Line ends in tokens are escaped."""
-        write_text(path, "".join(_escape(token) + "\n" for token in self.itos))
+        escaped = (_NEEDS_ESCAPE.sub(lambda m: ascii(m[0])[1:-1], token) for token in self.itos)
+        write_text(path, "".join(f"{token}\n" for token in escaped))
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
@@ -96,10 +97,6 @@ class Vocabulary:
             return cls([_unescape(line) for line in text[:-1].split("\n")])
         except UserError as error:
             raise CheckpointError(f"{path}: {error}") from error
-
-
-def _escape(token: str) -> str:
-    return _NEEDS_ESCAPE.sub(lambda match: ascii(match[0])[1:-1], token)
 
 
 def _unescape(line: str) -> str:

@@ -2,8 +2,7 @@
 
 Pooled states of the training texts are taken as samples of one normal distribution. A text is the
 less familiar, the larger its Mahalanobis distance from their mean is (Lee et al. 2018, section 2.1,
-with one distribution for all classes). A model is confident about any text, so its probabilities
-do not say this.
+with one distribution for all classes). Probabilities do not say this: they are high for any text.
 
 The mean of n token states varies about 1 / sqrt(n) as much as a single state. With the lengths of
 the texts, centered states are multiplied by sqrt(n): texts of all lengths then have one

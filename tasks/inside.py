@@ -40,10 +40,9 @@ class Trace:
     """One prediction, step by step; in a notebook it shows itself.
 
     ``model`` has its sizes and properties. ``source`` has the tokens and ids that the encoder
-    reads, ``target`` those that the decoder reads, from ``<bos>`` on. ``weights`` of attention are
+    reads, ``target`` those of the decoder, from ``<bos>`` on. ``weights`` of attention are
     "encoder" ``[L, H, S, S]``, "decoder" ``[L, H, T, T]``, "cross" ``[L, H, T, S]``; an ensemble
-    has none. ``hidden`` says what a mask hides. The first of ``searches`` found ``output``;
-    ``words`` are their tokens.
+    has none. ``hidden`` says what a mask hides. The first of ``searches`` found the ``output``.
     """
 
     task: str
@@ -55,7 +54,7 @@ class Trace:
     weights: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
     hidden: Mapping[str, Sequence[Sequence[bool]]] = field(default_factory=dict, repr=False)
     searches: Sequence[SearchTree] = field(default=(), repr=False)
-    words: Mapping[int, str] = field(default_factory=dict, repr=False)
+    words: Mapping[int, str] = field(default_factory=dict, repr=False)  # of the searches' tokens
     places: Sequence[Place] = field(default=(), repr=False)
     decision: Decision | None = None
     temperatures: Sequence[float] = TEMPERATURES

@@ -1,7 +1,6 @@
 """The public Python API: ``from transformer_suite import Translator, Classifier, CoupletWriter``.
 
-Names are imported when they are first used, so that ``import transformer_suite`` is fast: it does
-not import torch.
+Names are imported when they are first used, so that ``import transformer_suite`` needs no torch.
 """
 
 import importlib

@@ -62,8 +62,7 @@ class _LossModule(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        # With ``find_unused_parameters``, DistributedDataParallel prints a warning in every process
-        # if there are none.
+        # Without one, ``find_unused_parameters`` makes every process print a warning.
         device = next(model.parameters()).device
         self.unused = nn.Parameter(torch.zeros((), device=device))
 

@@ -85,8 +85,7 @@ class MyMultiheadAttention(nn.Module):
             attn_mask: ``[T, S]`` or ``[B*H, T, S]``; boolean (True blocks) or float (added).
             average_attn_weights: whether to return their mean over the heads.
             is_causal: ``attn_mask`` is the causal mask, which the fastest kernels have themselves.
-            rotations: those of the positions of queries and keys (:mod:`core.model.rotary`), in
-                self-attention.
+            rotations: in self-attention, those of the positions (:mod:`core.model.rotary`).
 
         Returns:
             The output ``[T, B, D]``, and the weights: ``[B, T, S]`` if averaged, ``[B, H, T, S]``
@@ -170,8 +169,7 @@ def attend(
         dropout_p: the probability of dropping a weight.
 
     Returns:
-        The heads ``[B, H, T, K]``, and the weights ``[B, H, T, S]`` with the dropout in them, as in
-        PyTorch.
+        The heads ``[B, H, T, K]``, and, as in PyTorch, the weights ``[B, H, T, S]`` with dropout.
     """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
     is_row_blocked = None

@@ -100,8 +100,7 @@ class FitOptions:
         on_begin: called before the first step, when nothing can prevent the run from starting or
             continuing; only in the main process.
         group: the processes that train together; by default this process alone.
-        digests: those of the files in ``out`` that belong to the model, for the header of its
-            weights.
+        digests: of the files in ``out`` that belong to the model, for the header of its weights.
     """
 
     out: Path

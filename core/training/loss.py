@@ -57,9 +57,8 @@ def linear_cross_entropy(
 class _LinearCrossEntropy(torch.autograd.Function):
     """The loss, and its gradients by hidden states, weight and bias for the backward pass.
 
-    Autograd in each chunk would take 1.07 times as long for a whole training step on a CPU, and
-    logits that are computed a second time in the backward pass (``torch.utils.checkpoint``) 1.2
-    times.
+    With autograd in each chunk, a whole training step on a CPU would take 1.07 times as long; with
+    logits that are computed again in the backward pass (``torch.utils.checkpoint``), 1.2 times.
     """
 
     @staticmethod

@@ -256,8 +256,7 @@ def _has_overflowed(state: TrainingState, loss: float, norm: float) -> bool:
     return False
 
 
-# The functions of torch for many tensors at once are private: on a GPU, they save hundreds of
-# kernels in every step.
+# torch's functions for many tensors at once are private. On a GPU, they save hundreds of kernels.
 
 
 def total_norm(tensors: list[Tensor]) -> float:

@@ -56,8 +56,7 @@ class LoadSentenceClassificationDataset(Dataset[Row]):
             rows and saved in ``save_to``, together with the names of the classes.
 
     Raises:
-        CorpusError: there is no such corpus, it cannot be read, or its classes differ from the
-            model's.
+        CorpusError: the corpus cannot be read, or its classes differ from the model's.
     """
 
     def __init__(

@@ -26,12 +26,10 @@ class Scores:
     """How well classes are predicted.
 
     Attributes:
-        macro_f1: the mean over the classes that occur in the truth or are predicted, as in
-            scikit-learn.
+        macro_f1: the mean over the true and the predicted classes, as in scikit-learn.
         classes: precision, recall, f1 and the number of texts of each class.
         confusion: ``confusion[i][j]`` counts the texts of class i that were predicted as class j.
-            None with more than ``MAX_MATRIX`` classes; then ``confused`` lists the most frequent
-            mistakes.
+            With more than ``MAX_MATRIX`` classes, ``confused`` has the most frequent mistakes.
     """
 
     accuracy: float

@@ -95,8 +95,7 @@ class HashedNgrams(nn.Module):
             orders = MIN_CHARACTERS, self.character_order
             parts += _ngrams(stream, texts, *orders, separator=_SPACE)
         hashes, texts = (torch.cat(column) for column in zip(*parts, strict=True))
-        # The low bits of FNV depend on the low bits of the elements alone; xor-folding adds the
-        # high ones.
+        # The low bits of FNV depend on the elements' low bits alone; xor-folding adds high ones.
         folded = (hashes ^ (hashes >> 16 & _LOW_16)).long() & _LOW_32
         return folded % len(self.weight), texts.long()
 

@@ -154,8 +154,7 @@ class ClassificationTraining(Training):
     def _best_ngram_weight(self, texts: Sequence[Sequence[int]], labels: Tensor) -> float:
         """Returns the weight with the least loss on validation texts, at its best temperature.
 
-        It is 1 unless another one has fewer errors, and a loss that is lower by more than two
-        standard errors.
+        It is 1 unless another has fewer errors, and a loss that is two standard errors lower.
         """
         losses, right = {}, {}
         for weight in _NGRAM_WEIGHTS:

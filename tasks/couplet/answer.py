@@ -15,8 +15,7 @@ class Couplet(Ranked):
     normalizer; or that of the candidates' ranking. ``broken`` names what breaks each broken rule.
     ``note`` says that no good answer was found, which words have a wrong tone, where the form asks
     for tones that no answer had, and which rules the parts of a long line do not keep together.
-    ``others`` are the next best second lines if more than one was asked for (``n_best`` or
-    ``candidates``).
+    ``others`` are the next best second lines if ``n_best`` or ``candidates`` asked for more.
     """
 
     second: str

@@ -200,8 +200,7 @@ class CoupletConstraint:
 class _WordChoices(NamedTuple):
     """The words ``[W, n]`` that can answer a word of the first line.
 
-    ``places`` has for each of its characters where the line has it first, and the id that the user
-    gives, or -1.
+    ``places`` has, for each character, where the line has it first, and the id given, or -1.
     """
 
     start: int
@@ -219,9 +218,8 @@ class _WordChoices(NamedTuple):
 class CharacterTable:
     """Properties of the tokens of a vocabulary, as tensors ``[V]`` on ``device``.
 
-    ``form`` says which tones are needed, and in which system they are looked up. ``avoided`` are
-    words that no answer may have, beside ``words/avoided.txt``. ``swapped`` says that answers are
-    first lines.
+    ``form`` says which tones are needed, and in which system they are looked up. No answer may have
+    a word in ``avoided``, or in ``words/avoided.txt``. If ``swapped``, answers are first lines.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Couplets: folders ``train``, ``val`` and ``test``, with the two lines in in.txt and out.txt.
 
-In place of a folder there may be a file ``train.tsv``: both lines of a couplet on one, separated by
-a tab.
+In place of a folder there may be a file ``train.tsv``, with both lines on one, and a tab between.
 """
 
 from collections.abc import Sequence

@@ -32,8 +32,7 @@ BOOKS = {
 Tones = frozenset[str]
 
 _TONES = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
-# The eighteen rhymes of 中华新韵 (1941), each with its finals in pypinyin's spelling. It does not
-# tell 支 from 齐.
+# The eighteen rhymes of 中华新韵 (1941), with their finals as pypinyin spells them: 支 is 齐 there.
 _FINALS = (
     *("a ia ua", "o uo", "e", "ie ve", "er", "i", "ei uei", "ai uai", "u", "v", "ou iou", "ao iao"),
     *("an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),

@@ -31,8 +31,7 @@ _LINES = ("-", "--", "-.", ":")
 def draw_masks(path: str | Path, text: str, *, padding: int = 2) -> None:
     """Draws the causal mask, the padding mask and their union; a row is a query, a column a key.
 
-    The target, as a decoder reads it, is ``<bos>``, the words of ``text`` and ``padding`` times
-    ``<pad>``.
+    A decoder reads ``<bos>``, the words of ``text``, and ``padding`` times ``<pad>``.
     """
     words = text.split()
     tokens = [BOS, *words, *[PAD] * padding]

@@ -50,8 +50,7 @@ PRETRAINED = Path(__file__).resolve().parents[2] / "data" / "pretrained"
 C = TypeVar("C")
 
 Folders = str | Path | Sequence[str | Path] | None
-"""A folder or the name of a shipped model, several of them for an ensemble, or None for the default
-model."""
+"""A folder or the name of a shipped model, several for an ensemble, or None: the default model."""
 
 
 def write_config(folder: Path, task: str, config: Any) -> None:
@@ -199,9 +198,5 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 
 
 def shipped_models() -> list[Path]:
-    """Returns the folders of the shipped models.
-
-    ``translation`` is the default model of its task, ``translation-general`` the one that has the
-    name ``general``.
-    """
+    """Returns the folders of the shipped models: TASK, the default one, and others: TASK-NAME."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))

@@ -70,8 +70,7 @@ class Training(ABC):
         metric: the name of the figure by which epochs are compared.
         chooses_search: whether :meth:`choose_search` can be called.
         test_split: the split that is measured at the end; None: the corpus has none.
-        files: the files of the corpus that the run reads: a resumed run must find the same
-            contents.
+        files: those of the corpus that the run reads; a resumed run must find them unchanged.
     """
 
     task: ClassVar[str]

@@ -90,8 +90,7 @@ class DocumentCodec:
 
         Args:
             is_kept: tells which lines stay as they are.
-            with_literals: keep literals behind placeholders (:mod:`.placeholders`), and terms of
-                ``glossary``.
+            with_literals: put :mod:`.placeholders` in place of literals and of ``glossary``.
         """
         parts = []
         for start, line in lines(text):

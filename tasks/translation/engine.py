@@ -38,8 +38,7 @@ class CTranslate2Engine:
 
     Args:
         folder: the checkpoint folder of the model.
-        int8: compute with 8-bit integers: faster, a little less exact, and an output may depend on
-            its batch.
+        int8: compute with 8-bit integers: faster, less exact, and outputs may depend on batches.
 
     Raises:
         ConfigError: the translator is an ensemble.

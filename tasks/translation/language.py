@@ -27,8 +27,7 @@ MAX_FALSE_ALARMS, MIN_RECOGNIZED = 0.001, 0.9
 
 # A mean log-odds above this is in the target language. Zero would be as likely as not.
 _THRESHOLD = 0.35
-# Of sentences of German and English, 2 to 4% are nearer to zero than this; of those in other
-# languages, five of six.
+# 2 to 4% of German and English sentences are nearer to zero than this, and 5 of 6 of others.
 _KNOWN = 0.5
 _BUCKETS = 1 << 15  # n-grams are counted by their checksum
 _LONGEST = 4

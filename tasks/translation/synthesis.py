@@ -17,7 +17,7 @@ from core.config import check_range
 from core.errors import CorpusError, UserError
 from core.progress import Progress
 from core.storage.checkpoint import WEIGHTS_FILE
-from core.storage.files import exists, new_folder, reason_of, require_regular_file, write_json
+from core.storage.files import exists, new_folder, write_json
 from data.pairs import PAIR_SUFFIXES, iter_texts
 from data.tables import DEFAULT_LAYOUT, TableLayout
 from tasks.runs.checkpoint_folder import CONFIG_FILE, text_files
@@ -66,10 +66,6 @@ def synthesize(
     check_range("length_ratio", length_ratio, 1.0, MAX_LENGTH_RATIO)
     if exists(out):
         raise UserError(f"{out}: is there already; name another folder")
-    try:
-        require_regular_file(text)
-    except OSError as error:
-        raise CorpusError(text, f"cannot read: {reason_of(error)}") from error
     config = translator.config.data
     opened = open_texts((), text)
     if column or text.suffix.lower() in PAIR_SUFFIXES:

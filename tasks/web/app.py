@@ -75,7 +75,7 @@ def create_app(service: Service) -> FastAPI:
 
 @pages.get("/v1/docs")
 async def docs(request: Request) -> HTMLResponse:
-    return HTMLResponse(as_html(request.app.openapi()))
+    return HTMLResponse("\n".join(_as_html(request.app.openapi())))
 
 
 @pages.get("/")
@@ -106,12 +106,8 @@ async def _refuse_body(request: Request, error: RequestValidationError) -> JSONR
     return RequestError(400, message, field=field).response()
 
 
-def as_html(document: Mapping[str, Any]) -> str:
-    """Returns a page with every route of an OpenAPI document; FastAPI's pages load other sites."""
-    return "\n".join(_lines(document))
-
-
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _as_html(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a page with every route of an OpenAPI document; FastAPI's pages load other sites."""
     title, description = (escape(document["info"][key]) for key in ("title", "description"))
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width">'

@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
         self.host = host
         config = uvicorn.Config(
             create_app(service),
-            http=protocol_for(limits),
+            http=type("Connection", (Connection,), {"limits": limits}),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -118,11 +118,6 @@ class Server(uvicorn.Server):
         """Ends the server; uvicorn's own method would have the signal raised again at the end."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
-
-
-def protocol_for(config: ServiceConfig) -> type[H11Protocol]:
-    """Returns the class of connections with the limits of ``config``."""
-    return type("Connection", (Connection,), {"limits": config})
 
 
 class Connection(H11Protocol):
