@@ -30,7 +30,7 @@ _MAX_INTEGER = (1 << 63) - 1
 class Option:
     """What users are told about an option, a field of a dataclass, and the numbers it may have.
 
-    Options of commands, fields of requests to the service, and their documentation are its copies.
+    The options of commands, the fields of requests and their documentation are made of it.
 
     Attributes:
         help: what it is for.

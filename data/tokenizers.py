@@ -178,7 +178,7 @@ def normalized(text: str) -> str:
     """Returns ``text`` as models with byte fallback read it.
 
     White space of any kind and length is one space, and so is U+2581, by which SentencePiece marks
-    spaces. Only letters with accents change, too, where Unicode has one character for both.
+    spaces. Of the rest, only letters with combining accents change: to one character for both.
     """
     text = _DECOMPOSED.sub(lambda match: unicodedata.normalize("NFC", match[0]), text)
     return " ".join(text.replace(WORD_START, " ").split())

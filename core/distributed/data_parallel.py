@@ -62,7 +62,7 @@ class _LossModule(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        # Without one, ``find_unused_parameters`` makes every process print a warning.
+        # Without one that is unused, DistributedDataParallel prints a warning in every process.
         device = next(model.parameters()).device
         self.unused = nn.Parameter(torch.zeros((), device=device))
 

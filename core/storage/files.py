@@ -28,7 +28,7 @@ def reason_of(error: OSError) -> str:
 
 
 def is_file(path: str | Path) -> bool:
-    """Returns whether ``path`` is a regular file or a link to one; a UserError if nobody can say.
+    """Returns whether ``path`` is a regular file or a link to one; a UserError if it is not known.
 
     :meth:`Path.is_file` raises a PermissionError for a file in a folder that cannot be searched.
     """

@@ -92,7 +92,7 @@ class TableSource(TableSplits[Row]):
         return " ".join(row.text.split()), self.classes[row.label]
 
     def _labeled(self, table: Table) -> list[tuple[str, str]]:
-        """Returns the labels and texts of rows that have both; or a CorpusError; reports others."""
+        """Returns the labels and texts of the rows that have both; reports the others."""
         found, others = [], []
         known, train = set(self.classes), self._tables["train"]
         whose = "the model's classes" if self._has_model else f"the labels in {train}"

@@ -205,7 +205,7 @@ class ClassificationTraining(Training):
 def familiarity_with(
     classifier: Classifier, texts: Sequence[Sequence[int]], held_out: Sequence[Sequence[int]]
 ) -> Familiarity:
-    """Returns the familiarity with texts as ids, given ``held_out`` ones, and with beginnings."""
+    """Returns the familiarity with ``texts`` as ids, and with the beginnings of such texts."""
     rng = random.Random(1)
     lines = [classifier.as_read(line) for line in iter_lines(_OTHER_TEXTS)]
     states = []

@@ -43,7 +43,7 @@ def text_input(
 def opened(
     lines: AbstractContextManager[Lines], options: LineOptions, *, is_file: bool = False
 ) -> Iterator[LineWork]:
-    """Opens ``lines`` and the output. ``is_file``: they come from other files than ``--input``."""
+    """Yields the work on ``lines``; ``is_file``: they come from other files than ``--input``."""
     use_threads(options.threads)
     is_typed = not is_file and options.input_path is None and sys.stdin.isatty()
     with (

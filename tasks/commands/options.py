@@ -110,7 +110,7 @@ def option_names() -> Iterator[None]:
 
 
 def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
-    """Takes ``parameters.table`` out of ``options``, as assignments; or a UsageError."""
+    """Takes options of ``parameters.table``, as assignments; a UsageError for another task's."""
     names = ("src", "tgt", "text", "label", "delimiter", "header", "encoding")
     short = take_given(options, *names)
     if others := short.keys() - set(task.table_options):

@@ -32,7 +32,7 @@ BOOKS = {
 Tones = frozenset[str]
 
 _TONES = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
-# The eighteen rhymes of 中华新韵 (1941), with their finals as pypinyin spells them: 支 is 齐 there.
+# The rhymes of 中华新韵 (1941), with their finals as pypinyin spells them; 支 and 齐 are one.
 _FINALS = (
     *("a ia ua", "o uo", "e", "ie ve", "er", "i", "ei uei", "ai uai", "u", "v", "ou iou", "ao iao"),
     *("an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),

@@ -56,7 +56,7 @@ def with_model_of(folder: Path, task: str, config: C, *, new_vocabulary: bool = 
 
 
 def check_alike(folder: Path, task: str, config: Any, *, new_vocabulary: bool = False) -> None:
-    """Raises a ConfigError, with what differs, unless a run can start from the model there."""
+    """Raises a ConfigError, with what differs, unless a run can start from that in ``folder``."""
     ours, theirs = _sections(folder, task, config)
     different = [
         f"{section}.{name} = {theirs[section][name]}, not {ours[section][name]}"

@@ -194,7 +194,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         return [attention(self.models[0], *pair, vocabularies, self.device) for pair in pairs]
 
     def trace(self, text: str, **options: Any) -> Trace:
-        """Returns the prediction of one sentence, of 1 to 60 tokens, with all that is behind it."""
+        """Returns the prediction of a sentence of 1 to 60 tokens and all that can be seen of it."""
         tree, (text,) = SearchTree(), as_texts([text])
         result: Any = self.predict([text], **options, record=tree)[0]
         if not tree.stop:

@@ -83,7 +83,7 @@ class Glossary:
     """A user's own terms with fixed ``translations``, such as names of products.
 
     A term is found as a whole word, with capitals or without; of two, the longer one. A placeholder
-    stands for it; then its translation does, which is not inflected. A ConfigError if too long.
+    stands for it; then its translation does, which is not inflected. Long ones are a ConfigError.
     """
 
     def __init__(self, translations: Mapping[str, str]) -> None:
