@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, ParseError
@@ -105,7 +106,7 @@ def iter_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> Iterator[
     columns = [src, tgt]
     if len(table.columns) == 2 and table.header and not {src, tgt} & {*table.columns}:
         log(f"{path}: no columns {src} and {tgt}: the first column is {src}, the second {tgt}")
-        table = open_table(path, TableLayout(**vars(layout) | {"header": False}))
+        table = open_table(path, replace(layout, header=False))
     if not table.header and table.delimiter:
         columns = ["1", "2"]
     table.require(columns)

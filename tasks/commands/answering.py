@@ -79,7 +79,9 @@ def opened_input(
     if layout.encoding is not None and path is None:
         raise click.UsageError("--encoding is for a file: name it with --input.")
     if path is not None and path.suffix.lower() in SUFFIXES:
-        log(f"{path}: every line is a text; for the rows of a table, add --text COLUMN")
+        has_columns = "text" in click.get_current_context().params
+        hint = "; for the rows of a table, add --text COLUMN" if has_columns else ""
+        log(f"{path}: every line is a text{hint}")
     return opened(text_input(texts, options, layout.encoding), options)
 
 

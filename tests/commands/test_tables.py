@@ -154,10 +154,12 @@ def test_lines_of_a_table_are_texts_and_that_is_said(model: Path, table: Path) -
     assert "every line is a text; for the rows of a table, add --text COLUMN" in result.stderr
 
 
-def test_tables_are_not_for_couplets(table: Path) -> None:
+def test_tables_are_not_for_couplets(table: Path, tiny_models: Models) -> None:
     train = ("train", "couplet", "--data", table, "--text", "body")
     assert "couplet has no --text" in error_of(2, *train)
     assert "couplet has no --src" in error_of(2, "train", "couplet", "--src", "de")
+    result = run("couplet", "--model", tiny_models("couplet"), "--input", table)
+    assert "every line is a text\n" in result.stderr
     assert "couplet has no --report" in error_of(2, "evaluate", "couplet", "--report", "x")
 
 

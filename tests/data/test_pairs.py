@@ -1,5 +1,6 @@
 """Pairs as people have them: tables with two columns, and translation memories."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from data.pairs import TextPair, iter_texts, read_pairs
 from data.tables import TableLayout
 
 PAIRS = [TextPair("Ein Hund – ja", "A dog: yes"), TextPair("zwei Zeilen", "two lines")]
-LAYOUT = TableLayout()
 BOMB = "".join(f'<!ENTITY a{n + 1} "{f"&a{n};" * 30}">' for n in range(5))
 
 TMX = """<?xml version="1.0" encoding="UTF-8"?>
@@ -24,6 +24,16 @@ TMX = """<?xml version="1.0" encoding="UTF-8"?>
  <tu><tuv xml:lang="de"><seg>---</seg></tuv><tuv xml:lang="en"><seg>&lt;br/&gt;</seg></tuv></tu>
 </body></tmx>
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(TableLayout):
+    """What the settings of a run are: a layout and more. Its other fields were refused."""
+
+    src: str = "de"
+
+
+LAYOUT = Settings()
 
 
 def written(path: Path, content: str | bytes) -> Path:
