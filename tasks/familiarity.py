@@ -85,13 +85,13 @@ class Familiarity:
         too. ``others`` are the states of texts of other kinds ``[K, D]``.
         """
         mean = states.mean(dim=0)
+        contrast = None if others is None else _contrast(states, others)
         if lengths is not None:
             states = mean + (states - mean) * lengths[0].sqrt().unsqueeze(1)
         covariance = torch.cov(states.t(), correction=0)
         ridge = _SHRINKAGE * covariance.diagonal().mean() + 1e-12
         values, vectors = torch.linalg.eigh(covariance.double())
         scale = (values.clamp(min=0.0) + ridge).rsqrt()
-        contrast = None if others is None else _contrast(states, others)
         found = cls(mean, (vectors * scale).to(states), torch.zeros(1), contrast)
         steps = torch.linspace(0, 1, _QUANTILES)
         distances = found.distance(held_out, None if lengths is None else lengths[1])

@@ -9,6 +9,7 @@ import click
 
 from core.errors import shorten
 from core.storage.files import is_file
+from data.readers import iter_lines
 from tasks.commands import parameters
 from tasks.commands.data import corpus_for
 from tasks.commands.options import PATH, use_threads
@@ -50,8 +51,15 @@ def models(context: click.Context, is_json: bool, corpora: bool) -> None:
 @parameters.corpora(
     "A corpus with the splits train and val: a folder, or a name from `data list`.", required=True
 )
+@click.option(
+    "--unlike",
+    type=PATH,
+    help="Texts of other kinds than the training data, one a line: such texts become unfamiliar.",
+)
 @parameters.machine
-def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int | None) -> None:
+def calibrate(
+    folder: Path, corpora: tuple[Path, ...], unlike: Path | None, device: str, threads: int | None
+) -> None:
     """Calibrate the translation model in FOLDER, as a training run does at its end.
 
     It learns how probable it is that a translation of its own is good (confidence), which texts
@@ -62,7 +70,8 @@ def calibrate(folder: Path, corpora: tuple[Path, ...], device: str, threads: int
     from tasks.translation.calibration import calibrate_folder
 
     found = [corpus_for(task_named("translation"), corpus) for corpus in corpora]
-    calibrate_folder(folder, found, device=device)
+    others = [*iter_lines(unlike)] if unlike else []
+    calibrate_folder(folder, found, others, device=device)
     print_results(f"{folder}: calibrated\n")
 
 

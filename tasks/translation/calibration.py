@@ -36,12 +36,19 @@ Pairs = Sequence[tuple[str, str]]
 """Source and target texts."""
 
 
-def calibrate(translator: "Translator", train: Pairs, held_out: Pairs, folder: Path) -> None:
+def calibrate(
+    translator: "Translator",
+    train: Pairs,
+    held_out: Pairs,
+    folder: Path,
+    unlike: Sequence[str] = (),
+) -> None:
     """Fits all three and saves them in the checkpoint folder ``folder``.
 
     What is saved belongs to the weights; other weights need a new calibration. ``train`` is what
     the model was trained on, or a part of it. Other pairs, ``held_out``, are translated as its own
-    configuration says; a UserError if none can be.
+    configuration says; a UserError if none can be. Sources ``unlike`` the training data, of other
+    kinds, show what is unfamiliar.
     """
     _fit_language(train, held_out, folder)
     sources, references = zip(*spaced(held_out, MAX_PAIRS), strict=True)
@@ -68,10 +75,16 @@ def calibrate(translator: "Translator", train: Pairs, held_out: Pairs, folder: P
         )
     encode, size = translator.source.encode, translator.max_source_tokens
     texts = [source for source, _ in spaced(train, MAX_TEXTS)]
-    known = [ids for text in texts for ids in encoded_segments(text, encode, size)]
+    known, others = (
+        [ids for text in side for ids in encoded_segments(text, encode, size)]
+        for side in (texts, unlike)
+    )
     states, held_out_states = map(translator.memory_means, (known, segments))
     lengths = (torch.tensor([len(ids) + 1.0 for ids in side]) for side in (known, segments))
-    Familiarity.fit(states, held_out_states, (next(lengths), next(lengths))).save(folder)
+    contrast = translator.memory_means(others) if others else None
+    Familiarity.fit(states, held_out_states, (next(lengths), next(lengths)), others=contrast).save(
+        folder
+    )
     log(f"familiarity fitted on {len(known):,} training and {count:,} held-out sentences")
 
 
@@ -90,7 +103,9 @@ def _fit_language(train: Pairs, held_out: Pairs, folder: Path) -> None:
         log("the two languages cannot be told apart for sure: all texts are translated")
 
 
-def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> None:
+def calibrate_folder(
+    folder: Path, corpora: Sequence[Path], unlike: Sequence[str] = (), *, device: str
+) -> None:
     """Calibrates the model in ``folder`` on the splits ``train`` and ``val`` of ``corpora``.
 
     Every corpus contributes equally many pairs, if it has them; a CorpusError if there are none.
@@ -109,4 +124,4 @@ def calibrate_folder(folder: Path, corpora: Sequence[Path], *, device: str) -> N
         held_out += spaced(dataset.read("val"), MAX_PAIRS // len(corpora))
     if not held_out:
         raise CorpusError(corpora[0], "there are no validation pairs")
-    calibrate(translator, train, held_out, folder)
+    calibrate(translator, train, held_out, folder, unlike)

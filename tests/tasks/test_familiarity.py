@@ -64,6 +64,14 @@ def test_lengths_make_texts_of_all_lengths_comparable() -> None:
         assert kstest(found.numpy(), "uniform").statistic < 0.06
 
 
+def test_a_contrast_is_of_the_states_as_they_are_whatever_the_lengths() -> None:
+    states, others = drawn(2000, seed=1), drawn(500, seed=5, shift=1.0)
+    lengths = torch.full((2000,), 9.0)
+    without = Familiarity.fit(states, states, others=others)
+    familiarity = Familiarity.fit(states, states, (lengths, lengths), others=others)
+    assert torch.equal(familiarity.contrast, without.contrast)
+
+
 def test_it_is_saved_and_a_wrong_file_is_refused(tmp_path: Path) -> None:
     familiarity = Familiarity.fit(drawn(500, seed=1), drawn(500, seed=2))
     assert Familiarity.load(tmp_path, width=6) is None
