@@ -36,11 +36,9 @@ def choose_device(name: str, *, local_rank: int | None = None) -> torch.device:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"must be auto, cpu, cuda or cuda:N, not {name!r}", option="device")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"device {name}: this machine has {torch.cuda.device_count()} usable GPUs; start one "
-            "process for each of them, or use cpu"
-        )
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        hint = "start one process for each of them, or use cpu" if count else "use cpu"
+        raise UserError(f"device {name}: this machine has {count} usable GPUs; {hint}")
     if device.type == "cuda":
         if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"

@@ -12,7 +12,7 @@ import click
 from core.errors import ConfigError, shorten
 from tasks.commands import parameters
 from tasks.commands.answering import opened_input
-from tasks.commands.options import LineOptions, given, layout_of, take
+from tasks.commands.options import LineOptions, given, layout_of, option_names, take
 from tasks.streaming.lines import as_json
 
 
@@ -116,13 +116,14 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
     classifier = Classifier.load(
         line_options.model, device=line_options.device, early_exit=own.early_exit
     )
-    if own.thresholds:
-        prediction = replace(classifier.config.prediction, thresholds=own.thresholds)
-        classifier.config = replace(classifier.config, prediction=prediction)
     count = len(classifier.classes)
     if own.top is not None and own.top > count:
         raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {own.top}")
-    classifier.check_thresholds()
+    with option_names():
+        if own.thresholds:
+            prediction = replace(classifier.config.prediction, thresholds=own.thresholds)
+            classifier.config = replace(classifier.config, prediction=prediction)
+        classifier.check_thresholds()
     return classifier
 
 

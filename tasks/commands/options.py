@@ -103,7 +103,7 @@ def option_names() -> Iterator[None]:
     except ConfigError as error:
         parameters = click.get_current_context().command.params
         names = {parameter.name: parameter.opts[0] for parameter in parameters}
-        name = names.get((error.option or "").removeprefix("generation.").removeprefix("data."))
+        name = names.get((error.option or "").rpartition(".")[2])
         if name is None:
             raise
         raise ConfigError(error.reason, option=name) from error

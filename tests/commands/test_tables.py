@@ -132,6 +132,7 @@ def test_explanations_as_text_json_and_html(model: Path) -> None:
     [
         (1, ("--text", "bdy"), "no column 'bdy'; did you mean 'body'?"),
         (2, ("--text", "body", "--threshold", "Sprots=0.5"), "did you mean 'Sports'?"),
+        (2, ("--text", "body", "--threshold", "Sports"), "--threshold must be LABEL=NUMBER"),
         (2, ("--text", "body", "--explain"), "--explain and --top are for texts"),
         (2, ("--no-header",), "--delimiter and --header are for tables: add --text"),
         (2, ("--html",), "--html is for --explain"),

@@ -67,6 +67,9 @@ def test_each_process_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyP
             UserError, match="cuda:2: this machine has 2 usable GPUs; start one proc"
         ):
             choose_device(name, local_rank=2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError, match="cuda: this machine has 0 usable GPUs; use cpu"):
+        choose_device("cuda")
 
 
 # Threads
