@@ -118,12 +118,16 @@ def read_chunks(address: str) -> Iterator[Chunk]:
             for frame in frames:
                 yield pa.Table.from_pandas(frame.fillna(""), preserve_index=False), {}
         else:
-            buffered = BufferedReader(stream)
+            buffered, names = BufferedReader(stream), dict[str, None]()
             while lines := list(islice(buffered, CHUNK_ROWS)):
                 rows = [_row_of(line, is_json=kind == "json") for line in lines]
                 refused = {place: row for place, row in enumerate(rows) if isinstance(row, str)}
                 found = [{} if isinstance(row, str) else row for row in rows]
-                names = dict.fromkeys(name for row in found for name in row)
+                names = dict.fromkeys(name for row in found for name in row) or names
+                if not names:
+                    hint = "a JSON object with fields; lines of text belong in a .txt file"
+                    what = hint if kind == "json" else "text in UTF-8"
+                    raise ValueError(f"no line is {what} (the first: {refused.get(0, 'empty')})")
                 yield pa.table({n: _array([row.get(n) for row in found]) for n in names}), refused
 
 
@@ -288,7 +292,7 @@ def answers(workers: Sequence[Any], files: Iterable[str], columns: Columns) -> I
             for chunk in read_chunks(file):
                 if missing := set(columns).difference(chunk[0].column_names):
                     known = ", ".join(chunk[0].column_names)
-                    raise ValueError(f"no column {missing.pop()!r} among {known}")
+                    raise ValueError(f"no column {missing.pop()!r} among {known}: see --text")
                 waiting.append((file, first, next(turn).answer.remote(chunk, columns, first)))
                 first += len(chunk[0])
                 if len(waiting) > 2 * len(workers):

@@ -133,9 +133,10 @@ def test_answers_are_those_of_the_commands(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("local")
 def test_bad_rows_and_files_stop_nothing_and_a_second_start_does_the_rest(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
-    write_lines(source / "a.jsonl", ['{"text": "春风送暖千山秀"}', "{broken", '{"text": "hello"}'])
+    write_lines(source / "a.jsonl", ['{"text": "春风送暖千山秀"}', '{"text": "hello"}', "{broken"])
     (source / "b.parquet").write_bytes(b"nonsense")
     write_lines(source / "c.csv", ["line", "春风送暖千山秀"])
+    write_lines(source / "d.jsonl", ["春风送暖千山秀"])
     command = ["bulk", "couplet", source, "--output", out, "--format", "json", "--beam", "1"]
 
     first = run(*command)
@@ -144,12 +145,15 @@ def test_bad_rows_and_files_stop_nothing_and_a_second_start_does_the_rest(tmp_pa
     assert "a.jsonl:2: refused: " in first.stderr
     assert "a.jsonl:3: refused: " in first.stderr
     assert "b.parquet: after row 0: " in first.stderr
-    assert "c.csv: after row 0: no column 'text' among line" in first.stderr
-    assert first.stderr.endswith("error: 2 rows are refused, 2 files are left out\n")
+    assert "c.csv: after row 0: no column 'text' among line: see --text" in first.stderr
+    hint = "no line is a JSON object with fields; lines of text belong in a .txt file"
+    assert f"d.jsonl: after row 0: {hint} (the first: Expecting value: line 1" in first.stderr
+    assert first.stderr.endswith("error: 2 rows are refused, 3 files are left out\n")
     assert [path.name for path in out.iterdir()] == ["a.jsonl"]
     assert [bool(row["second"]) for row in rows_of(out / "a.jsonl")] == [True, False, False]
 
     (source / "b.parquet").unlink()
+    (source / "d.jsonl").unlink()
     write_lines(source / "c.csv", ["text", "春风送暖千山秀"])
     changed = (out / "a.jsonl").stat().st_mtime_ns
     again = run(*command)
