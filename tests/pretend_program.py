@@ -36,7 +36,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 OF_TASK: dict[str, dict[str, Any]] = {
     "translation": {"beam_size": 3, "no_repeat_ngram": 2, "prefix": "ein"},
-    "couplet": {"beam_size": 3, "rhyme": "pingshui"},
+    "couplet": {"beam_size": 3, "rhyme": "pingshui", "avoid": ("风云",)},
 }
 steps: Counter[str] = Counter()
 

@@ -60,18 +60,17 @@ class CoupletConstraint:
             return torch.tensor(filled, dtype=torch.long, device=device)
 
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
-        # [B, L] each: where a character first occurs, the ids of marks and of given characters,
-        # and the place of this clause that the word answers (parallels).
-        self._first_positions = tensor([rules.first_positions(line) for line in lines])
+        # [B, L] each: where a character first occurs, the ids of marks and of given characters.
+        first_positions = [rules.first_positions(line) for line in lines]
+        self._first_positions = tensor(first_positions)
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
         forced = [
             [table.given_id(c) if c else -1 for c in rules.spread(*pair)]
             for pair in zip(lines, given or [()] * len(lines), strict=True)
         ]
         self._given = tensor(forced)
-        echoes = [_echoes(line) for line in lines]
-        self._echoes = tensor(echoes)
-        self._echoing = {place for line in echoes for place, of in enumerate(line) if of >= 0}
+        # From the place of a word to that of the one in its clause that it answers (parallels).
+        self._echoes = [{j: i for i, j in rules.parallel_places(line)} for line in lines]
         # [2, B, L]: the tones that places need as bits, first the endings alone, then all.
         self._needs = [
             tensor([_needs(line, table, is_end=is_end) for line in lines], 0)
@@ -84,7 +83,10 @@ class CoupletConstraint:
             self._taken[row, [*table.ids(line), *(i for i in forced[row] if i >= 0)]] = True
             if (end := rules.last_word(line)) >= 0:
                 self._is_rhyming[row, table.rhyming(line[end])] = True
-        self._words = [self._word_choices(row, line) for row, line in enumerate(lines) if has_words]
+        self._words = [
+            self._word_choices(row, line, [*zip(first_positions[row], forced[row], strict=True)])
+            for row, line in enumerate(lines if has_words else ())
+        ]
         self._following: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
@@ -130,10 +132,10 @@ class CoupletConstraint:
             return
         for rule, needs in zip(("ending", "tones"), self._needs, strict=True):
             yield rule, table.fitting[needs[sentences, position]]
-        if self._words:
-            yield "words", self._continues_words(outputs, sentences)
-        if position in self._echoing:
-            yield "parallels", self._answers_echo(outputs, sentences)
+        if any(position in choices for choices in self._words):
+            yield "words", self._continues_words(_on_host(outputs, sentences))
+        if any(position in echoes for echoes in self._echoes):
+            yield "parallels", self._answers_echo(_on_host(outputs, sentences))
         is_end = (self._needs[0][sentences, position] > 0).unsqueeze(1)
         yield "rhyme", ~(is_end & self._is_rhyming[sentences])
 
@@ -154,25 +156,22 @@ class CoupletConstraint:
             allowed = narrowed
         return reasons
 
-    def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
+    def _answers_echo(self, rows: Sequence[tuple[int, list[int]]]) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""
-        place, count = self._echoes[sentences, len(outputs)], len(sentences)
-        words = outputs[place.clamp(min=0), torch.arange(count, device=place.device)]
-        words = words.masked_fill(place < 0, -1)
-        answers = self._taken.new_ones(count, self._taken.shape[1])
-        for row, word in enumerate(words.tolist()):
-            if word >= 0:
+        answers = self._taken.new_ones(len(rows), self._taken.shape[1])
+        for row, (sentence, output) in enumerate(rows):
+            if (place := self._echoes[sentence].get(len(output))) is not None:
                 answers[row] = False
-                answers[row, self._table.partners(word)] = True
+                answers[row, self._table.partners(output[place])] = True
         return answers
 
-    def _word_choices(self, row: int, line: Sequence[str]) -> dict[int, "_WordChoices"]:
+    def _word_choices(
+        self, row: int, line: Sequence[str], places: list[tuple[int, int]]
+    ) -> dict[int, "_WordChoices"]:
         """Returns for each place in a word of the first line what can answer that word."""
         found: dict[int, _WordChoices] = {}
         needs, repeated = self._needs[1][row], torch.zeros_like(self._taken[row])
         repeated[self._table.ids(line)] = True
-        decided = zip(self._first_positions[row].tolist(), self._given[row].tolist(), strict=True)
-        places = [*decided]
         for start, end, kinds in cut("".join(line)).words:
             words = self._table.words(end - start, kinds)
             fits = self._table.fitting[needs[start:end]].gather(1, words.t())
@@ -180,12 +179,11 @@ class CoupletConstraint:
             found |= dict.fromkeys(range(start, end), _WordChoices(start, words, places[start:end]))
         return found
 
-    def _continues_words(self, outputs: Tensor, sentences: Tensor) -> Tensor:
+    def _continues_words(self, rows: Sequence[tuple[int, list[int]]]) -> Tensor:
         """Returns ``[R, V]``: the next characters of words that answer those of the first line."""
-        place, allowed = len(outputs), torch.ones_like(self._taken[sentences])
-        for row, (sentence, output) in enumerate(
-            zip(sentences.tolist(), outputs.t().tolist(), strict=True)
-        ):
+        allowed = self._taken.new_ones(len(rows), self._taken.shape[1])
+        for row, (sentence, output) in enumerate(rows):
+            place = len(output)
             if choices := self._words[sentence].get(place):
                 known = choices.known(output)
                 if (key := (sentence, place, *known)) not in self._following:
@@ -195,6 +193,11 @@ class CoupletConstraint:
                     following[choices.words[fits, place - choices.start]] = True
                 allowed[row] = self._following[key]
         return allowed
+
+
+def _on_host(outputs: Tensor, sentences: Tensor) -> list[tuple[int, list[int]]]:
+    """Returns the sentence and the tokens of every row, for which a GPU's program waits once."""
+    return [(first, rest) for first, *rest in torch.cat([sentences[None], outputs]).t().tolist()]
 
 
 class _WordChoices(NamedTuple):
@@ -283,25 +286,22 @@ class CharacterTable:
 
     def completes_avoided(self, outputs: Tensor) -> Tensor:
         """Returns ``[R, V]``: the tokens that would end an avoided word after ``outputs``."""
-        beginnings = self._beginnings
-        found = self.is_word.new_zeros(outputs.shape[1], len(self.is_word))
-        found[:, beginnings.get((), [])] = True
-        longest = max(map(len, beginnings), default=0)
-        for row, tokens in enumerate(outputs[-longest:].t().tolist() if longest else ()):
-            for start in range(len(tokens)):
-                if ends := beginnings.get(tuple(tokens[start:])):
-                    found[row, ends] = True
-        return found
+        beginnings, ends = self._avoided_ids[:-1].unsqueeze(1), self._avoided_ids[-1]
+        rows = outputs.shape[1]
+        last = torch.cat([outputs.new_zeros(len(beginnings), rows), outputs])[len(outputs) :]
+        is_begun = ((beginnings == last.unsqueeze(2)) | (beginnings < 0)).all(dim=0)  # [R, A]
+        found = self.is_word.new_zeros(rows, len(self.is_word), dtype=torch.uint8)
+        # Several words may end in the same token.
+        found.scatter_reduce_(1, ends.expand(rows, -1), is_begun.byte(), "amax")
+        return found.bool()
 
     @cached_property
-    def _beginnings(self) -> dict[tuple[int, ...], list[int]]:
-        """The ids of each avoided word but the last one, with the last ones."""
-        table: dict[tuple[int, ...], list[int]] = {}
-        for word in self.avoided:
-            ids = self.ids(word)
-            if len(ids) == len(word):
-                table.setdefault(tuple(ids[:-1]), []).append(ids[-1])
-        return table
+    def _avoided_ids(self) -> Tensor:
+        """The ids ``[L, A]`` of the avoided words, with -1 before those shorter than L."""
+        known = [ids for word in self.avoided if len(ids := self.ids(word)) == len(word)]
+        longest = max(map(len, known), default=1)
+        filled = [[-1] * (longest - len(ids)) + ids for ids in known]
+        return torch.tensor(filled, device=self.is_word.device).long().view(-1, longest).t()
 
     @cached_property
     def _by_rhyme(self) -> dict[frozenset[str], list[int]]:
@@ -313,14 +313,6 @@ class CharacterTable:
 
 def _bits(tones: Tones) -> int:
     return sum(_BITS[tone] for tone in tones)
-
-
-def _echoes(line: Sequence[str]) -> list[int]:
-    """Returns for each place the one that it answers inside its clause, or -1."""
-    found = [-1] * len(line)
-    for i, j in rules.parallel_places(line):
-        found[j] = i
-    return found
 
 
 def _needs(line: Sequence[str], table: CharacterTable, *, is_end: bool) -> list[int]:

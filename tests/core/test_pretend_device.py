@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
     reason="this PyTorch lacks private parts that the pretend device is made of",
 )
 
-PER_BATCH = 6
+PER_BATCH = 5
 """What the program waits for once in a batch of a search: its encoder, and its last outputs."""
 
 

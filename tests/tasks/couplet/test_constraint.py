@@ -215,7 +215,7 @@ def test_words_are_answered_by_words(first: str, prefix: str, given: str, expect
     characters = [None if c == "。" else c for c in given]
     table = CharacterTable(vocabulary, CPU, FormConfig(tones="off"))
     constraint = CoupletConstraint([list(first)], table, [characters], has_words=True)
-    ids = torch.tensor([[vocabulary.stoi[c]] for c in prefix]).reshape(len(prefix), 1)
+    ids = torch.tensor([vocabulary.stoi[c] for c in prefix], dtype=torch.long).unsqueeze(1)
     (forbidden,) = constraint(ids, torch.tensor([0]))
     allowed = [vocabulary.itos[i] for i in (~forbidden).nonzero().flatten().tolist()]
     assert "".join(allowed) == expected
