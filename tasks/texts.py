@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -43,7 +43,11 @@ def as_texts(texts: Any, *, name: str = "text") -> list[str]:
     """
     if isinstance(texts, str):
         texts = [texts]
-    elif isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
+    elif (
+        isinstance(texts, bytes | bytearray | Mapping)
+        or hasattr(texts, "columns")  # a DataFrame, which yields their names
+        or not isinstance(texts, Iterable)
+    ):
         kind = type(texts).__name__
         raise TypeError(f"expected a {name} (str) or several of them (list of str), not {kind}")
     checked = list(texts)

@@ -99,6 +99,8 @@ def test_a_string_is_one_text(
         (None, TypeError, r"expected a text \(str\) or .* \(list of str\), not NoneType"),
         (b"Hund", TypeError, r"expected a text \(str\) or .*, not bytes"),
         (5, TypeError, r"expected a text \(str\) or .*, not int"),
+        ({"line": "Hund"}, TypeError, r"expected a text \(str\) or .*, not dict"),
+        (pandas.DataFrame({"line": ["Hund"]}), TypeError, "expected a text .*, not DataFrame"),
         (["Hund", 5], TypeError, "text 2 must be a str, not int"),
         ([b"Hund"], TypeError, "text 1 must be a str, not bytes"),
         ([["Hund"]], TypeError, "text 1 must be a str, not list"),
