@@ -1,7 +1,7 @@
 """Ten small tables: the default of ``train classification``, and a linear model beside it.
 
     python -m benchmarks.small_tables --data CORPORA [--tables bbc,formality] [--splits 5]
-        [--threads 1] [--set section.key=value]...
+        [--threads 1] [--init default] [--set section.key=value]...
 
 CORPORA is a folder with the corpora ``bbc_news``, ``tatoeba``, ``multi30k``, ``ag_news``,
 ``couplet`` and ``de_en``. A table whose corpus is not there is skipped. Each table is split five
@@ -248,9 +248,11 @@ def main() -> None:
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--threads", default="1")
+    parser.add_argument("--init", help="Start from this model.")
     parser.add_argument("--set", action="append", default=[])
     arguments = parser.parse_args()
     options = ["--threads", arguments.threads]
+    options += ["--init", arguments.init] if arguments.init else []
     options += [part for setting in arguments.set for part in ("--set", setting)]
     print("| table | rows | classes | linear | ours | gap | standard error | CPU seconds |")
     print("|---|---|---|---|---|---|---|---|")
