@@ -30,7 +30,7 @@ _MAX_INTEGER = (1 << 63) - 1
 class Option:
     """What users are told about an option, a field of a dataclass, and the numbers it may have.
 
-    The options of commands, the fields of requests and their documentation are made of it.
+    The options of commands, the fields of requests and their documentation are made from it.
 
     Attributes:
         help: what it is for.
@@ -111,7 +111,7 @@ def nearest(name: str, names: Iterable[str], *, prefix: str = "") -> str:
 
 
 def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, where: str = "") -> C:
-    """Makes a config of plain nested mappings; a ConfigError for a wrong name, type or value."""
+    """Makes a config from nested mappings. Raises a ConfigError for a wrong name, type or value."""
     types_of = typing.get_type_hints(cls, include_extras=True)
     values = {}
     for name, value in mapping.items():
@@ -126,7 +126,7 @@ def without_retired(cls: Any, mapping: Mapping[str, Any], *, where: str = "") ->
     """Returns a saved mapping of ``cls`` without the options that only older versions have.
 
     A config class may have a mapping ``RETIRED`` from the names of such options to the values that
-    had no effect on a finished model; None: every value. Another one is a ConfigError.
+    had no effect on a finished model; None: every value. Raises a ConfigError for other values.
     """
     types_of, retired = typing.get_type_hints(cls), getattr(cls, "RETIRED", {})
     kept = {}
@@ -142,7 +142,7 @@ def without_retired(cls: Any, mapping: Mapping[str, Any], *, where: str = "") ->
 
 
 def complete(cls: type[C], config: C | None, options: Mapping[str, Any]) -> C:
-    """Returns ``config`` (None: the defaults) with ``options``; a ConfigError if one is wrong."""
+    """Returns ``config`` (None: the defaults) with ``options`` set, or raises a ConfigError."""
     if config is not None and not options:
         return config
     own = {} if config is None else to_mapping(config)
@@ -155,7 +155,7 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 
 def override(config: C, assignments: Iterable[str]) -> C:
-    """Returns ``config`` with ``section.key=value`` assignments; a ConfigError if one is wrong."""
+    """Returns ``config`` after assignments ``section.key=value``, or raises a ConfigError."""
     mapping, types_of = to_mapping(config), _full_names(type(config))
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
@@ -196,7 +196,7 @@ def _unknown(full_name: str, known: Collection[str]) -> ConfigError:
 
 
 def converted(name: str, value: Any, wanted: Any) -> Any:
-    """Returns ``value``, of any caller, as the type ``wanted``; a ConfigError calls it ``name``."""
+    """Returns ``value`` as the type ``wanted``, or raises a ConfigError for the option ``name``."""
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, Mapping):
             raise ConfigError(f"is a section, not {shown(value)}", option=name)
@@ -234,7 +234,7 @@ def converted(name: str, value: Any, wanted: Any) -> Any:
 
 
 def _plain(name: str, text: str, wanted: Any) -> Any:
-    """Returns the value that a text stands for, or the text, which is then refused as a value."""
+    """Returns the value that ``text`` stands for; a text that does not fit is returned as it is."""
     kinds = _options(wanted)
     if type(None) in kinds and text.lower() in ("none", ""):
         return None

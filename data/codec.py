@@ -78,8 +78,8 @@ class TextCodec:
     ) -> "TextCodec":
         """Builds a vocabulary from ``texts`` and saves the codec in ``folder``.
 
-        ``tags`` can be put before a text (:meth:`tag_id`), for SentencePiece only. A ConfigError if
-        ``config`` does not suit the texts.
+        ``tags``, for SentencePiece only, can be put before a text (:meth:`tag_id`). Raises a
+        ConfigError if ``config`` does not suit the texts.
         """
         if config.tokenizer == SentencePieceBPE.name:
             assert config.vocab_size is not None

@@ -50,7 +50,7 @@ class FileReport:
 def fetch(name: str, *, show_progress: bool = False) -> list[FileReport]:
     """Downloads the files of a corpus that are missing from its folder, or not as published.
 
-    Other files than the published ones are a CorpusError, a download that failed a NetworkError.
+    Raises a NetworkError if a download fails, a CorpusError if a file is not the published one.
     """
     corpus, folder = find_corpus(name), corpus_folder(name)
     missing: dict[str, list[CorpusFile]] = {}
@@ -83,7 +83,7 @@ def fetch(name: str, *, show_progress: bool = False) -> list[FileReport]:
 
 
 def verify(name: str) -> list[FileReport]:
-    """Compares files with published checksums, or numbers of rows; a CorpusError without any."""
+    """Compares files with published checksums or row counts. Raises a CorpusError without files."""
     corpus, folder = find_corpus(name), corpus_folder(name)
     if not any(is_file(folder / file.name) for file in corpus.files):
         raise CorpusError(folder, f"{name} is not there: get it with `cli.py data fetch {name}`")

@@ -32,7 +32,10 @@ class TextPair(NamedTuple):
 
 
 def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
-    """Returns the lines of two files in pairs; a CorpusError where a line has no other side."""
+    """Returns the lines of two files as pairs, in order.
+
+    Raises a CorpusError if the numbers of lines differ, or if a line or a file is empty.
+    """
     first, second = [*iter_lines(source)], [*iter_lines(target)]
     for path, lines in ((source, first), (target, second)):
         if not lines:
@@ -52,7 +55,7 @@ def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
 
 
 def read_tabbed(path: str | Path) -> list[TextPair]:
-    """Returns the pairs of lines with one tab each; a CorpusError names a line that has no pair."""
+    """Returns a pair for every line, split at its tab. Raises a CorpusError for any other line."""
     pairs = []
     for number, line in enumerate(iter_lines(path), start=1):
         texts = line.split("\t")
@@ -71,7 +74,7 @@ def read_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> list[Text
     """Returns the pairs of a table or a TMX file that a model can learn from.
 
     Pairs with an empty side, equal sides or a side of markup alone are left out, and counted on
-    stderr. Every run of white space becomes one space. A CorpusError if there are no pairs.
+    stderr. Every run of white space becomes one space. Raises a CorpusError without any pair.
 
     Args:
         src, tgt: the languages, which are the names of the columns. A table of two columns with

@@ -22,8 +22,9 @@ _NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
 def encoding_of(path: Path) -> str:
     """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16 or cp1252.
 
-    A file is taken for cp1252, which Windows programs write, if no line of it has a valid character
-    of UTF-8, and accents are few.
+    A file is taken for UTF-16 if it begins with its mark, or if many of the even or the odd bytes
+    are 0; and for cp1252, which Windows programs write, if no line of it has a valid character of
+    UTF-8, and accents are few.
     """
     others = count = 0
     found: set[int] = set()
@@ -61,7 +62,7 @@ def iter_lines(path: str | Path, *, encoding: str = UTF8) -> Iterator[str]:
 
     A byte order mark is dropped. Only a line feed ends a line. ``str.splitlines`` also splits at
     U+2028, U+0085 and others, which occur inside sentences: the two sides of a parallel corpus
-    would no longer be aligned. A line that is not of the encoding is a CorpusError.
+    would no longer be aligned. Raises a CorpusError for a line that is not in the encoding.
     """
     with _opened(path, encoding, newline="\n") as file:
         for number, line in enumerate(file, start=1):
@@ -77,7 +78,7 @@ def csv_rows(
     encoding: str = UTF8,
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows of a CSV file with their numbers, from 1; a CorpusError if one is not CSV."""
+    """Yields the rows of a CSV file, numbered from 1. Raises a CorpusError if one is not CSV."""
     row = 0
     csv.field_size_limit(MAX_FIELD)
     with _opened(path, encoding, newline="") as file:

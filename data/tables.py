@@ -183,7 +183,7 @@ def table_paths(path: Path, suffixes: Sequence[str] = SUFFIXES) -> dict[str, Pat
     """Returns the tables of a folder by the splits they hold: train, val and test.
 
     They are files with one of ``suffixes``, or folders of texts for every label. A file, or a
-    folder without ``train``, is the table of train alone. A CorpusError if a split has two tables.
+    folder without ``train``, is the table of train alone. Raises a CorpusError if a split has two.
     """
     found: dict[str, Path] = {}
     for split in ("train", "val", "test") if is_folder(path) else ():

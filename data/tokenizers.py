@@ -178,7 +178,8 @@ def normalized(text: str) -> str:
     """Returns ``text`` as models with byte fallback read it.
 
     White space of any kind and length is one space, and so is U+2581, by which SentencePiece marks
-    spaces. Of the rest, only letters with combining accents change: to one character for both.
+    spaces. Letters with combining accents are composed where Unicode has one character for both.
+    Nothing else changes.
     """
     text = _DECOMPOSED.sub(lambda match: unicodedata.normalize("NFC", match[0]), text)
     return " ".join(text.replace(WORD_START, " ").split())
@@ -195,8 +196,8 @@ def train_sentencepiece(
     """Trains a BPE model of at most ``vocab_size`` pieces, special tokens and bytes included.
 
     The same texts give the same file. Without ``byte_fallback``, every character of the texts is in
-    the vocabulary. ``tags`` are tokens that no text contains, besides the special ones:
-    :func:`tag_token`. A ConfigError if there is no text, or more characters than ``vocab_size``.
+    the vocabulary. ``tags`` are further tokens that no text contains (:func:`tag_token`). Raises a
+    ConfigError if there is no text, or if the texts have more characters than ``vocab_size``.
     """
     import sentencepiece
 

@@ -23,7 +23,7 @@ class Vocabulary:
     """An immutable mapping between tokens and ids. Ids 0 to 3 are unk, pad, bos and eos."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        """Numbers ``tokens``, special ones first; a UserError if one is empty or occurs twice."""
+        """Numbers ``tokens``, special ones first. Raises a UserError for empty or repeated ones."""
         self.itos: tuple[str, ...] = tuple(tokens)
         if self.itos[:4] != SPECIALS:
             first = [token[:20] for token in self.itos[:4]]

@@ -34,7 +34,7 @@ class Node:
     log sum exp(log P / T) over the allowed ones, for T in ``TEMPERATURES``.
     """
 
-    parent: int  # its number; -1 for <bos>
+    parent: int  # the number of the node that this one continues; -1 for <bos>
     token: int
     probability: float  # of the token, by the model alone
     log_prob: float  # of the output, over the allowed tokens
@@ -47,8 +47,9 @@ class SearchTree:
     """Records the search for the outputs of one source (:data:`core.decoding.search.Record`).
 
     Rows that begin alike share ``nodes``. ``hypotheses`` is what was found; number ``chosen`` of
-    them becomes ``output``. ``stop`` says why: "length", the output is as long as allowed; "stuck",
-    no token may follow it; "ended", none goes on; "overtaken", those that do cannot win any more.
+    them becomes ``output``. ``stop`` says why the search stopped: "length", the output is as long
+    as allowed; "stuck", no token may follow it; "ended", no hypothesis is unfinished; "overtaken",
+    the unfinished ones cannot get a better score any more.
     """
 
     stop = output = ""

@@ -48,8 +48,8 @@ class DataParallel:
         """Adds the gradients of ``loss(batch)``. Returns the loss and the number of targets.
 
         ``batch`` is this process's shard, None if it is empty. Every process makes the last call of
-        a step (``is_last``) together with the others, and all then have the sum of the gradients of
-        all. If another process cannot be reached, that is :class:`Disconnected`.
+        a step (``is_last``) together with the others. After it, all have the sum of the gradients
+        of all processes. Raises Disconnected if another process cannot be reached.
         """
         with nullcontext() if is_last else self._ddp.no_sync():
             total, count = self._ddp(loss, batch)
@@ -62,7 +62,7 @@ class _LossModule(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        # Without one that is unused, DistributedDataParallel prints a warning in every process.
+        # If no parameter is unused, DistributedDataParallel prints a warning in every process.
         device = next(model.parameters()).device
         self.unused = nn.Parameter(torch.zeros((), device=device))
 

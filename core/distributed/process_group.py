@@ -99,8 +99,8 @@ def joined_group(world: World, device: torch.device, *, timeout: float) -> Itera
     Only the main process logs. If the body fails in one process alone, its connections are left for
     the operating system to close: an orderly end needs the others, which may not answer.
 
-    Processes wait ``timeout`` seconds for one another, at the start (a UserError) and in each
-    operation (:class:`Disconnected`). One that ends is noticed at once.
+    Processes wait ``timeout`` seconds for one another, and notice at once when one ends. Raises a
+    UserError if they do not find one another at the start, and Disconnected in later operations.
     """
     if world.size == 1:
         yield ALONE

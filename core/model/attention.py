@@ -169,7 +169,7 @@ def attend(
         dropout_p: the probability of dropping a weight.
 
     Returns:
-        The heads ``[B, H, T, K]``, and, as in PyTorch, the weights ``[B, H, T, S]`` with dropout.
+        The heads ``[B, H, T, K]``, and the weights ``[B, H, T, S]``: after dropout, as in PyTorch.
     """
     scores = scaled_scores(q.flatten(0, 1), k.flatten(0, 1)).view(*q.shape[:3], k.shape[2])
     is_row_blocked = None

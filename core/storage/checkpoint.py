@@ -40,7 +40,7 @@ Shapes = Mapping[str, Sequence[int]]
 def save_tensors(
     path: Path, tensors: Mapping[str, Tensor], *, digests: Mapping[str, str] | None = None
 ) -> None:
-    """Writes ``tensors`` and ``digests`` of other files. After a UserError, an old file stays."""
+    """Writes ``tensors`` and ``digests`` of files, or raises a UserError and keeps the old file."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {
         "format": "transformer-suite",
@@ -58,7 +58,7 @@ def save_tensors(
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Returns what :func:`save_tensors` wrote; a CheckpointError if it is missing or altered."""
+    """Returns what :func:`save_tensors` wrote. Raises a CheckpointError for a damaged file."""
     with _opened(path) as file:
         header = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -75,7 +75,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_digests(path: Path) -> dict[str, str]:
-    """Returns digests of other files in the header of ``path``; a CheckpointError if damaged."""
+    """Returns the digests of other files in the header of ``path``, or raises a CheckpointError."""
     with _opened(path) as file:
         digests = json.loads((file.metadata() or {}).get("files", "{}"))
     if not isinstance(digests, dict):
@@ -93,7 +93,7 @@ def load_optional(
     """Returns the tensors that :func:`save_tensors` wrote; None without the file.
 
     Those of the names in ``may_lack`` may be missing, those in ``may_be_infinite`` be infinite.
-    Other names or ``shapes``, and values that are not finite, are CheckpointErrors.
+    Raises a CheckpointError for other names or ``shapes``, NaN or infinity, or a damaged file.
     """
     if not os.path.lexists(path):
         return None
@@ -116,8 +116,8 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def copy_into(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Copies ``tensors``, from the file ``source``, into the weights of ``model``: all or none.
 
-    They are converted to the type of the model. A CheckpointError names one that belongs to another
-    architecture, or is not finite.
+    They are converted to the type of the model. Raises a CheckpointError that names a tensor of
+    another architecture, or one that is not finite.
     """
     _check_shapes(_shapes(model_tensors(model)), _shapes(tensors), source)
     for name, tensor in tensors.items():
@@ -164,7 +164,7 @@ def load_model(path: Path, build: Callable[[], M]) -> M:
     """Returns the model that ``build`` makes, with the weights in the file ``path``.
 
     A model without memory is made first, on the meta device, and compared with the header of the
-    file: a configuration with huge sizes takes no memory. A CheckpointError if they differ.
+    file: a configuration with huge sizes takes no memory. Raises a CheckpointError if they differ.
     """
     with torch.device("meta"), _NoRandomNumbers():
         wanted = _shapes(model_tensors(build()))
@@ -193,9 +193,9 @@ class _NoRandomNumbers(TorchFunctionMode):
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Returns the mean of the weights in several files, in float32; the sum is in float64.
+    """Returns the mean of the weights in several files, in float32; it is computed in float64.
 
-    See Vaswani et al. (2017), section 6.1. A CheckpointError if the files do not fit together.
+    See Vaswani et al. (2017), section 6.1. Raises a CheckpointError if names or shapes differ.
     """
     total = {name: tensor.double() for name, tensor in load_tensors(paths[0]).items()}
     for path in paths[1:]:

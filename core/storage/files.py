@@ -28,9 +28,9 @@ def reason_of(error: OSError) -> str:
 
 
 def is_file(path: str | Path) -> bool:
-    """Returns whether ``path`` is a regular file or a link to one; a UserError if it is not known.
+    """Returns whether ``path`` is a regular file or a link to one.
 
-    :meth:`Path.is_file` raises a PermissionError for a file in a folder that cannot be searched.
+    Raises a UserError, unlike :meth:`Path.is_file`, if the system does not say (no permission...).
     """
     return stat.S_ISREG(_mode(path))
 
@@ -70,7 +70,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
     The temporary file has the suffix of ``path``, because some libraries look at it. If the body
     raises, ``path`` is unchanged and the temporary file is removed. Missing parent folders are
-    made. What cannot be written is a UserError.
+    made. Raises a UserError if the file or its folder cannot be written.
     """
     target = Path(path)
     if exists(target) and not is_file(target):
@@ -100,7 +100,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 def new_folder(path: str | Path) -> Iterator[Path]:
     """Yields an empty temporary folder beside ``path``, and renames it to ``path`` after the body.
 
-    If the body raises, the temporary folder is removed. Missing parent folders are made. A
+    If the body raises, the temporary folder is removed. Missing parent folders are made. Raises a
     UserError if the folder cannot be written, or ``path`` exists.
     """
     target = Path(path)

@@ -21,7 +21,7 @@ _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 @contextmanager
 def only_writer(folder: Path, lock: Path) -> Iterator[Callable[[], None]]:
-    """Keeps every other caller with this ``lock`` out; a UserError if another process holds it.
+    """Keeps other callers with this ``lock`` out. Raises a UserError if another process holds it.
 
     The operating system holds the lock on the open file ``lock``, so the lock ends with the
     process, even by ``kill -9``. The file itself stays; it names the process for error messages. On

@@ -1,4 +1,4 @@
-"""How the gradient of a batch is computed: in microbatches, in a precision, and in what memory."""
+"""How the gradient of a batch is computed: microbatches, precision, gradient checkpointing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -97,7 +97,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
 
 @contextmanager
 def gradient_checkpointing(model: nn.Module) -> Iterator[None]:
-    """Makes the layers of ``model`` compute again in the backward pass, while the context lasts."""
+    """Makes the layers of ``model`` keep no activations: the backward pass computes them again."""
     kinds = MyTransformerEncoderLayer | MyTransformerDecoderLayer
     layers = [layer for layer in model.modules() if isinstance(layer, kinds)]
     for layer in layers:

@@ -216,7 +216,7 @@ def load_state(path: Path) -> tuple[TrainingState, Tensors]:
 
 
 def copy_tensors(saved: Tensors, tensors: Tensors, source: Path) -> None:
-    """Copies all ``saved`` tensors of a run, from ``source``; or none, and a CheckpointError."""
+    """Copies all ``saved`` tensors; or none, and raises a CheckpointError, if one does not fit."""
     for name in sorted(saved.keys() | tensors.keys()):
         found, wanted = _kind(saved.get(name)), _kind(tensors.get(name))
         if found != wanted:

@@ -93,7 +93,7 @@ def make_ema(model: nn.Module, decay: float) -> AveragedModel:
 
 
 class TrainingStep:
-    """A model on ``device`` and what changes with it in every step: optimizer, moving average."""
+    """A model on ``device``, its optimizer and its moving average, which change in every step."""
 
     def __init__(
         self,
@@ -155,8 +155,8 @@ class TrainingStep:
         small batches equals one large batch, and so does sharding a batch over processes. The seed
         of its random numbers follows from the seed of the run, the step and the rank alone.
 
-        ``batches`` are this process's shards, None for an empty one. If the loss or its gradient is
-        not finite, that is a UserError, and the weights are unchanged.
+        ``batches`` are this process's shards, None for an empty one. Raises a UserError, and leaves
+        the weights unchanged, if the loss or its gradient is not finite.
         """
         name = f"{self._config.seed} {state.step} {self._group.rank}"
         torch.manual_seed(random.Random(name).getrandbits(63))
@@ -256,7 +256,7 @@ def _has_overflowed(state: TrainingState, loss: float, norm: float) -> bool:
     return False
 
 
-# torch's functions for many tensors at once are private. On a GPU, they save hundreds of kernels.
+# torch's functions for many tensors are private, but save hundreds of kernels per step on a GPU.
 
 
 def total_norm(tensors: list[Tensor]) -> float:
