@@ -133,6 +133,8 @@ class TextCodec:
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of ``text``, without ``<bos>`` and ``<eos>``."""
+        if isinstance(self.tokenizer, SentencePieceBPE):
+            return self.tokenizer.encode(text)
         return self.vocabulary.encode(self.tokenizer.tokenize(text))
 
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:

@@ -128,8 +128,12 @@ class SentencePieceBPE(Tokenizer):
     def tokenize(self, text: str) -> list[str]:
         return self._model.encode(normalized(text) if self._has_bytes else text, out_type=str)
 
+    def encode(self, text: str) -> list[int]:
+        """Returns the numbers of the pieces of ``text``: their places in :attr:`pieces`."""
+        return self._model.encode(normalized(text) if self._has_bytes else text)
+
     def encode_all(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
-        """Returns the numbers of the pieces of each text: their places in :attr:`pieces`."""
+        """Returns what :meth:`encode` returns for each text, computed in ``threads``."""
         if self._has_bytes:
             texts = [normalized(text) for text in texts]
         return self._model.encode(list(texts), num_threads=threads)

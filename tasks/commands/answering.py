@@ -176,7 +176,10 @@ def search_and_answer(
         if is_backward:
             predictor = predictor.opposite()
         request = predictor.request_type.of(
-            **search_options, batch_tokens=line_options.batch_tokens, on_batch=work.on_batch
+            **search_options,
+            is_scored=line_options.is_json,
+            batch_tokens=line_options.batch_tokens,
+            on_batch=work.on_batch,
         )
         predictor.check(request)  # before the first text is read
         for chunk in work.chunks():

@@ -74,6 +74,8 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     * ``glossary``: terms and what stands for them in the translation, such as names of products.
     * ``placeholders``: False: the model reads addresses, emoji and the like itself
       (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
+    * ``is_scored``: False: nobody reads the scores. Greedy search by CTranslate2 is faster without,
+      and they are NaN.
     * ``batch_tokens``: the most source tokens in a batch; None: :func:`batch_tokens_on` its device.
     * ``on_batch``: gets the number of segments that have just been finished.
     * ``on_step``: is called before every step, in any thread. An exception ends the search.
@@ -101,6 +103,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     )
     glossary: Mapping[str, str] | None = field(default=None, repr=False)
     placeholders: bool | None = None
+    is_scored: bool = True
     batch_tokens: int | None = None
     on_batch: OnBatch = field(default=ignore_batch, repr=False)
     on_step: OnStep | None = field(default=None, repr=False)

@@ -5,7 +5,9 @@ stay as they are. Between them are segments: sentences, or parts of long ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from core.decoding.search import Hypothesis
 from data.codec import TextCodec
@@ -24,25 +26,22 @@ from tasks.translation.segments import lines, segments_of, sentences
 from tasks.translation.spelling import readable, usual_case
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A sentence or a part of one: its ids, and its ``text`` if ``literals`` have placeholders."""
 
     ids: list[int]
     text: str = ""
-    literals: Mapping[str, Literal] = field(default_factory=dict)
+    literals: Mapping[str, Literal] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Text that is kept as it is, and the segments between it and the next part."""
 
     kept: str
-    segments: list[Segment] = field(default_factory=list)
+    segments: Sequence[Segment] = ()
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A text as the parts that it consists of."""
 
     parts: list[Part]
@@ -54,9 +53,7 @@ class Document:
 
     def replaced(self, segments: Iterator[Segment]) -> "Document":
         """Returns the document with the next ``segments`` in the place of its own."""
-        return Document(
-            [Part(part.kept, [next(segments) for _ in part.segments]) for part in self.parts]
-        )
+        return Document([Part(kept, [next(segments) for _ in own]) for kept, own in self.parts])
 
 
 @dataclass(frozen=True, kw_only=True)

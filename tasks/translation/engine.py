@@ -5,6 +5,7 @@ digest of the weights.
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from tasks.translation.predict import Translator
 
 # What is begun cannot be stopped, and a turn in the service lasts a second: then, no more than this
-# many tokens are begun at a time, those of a source once for each row of the beam.
-_TURN_TOKENS = 2000
+# many tokens are begun at a time by each worker, those of a source once for each row of the beam.
+_TURN_TOKENS = 3000
 
 
 class CTranslate2Engine:
@@ -88,20 +89,16 @@ class CTranslate2Engine:
         found = [list[Hypothesis]()] * len(segments)
         parts: Iterable[Sequence[int]] = [range(len(segments))]
         if request.on_step is not None:
-            lengths, most = (
-                [(len(each.ids),) for each in segments],
-                _TURN_TOKENS // config.beam_size,
-            )
-            parts = bucket_by_length(lengths, batch_tokens=max(1, most), seed=None)
+            lengths = [(len(each.ids),) for each in segments]
+            most = max(1, _TURN_TOKENS * self._workers // config.beam_size)
+            parts = bucket_by_length(lengths, batch_tokens=most, seed=None)
         for part in parts:
             results = self._search([segments[i] for i in part], longest, config, request)
             for i, hypotheses in zip(part, results, strict=True):
                 found[i] = hypotheses
-        for segment in segments:  # CTranslate2 has one limit for all of a call
-            if any(len(each.tokens) > segment.max_length for each in found[segment.index]):
-                found[segment.index] = self._search([segment], segment.max_length, config, request)[
-                    0
-                ]
+        for i, segment in enumerate(segments):  # CTranslate2 has one limit for all of a call
+            if any(len(each.tokens) > segment.max_length for each in found[i]):
+                (found[i],) = self._search([segment], segment.max_length, config, request)
         return list(map(SegmentResult, found))
 
     def _search(
@@ -130,7 +127,7 @@ class CTranslate2Engine:
             min_decoding_length=0,
             disable_unk=True,
             suppress_sequences=[[PAD], [BOS]],
-            return_scores=True,
+            return_scores=request.is_scored or config.beam_size > 1,
         )
         found = []
         for future in futures:
@@ -138,7 +135,8 @@ class CTranslate2Engine:
                 request.on_step()
             result = future.result()
             check_log_probs(result.scores)
-            pairs = zip(result.hypotheses, result.scores, strict=True)
+            scores = result.scores or [math.nan]
+            pairs = zip(result.hypotheses, scores, strict=True)
             found.append([self._hypothesis(*pair, max_length, penalty) for pair in pairs])
             request.on_batch(1)
         return found

@@ -41,6 +41,8 @@ class LanguageDetector:
     def __init__(self, log_odds: Tensor) -> None:
         self.log_odds = log_odds
         self._of_bucket: list[float] = log_odds.tolist()
+        # Half of the words of a text are frequent ones.
+        self._evidence_of = lru_cache(maxsize=10_000)(self._evidence_of_word)
 
     @classmethod
     def fit(cls, sources: Iterable[str], targets: Iterable[str]) -> "LanguageDetector":
@@ -65,8 +67,8 @@ class LanguageDetector:
         Sentences of fewer than :data:`MIN_WORDS` words have no say; one must be longer.
         """
         words = [_WORD.findall(sentence.lower()) for sentence in sentences(text)]
-        found = [self._log_odds_of(sentence) for sentence in words if len(sentence) >= MIN_WORDS]
-        return bool(found) and all(sum(odds) / len(odds) > _THRESHOLD for odds in found)
+        found = [self._evidence(sentence) for sentence in words if len(sentence) >= MIN_WORDS]
+        return bool(found) and all(plus - minus > _THRESHOLD * n for plus, minus, n in found)
 
     def side(self, text: str) -> tuple[Literal["source", "target"] | None, float]:
         """Returns the language of ``text`` and the share of the evidence that speaks for it.
@@ -75,11 +77,11 @@ class LanguageDetector:
         is like neither language, as texts in a third one are.
         """
         words = _WORD.findall(text.lower())
-        found = self._log_odds_of(words)
-        if len(words) < MIN_WORDS or abs(sum(found)) < _KNOWN * len(found):
+        plus, minus, count = self._evidence(words)
+        if len(words) < MIN_WORDS or abs(plus - minus) < _KNOWN * count:
             return None, 0.0
-        share = sum(x for x in found if x > 0) / sum(map(abs, found))
-        return ("target", share) if sum(found) > 0 else ("source", 1 - share)
+        share = max(plus, minus) / (plus + minus)
+        return ("target" if plus > minus else "source"), share
 
     def recognized(self, texts: Sequence[str]) -> float:
         """Returns the share of ``texts`` that are in the target language for sure."""
@@ -91,8 +93,14 @@ class LanguageDetector:
         is_quiet = alarms <= max(1.0, MAX_FALSE_ALARMS * len(sources))
         return is_quiet and self.recognized(targets) >= MIN_RECOGNIZED
 
-    def _log_odds_of(self, words: Iterable[str]) -> list[float]:
-        return [self._of_bucket[bucket] for word in words for bucket in _buckets(word)]
+    def _evidence(self, words: Iterable[str]) -> tuple[float, float, int]:
+        """Returns the log-odds for the target, those for the source, and how many there are."""
+        plus, minus, counts = zip((0.0, 0.0, 0), *map(self._evidence_of, words), strict=True)
+        return sum(plus), sum(minus), sum(counts)
+
+    def _evidence_of_word(self, word: str) -> tuple[float, float, int]:
+        odds = [self._of_bucket[bucket] for bucket in _buckets(word)]
+        return sum(x for x in odds if x > 0), -sum(x for x in odds if x < 0), len(odds)
 
 
 def _ngrams(word: str) -> Iterator[str]:
@@ -105,9 +113,8 @@ def _ngrams(word: str) -> Iterator[str]:
         yield word
 
 
-@lru_cache(maxsize=10_000)  # half of the words of a text are frequent ones
-def _buckets(word: str) -> tuple[int, ...]:
-    return tuple(crc32(ngram.encode()) % _BUCKETS for ngram in _ngrams(word))
+def _buckets(word: str) -> list[int]:
+    return [crc32(ngram.encode()) % _BUCKETS for ngram in _ngrams(word)]
 
 
 def _log_frequencies(texts: Iterable[str]) -> Tensor:

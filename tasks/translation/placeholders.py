@@ -8,7 +8,8 @@ sentences without letters that the model knows, never reach the model.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,14 +29,9 @@ placeholder and two with both."""
 MAX_TERMS, MAX_TERM_LENGTH = 10_000, 200
 
 # Symbols, dingbats, emoji, and what joins and varies them.
-_EMOJI = "".join(
-    chr(code)
-    for first, last in ((0x2190, 0x2BFF), (0x1F000, 0x1FAFF), (0xE0020, 0xE007F))
-    for code in range(first, last + 1)
-)
-_EMOJI += "\u200d\u20e3\ufe0f"
-_EMOJI_OR_SPACE = _EMOJI + " \t\u00a0"
-_IS_EMOJI = frozenset(_EMOJI).__contains__
+_EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff\U000e0020-\U000e007f\u200d\u20e3\ufe0f"
+_IS_EMOJI = re.compile(f"[{_EMOJI}]").match
+_EMOJI_BEFORE = re.compile(f"[ \t\u00a0]*+[{_EMOJI}][{_EMOJI} \t\u00a0]*")
 
 # What can stand before and after a literal and is no part of it.
 _OPENING, _CLOSING = "([{<\"'„“‚‘»«", ".,;:!?…)]}>\"'“”‘’«»"
@@ -110,7 +106,7 @@ class Glossary:
         return self._translations.get(" ".join(term.lower().split()), term)
 
 
-def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
+def line_parts(line: str, letters: frozenset[str] | None) -> list[LinePart]:
     """Splits a line into parts, given the ``letters`` that the model knows (None: all)."""
     found = [LinePart("", [])]
     kept = space = ""  # what is not in ``found`` yet, and the white space before it
@@ -130,7 +126,7 @@ def line_parts(line: str, letters: Collection[str] | None) -> list[LinePart]:
 
 
 def with_placeholders(
-    sentence: str, letters: Collection[str] | None, glossary: Glossary | None = None
+    sentence: str, letters: frozenset[str] | None, glossary: Glossary | None = None
 ) -> tuple[str, dict[str, Literal]]:
     """Returns a sentence with placeholders for literals and the terms of ``glossary``."""
     literals: dict[str, Literal] = {}
@@ -165,7 +161,8 @@ def restored(text: str, literals: Mapping[str, str]) -> str:
     return re.sub(pattern, lambda match: literals[match[0]], text)
 
 
-def literal_of(word: str, letters: Collection[str]) -> tuple[str, str, str]:
+@lru_cache(maxsize=10_000)  # half of the words of a text are frequent ones
+def literal_of(word: str, letters: frozenset[str]) -> tuple[str, str, str]:
     """Returns what is before the literal in ``word``, the literal, and the rest; or empty texts."""
     start = len(word) - len(word.lstrip(_OPENING))
     end = max(start, len(word.rstrip(_CLOSING)))
@@ -180,8 +177,8 @@ def literal_of(word: str, letters: Collection[str]) -> tuple[str, str, str]:
 
 def _emoji_before(sentence: str) -> int:
     """Returns the length of the emoji and spaces that a sentence begins with; 0 without emoji."""
-    length = len(sentence) - len(sentence.lstrip(_EMOJI_OR_SPACE))
-    return length if any(map(_IS_EMOJI, sentence[:length])) else 0
+    match = _EMOJI_BEFORE.match(sentence)
+    return match.end() if match else 0
 
 
 def read_glossary(path: Path) -> dict[str, str]:

@@ -146,6 +146,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
 
             (path, *_) = model_folders(cls.task, folder)
             translator._engine = CTranslate2Engine(translator, path, int8=int8)
+            translator.try_out()  # later it may compute without scores, which would tell of NaN
         return translator
 
     def check(self, request: GenerationRequest) -> GenerationConfig:
@@ -197,7 +198,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
             TypeError: anything but a string or an iterable of strings.
             TextError: a text that is not valid Unicode.
         """
-        found = self.predict(texts, n_best=n_best, **options)
+        found = self.predict(texts, n_best=n_best, is_scored=False, **options)
         outputs: list[Any] = [translation.text for translation in found]
         if n_best is not None:
             outputs = [[each.text for each in translation.hypotheses] for translation in found]
@@ -296,8 +297,10 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         """
         config = self.check(request)
         encoded = self._encode(texts, request)
-        search: SearchSegments = partial(search_segments, self.step_model(), device=self.device)
-        if self._engine is not None:
+        search: SearchSegments
+        if self._engine is None:
+            search = partial(search_segments, self.step_model(), device=self.device)
+        else:
             search = self._engine.search
         found = search(encoded, config, request)
         counts = [len(text) for text in encoded.segments]

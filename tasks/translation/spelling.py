@@ -1,7 +1,6 @@
 """How a translator reads a line: without invisible characters, and with the usual capitals."""
 
 import re
-from collections.abc import Collection
 
 from data.codec import TextCodec
 from data.tokenizers import SentencePieceBPE
@@ -28,7 +27,7 @@ _ACRONYMS = (
 _ACRONYM_OF = {name.upper(): name for name in _ACRONYMS.split()}
 
 
-def readable(line: str, letters: Collection[str] | None) -> str:
+def readable(line: str, letters: frozenset[str] | None) -> str:
     """Returns a line without invisible characters, and with quotation marks that the model knows.
 
     German and Swiss books have »these« and «these»: a mark before a word opens a quotation. The
@@ -49,7 +48,7 @@ def readable(line: str, letters: Collection[str] | None) -> str:
     return _GUILLEMET.sub(known, line)
 
 
-def usual_case(line: str, codec: TextCodec, letters: Collection[str] | None) -> str:
+def usual_case(line: str, codec: TextCodec, letters: frozenset[str] | None) -> str:
     """Returns a line in capitals as it is usually written, and any other line as it is.
 
     Each word has the case that needs the fewest subwords, and among equal ones that of the more

@@ -45,7 +45,9 @@ def test_many_texts_at_once_are_encoded_as_each_alone(
         "e\u0301 \u2581 大狗",
         "ﬁ dog",
     ]
-    assert codec.encode_all(texts, threads=2) == [codec.encode(text) for text in texts]
+    expected = [codec.vocabulary.encode(codec.tokenizer.tokenize(text)) for text in texts]
+    assert [codec.encode(text) for text in texts] == expected
+    assert codec.encode_all(texts, threads=2) == expected
 
 
 @pytest.mark.parametrize("tokenizer", ["sentencepiece", "whitespace", "basic_english"])

@@ -45,6 +45,7 @@ NOT_OF_A_CLIENT = {
     "record",
     "whole_words",
     "placeholders",
+    "is_scored",
 }
 """Options that make no sense for one request; placeholders only ever help a client."""
 
