@@ -8,12 +8,9 @@ from tqdm import tqdm
 
 from core.errors import escape
 
-_LINES = {
-    "mininterval": 30.0,
-    "delay": 30.0,
-    "miniters": 1,
-    "bar_format": "{desc}: {n_fmt}/{total_fmt} {unit}, {elapsed}, {remaining} left{postfix}",
-}
+_LINES = {"mininterval": 30.0, "delay": 30.0, "miniters": 1}
+_LINE = "{desc}: {n_fmt}/{total_fmt} {unit}, {elapsed}, {remaining} left{postfix}"
+_LINE_WITHOUT_TOTAL = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"
 
 _is_silent = False
 
@@ -51,6 +48,7 @@ class Progress(tqdm):  # type: ignore[misc]
 
     def __init__(self, total: int | None, label: str, *, unit: str = "it", done: int = 0) -> None:
         is_terminal = sys.stderr.isatty()
+        line = _LINE_WITHOUT_TOTAL if total is None else _LINE
         super().__init__(
             total=total,
             desc=label,
@@ -59,7 +57,7 @@ class Progress(tqdm):  # type: ignore[misc]
             leave=False,
             file=sys.stderr if is_terminal else _Log(),
             disable=_is_silent,
-            **({} if is_terminal else _LINES),
+            **({} if is_terminal else {**_LINES, "bar_format": line}),
         )
 
     def advance(self, count: int = 1, note: str = "") -> None:

@@ -76,6 +76,14 @@ def test_the_time_left_is_reckoned_from_where_the_work_was_taken_up(
     assert capsys.readouterr().err == "epoch 1/2: 60/100 batch, 00:40, 02:40 left\n"
 
 
+def test_without_a_total_no_time_is_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said ``60/? rows, 00:34, 00:00 left``."""
+    with Progress(None, "bulk", unit="rows") as bar:
+        clock.now += 34.0
+        bar.advance(60)
+    assert capsys.readouterr().err == "bulk: 60 rows, 00:34\n"
+
+
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
