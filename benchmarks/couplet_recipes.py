@@ -17,9 +17,10 @@ the first stage, and the next one starts from it with ``--init``.
 are frequent in it or in the couplets, neighboring characters that are frequent in the couplets
 without being in the dictionary (雨打), and some words that are younger than the dictionary.
 
-The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds two
-folders, made of ``train`` and ``extra``: ``modern``, couplets about modern things or in today's
-words, and ``digits``, couplets with numerals that answer each other, as digits. ``grow`` gives a
+The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds three
+folders: of ``train`` and ``extra``, ``modern``, couplets about modern things or in today's words,
+and ``digits``, couplets with numerals that answer each other, as digits; and ``written``, couplets
+about modern life that were written for this project (``couplet_written.tsv``). ``grow`` gives a
 model an output layer of its own, and one more layer on each side: it computes the same, because the
 new layers add nothing at first and the output layer begins as the embedding table.
 """
@@ -49,6 +50,7 @@ from tasks.runs import run
 from tasks.runs.training import RunOptions
 
 TAG = "诗"
+WRITTEN = Path(__file__).with_name("couplet_written.tsv")
 FILES = ("in.txt", "out.txt")
 DIGITS = dict(zip("一二三四五六七八九", "123456789", strict=True))
 HAN = re.compile("[\u4e00-\u9fff]{2,4}")
@@ -111,11 +113,13 @@ def with_digits(couplet: list[str]) -> list[str]:
 
 
 def write_modern(data: Path, out: Path) -> None:
-    """Writes the corpus with the folders ``modern`` and ``digits``."""
+    """Writes the corpus with the folders ``modern``, ``digits`` and ``written``."""
     for name in ("train", "val", "test", "extra", "verse"):
         shutil.copytree(data / name, out / name)
     couplets = read(data / "train") + read(data / "extra")
     write(out / "modern", [each for each in couplets if MODERN.search(each[0].replace(" ", ""))])
+    lines = WRITTEN.read_text("utf-8").splitlines()
+    write(out / "written", [[" ".join(side) for side in line.split("\t")] for line in lines])
     changed = ((each, with_digits(each)) for each in couplets)
     write(out / "digits", [digits for each, digits in changed if digits != each])
 

@@ -11,7 +11,8 @@ kept and what was left out, and why.
 
 Left out are pairs that teach nothing good: sides of very different lengths, the wrong language,
 markup, two equal sides, and every line that a test or validation set has, or one of the everyday
-sentences. Three corpora are made of others: names and places instead of Tatoeba's few ones, two or
+sentences. ``translation_recipe/written.tsv`` has pairs that were written for this project, of words
+and kinds of text that the other corpora hardly have. Three corpora are made of others: names and places instead of Tatoeba's few ones, two or
 three neighboring sentences in one line, and English news with itself as the source. The last one
 has the tag ``bt``. It shows the decoder how news is written, and that names are copied (Currey et
 al. 2017), until real back-translations take its place: ``corpora/news.en`` has all of this news.
@@ -98,6 +99,9 @@ HELD_OUT = (
     "de_en/ted_tst*/test",
 )
 """The files that no training line may be in."""
+
+WRITTEN = RECIPE / "written.tsv"
+"""German sentences of mails, letters, chats, instructions, news and talks, and their English."""
 
 VALIDATION = {
     "multi30k/val": 400,
@@ -374,6 +378,11 @@ def main(data: Path, out: Path, seed: int) -> None:
         group: [pair for name in names for pair in sets[name] if pair]
         for group, names in GROUPS.items()
     }
+
+    written = (line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines())
+    corpora["written"] = [
+        pair for pair in chosen.good("written", ((de, en) for de, en in written)) if pair
+    ]
 
     filler = Names(data / "names", rng)
     tatoeba = rng.sample(corpora["everyday"], len(corpora["everyday"]))

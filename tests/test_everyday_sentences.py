@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.everyday_sentences import FOLDER, judge, read_judgments, read_table
-from benchmarks.translation_mixture import held_out
+from benchmarks.translation_mixture import WRITTEN, held_out
 
 
 def letters(text: str) -> str:
@@ -33,6 +33,14 @@ def test_a_hundred_different_sentences_are_in_no_corpus(shared_data: Path) -> No
     for path in corpora:
         found = ours.intersection(letters(path.read_text(encoding="utf-8")).split("\n"))
         assert found <= ({IN_A_CORPUS} if path.parent.name == "tatoeba_challenge" else set()), path
+
+
+def test_pairs_written_for_the_training_have_none_of_them() -> None:
+    rows = read_table(FOLDER / "sentences.tsv")
+    ours = {letters(row[language]) for row in rows for language in ("german", "english")}
+    pairs = [line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines()]
+    assert len({letters(german) for german, _ in pairs}) == len(pairs) > 10_000
+    assert ours.isdisjoint(letters(side) for pair in pairs for side in pair)
 
 
 def test_each_sentence_of_the_second_set_has_a_list_of_what_must_be_said() -> None:
