@@ -81,8 +81,8 @@ class Familiarity:
     ) -> "Familiarity":
         """Returns the familiarity with texts, given pooled states ``[N, D]`` and ``[M, D]``.
 
-        With ``lengths``, the numbers of tokens of both, :meth:`distance` and :meth:`of` need them,
-        too. ``others`` are the states of texts of other kinds ``[K, D]``.
+        ``lengths`` are the numbers of tokens of both, ``[N]`` and ``[M]``: :meth:`distance` and
+        :meth:`of` then need lengths, too. ``others`` are states of texts of other kinds ``[K, D]``.
         """
         mean = states.mean(dim=0)
         contrast = None if others is None else _contrast(states, others)
@@ -102,7 +102,7 @@ class Familiarity:
 
     @classmethod
     def load(cls, folder: Path, *, width: int) -> "Familiarity | None":
-        """Loads it from a folder, or None without its file; a CheckpointError if it is damaged."""
+        """Loads it from ``folder``, None without its file. Raises a CheckpointError if damaged."""
         shapes = {"mean": [width], "whitening": [width, width], "quantiles": [_QUANTILES]}
         path = folder / FAMILIARITY_FILE
         tensors = load_optional(

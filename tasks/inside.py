@@ -1,4 +1,4 @@
-"""Looking inside: one prediction as an object, as JSON, and as a page of ``web/static``."""
+"""Looking inside: one prediction as an object, as JSON, and as a page (``web/static/inside.*``)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _PAGE, _STYLE, _SCRIPT = (_STATIC / f"inside.{kind}" for kind in ("html", "css",
 
 @dataclass(frozen=True)
 class Place:
-    """The number of characters that each rule forbids ("" leaves), and what forbids likely ones."""
+    """How many characters each rule forbids ("": none does), and what forbids the likely ones."""
 
     counts: Mapping[str, int]
     forbidden: Mapping[int, str]
@@ -39,10 +39,11 @@ class Decision:
 class Trace:
     """One prediction, step by step; in a notebook it shows itself.
 
-    ``model`` has its sizes and properties. ``source`` has the tokens and ids that the encoder
-    reads, ``target`` those of the decoder, from ``<bos>`` on. ``weights`` of attention are
-    "encoder" ``[L, H, S, S]``, "decoder" ``[L, H, T, T]``, "cross" ``[L, H, T, S]``; an ensemble
-    has none. ``hidden`` says what a mask hides. The first of ``searches`` found the ``output``.
+    ``model`` has the sizes and properties of the model. ``source`` has the tokens and ids that the
+    encoder reads, ``target`` those that the decoder reads, from ``<bos>`` on. ``weights`` are those
+    of attention: "encoder" ``[L, H, S, S]``, "decoder" ``[L, H, T, T]`` and "cross" ``[L, H, T,
+    S]``; an ensemble has none. ``hidden`` says which of them a mask has hidden, ``[T, T]``. The
+    first of ``searches`` has found the ``output``.
     """
 
     task: str

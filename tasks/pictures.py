@@ -50,7 +50,7 @@ def check_picture(path: Path) -> None:
 
 @contextmanager
 def picture(path: str | Path, *, fonts: Sequence[str] = SANS) -> Iterator[Figure]:
-    """Yields an empty figure, and saves it to ``path`` after the body; or a UserError.
+    """Yields an empty figure, and saves it to ``path`` after the body, or raises a UserError.
 
     The families ``fonts`` are searched for a character, in this order. If none has it, it is drawn
     as a box, which is logged; on red paper (``BRUSH``) it is an error.

@@ -134,7 +134,7 @@ class ClassificationData(CodecConfig, TableLayout):
 
 
 def named_numbers(option: str, items: Sequence[str], most: float) -> dict[str, float]:
-    """Returns the numbers in items such as ``spam=0.8`` by their names; or a ConfigError."""
+    """Returns the numbers by name in items such as ``spam=0.8``, or raises a ConfigError."""
     numbers: dict[str, float] = {}
     for item in items:
         name, equals, text = item.rpartition("=")
@@ -195,7 +195,7 @@ def tiny() -> ClassificationConfig:
 
 
 def small() -> ClassificationConfig:
-    """Returns a first useful model: five minutes on two CPU cores for all texts of AG_News."""
+    """Returns the settings of a first useful model: five minutes on two CPU cores with AG_News."""
     return ClassificationConfig(
         model=ClassifierConfig(
             d_model=128,

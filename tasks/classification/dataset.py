@@ -149,7 +149,7 @@ def _batch_tokens_for(texts: IdLists, batch_tokens: int) -> int:
 
 @dataclass(frozen=True)
 class TextData:
-    """Length-bucketed batches of labeled texts, ``pad_to`` long or more, shuffled in each epoch."""
+    """Length-bucketed batches of labeled texts, of length ``pad_to`` or more, new in each epoch."""
 
     examples: Examples[Example]
     _: KW_ONLY

@@ -61,7 +61,7 @@ def class_weights(items: Sequence[str], classes: Sequence[str], labels: Sequence
 
     ``balanced`` gives class c the weight N / (C * N_c), as in scikit-learn (King and Zeng 2001,
     section 4), where N_c of the N training texts are of class c; a class without texts counts as
-    one text. A name that is not a class is a ConfigError.
+    one text. Raises a ConfigError for a name that is not a class.
     """
     if list(items) == [BALANCED]:
         counts = np.bincount(labels, minlength=len(classes)).clip(min=1)
@@ -77,8 +77,8 @@ def decide(probabilities: Tensor, classes: Sequence[str], thresholds: Sequence[s
 
     A class with a threshold is chosen exactly when its probability is at least the threshold; among
     several, the one with the highest ratio of the two. If there is none, the most probable class
-    without a threshold is chosen, and if all have one, the one with the highest ratio. A threshold
-    of another name is a ConfigError.
+    without a threshold is chosen, and if all have one, the one with the highest ratio. Raises a
+    ConfigError for the threshold of a name that is not a class.
     """
     named = named_numbers("prediction.thresholds", thresholds, 1.0)
     for name in named:

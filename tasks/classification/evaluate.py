@@ -26,10 +26,10 @@ class Scores:
     """How well classes are predicted.
 
     Attributes:
-        macro_f1: the mean over the true and the predicted classes, as in scikit-learn.
+        macro_f1: the mean over classes that are true or predicted somewhere, as in scikit-learn.
         classes: precision, recall, f1 and the number of texts of each class.
         confusion: ``confusion[i][j]`` counts the texts of class i that were predicted as class j.
-            With more than ``MAX_MATRIX`` classes, ``confused`` has the most frequent mistakes.
+            None for more than ``MAX_MATRIX`` classes; ``confused`` has the most frequent mistakes.
     """
 
     accuracy: float

@@ -81,9 +81,9 @@ def words_of(text: str) -> list[str]:
 def explain(
     classifier: Classifier, texts: str | Iterable[str], **options: Any
 ) -> list[Explanation]:
-    """Returns the explanation of each text (a string is one); without words for an empty one.
+    """Returns the explanation of each text; without words for an empty one. A string is one text.
 
-    ``options`` are those of :meth:`Classifier.outputs`, errors those of
+    ``options`` are those of :meth:`Classifier.outputs`; the errors are those of
     :meth:`Classifier.classify`.
     """
     return [_explain(classifier, text, options) for text in as_texts(texts)]

@@ -58,8 +58,8 @@ def fitted_weights(
     """Returns the weights for ``ngrams`` that are those of a logistic regression on texts as ids.
 
     Its features are the counts of n-grams, divided by the square root of their number and weighed
-    by inverse document frequency, as in TF-IDF. It has no intercept, as ``ngrams`` has none. There
-    are two or more different ``labels``; classes have ``weights`` ``[C]``.
+    by inverse document frequency, as in TF-IDF. It has no intercept, as ``ngrams`` has none.
+    ``labels`` are the classes of the texts, two or more; ``weights`` ``[C]`` those of the classes.
     """
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits

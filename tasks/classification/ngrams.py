@@ -80,7 +80,7 @@ class HashedNgrams(nn.Module):
         return total * (SCALE / count.sqrt()).unsqueeze(1)
 
     def rows(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the rows of all n-grams in ``[S, B]``, and the numbers of their texts ``[N]``."""
+        """Returns, for the n-grams in ``src`` ``[S, B]``, the rows of the table and the texts."""
         ids = src.t()
         is_token = ids != self.pad_id
         parts = list(_ngrams(ids[is_token].int(), _texts(is_token), 1, self.order))
@@ -127,8 +127,9 @@ def _ngrams(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yields the hashes of all n-grams and the numbers of their texts, for each length n.
 
-    ``elements`` and ``texts`` ``[N]`` are those of one text after another; no n-gram is in two. A
-    ``separator`` stands at the ends of n-grams only. All are int32: int64 takes twice the time.
+    ``elements`` ``[N]`` are those of one text after another, with the numbers of their ``texts``;
+    no n-gram is in two texts. A ``separator`` stands at the ends of n-grams only. All are int32:
+    int64 takes twice the time.
     """
     inner = torch.zeros(len(elements) + 1, dtype=torch.int32, device=elements.device)
     if separator is not None:

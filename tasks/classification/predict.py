@@ -204,7 +204,11 @@ class Classifier(Predictor[Classification]):
         return f"{len(self.classes)} classes"
 
     def trace(self, text: str) -> Trace:
-        """Returns the classification of a text of 1 to 60 tokens and all that can be seen of it."""
+        """Returns the classification of ``text`` with all that can be seen of it.
+
+        Raises:
+            TextError: the text has no token, or more than 60.
+        """
         ids = [*self.encode([self.as_read(text)])] if self.as_read(text) else [[]]
         check_sources(ids)
         (result,), (explanation,) = self.predict(text), self.explain(text)

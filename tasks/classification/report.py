@@ -101,7 +101,7 @@ def bootstrap_intervals(
 
 
 def reliability(probabilities: Tensor, labels: Tensor) -> list[dict[str, float]]:
-    """Returns mean confidence, accuracy and number of texts of each of the :func:`.binned`."""
+    """Returns mean confidence, accuracy and number of texts of each bin that has texts."""
     return [
         {"confidence": confidence / texts, "accuracy": right / texts, "texts": int(texts)}
         for confidence, right, texts in binned(*most_probable(probabilities, labels)).tolist()

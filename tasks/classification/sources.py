@@ -63,8 +63,8 @@ class NewsFolder(Splits[Row]):
 class TableSource(TableSplits[Row]):
     """Tables of a user. Rows without a text or without a label are left out and reported.
 
-    A CorpusError says that a column is missing; that there is one label only, or nearly as many as
-    rows; or that a label is not one of the model's, or not in the training table.
+    Raises a CorpusError if a column is missing; if there is one label only, or nearly as many as
+    rows; or if a label is not one of the model's, or not in the training table.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ Source: TypeAlias = NewsFolder | TableSource
 def open_source(
     path: Path, config: ClassificationData, *, seed: int, classes: Sequence[str] | None = None
 ) -> Source:
-    """Opens a corpus; a CorpusError if there is none, or its classes are not those of the model."""
+    """Opens a corpus. Raises a CorpusError if it is not there, or if a model has other classes."""
     if not exists(path):
         raise CorpusError(path, "there is no such folder or file")
     if has_news_layout(path, config):
@@ -168,7 +168,7 @@ def read_news(path: Path, columns: Sequence[str], *, num_classes: int) -> list[R
 
     All rows have as many columns as the first, which may be a header: it begins with ``label`` or
     ``class``. Labels are integers from 1 to ``num_classes``. The ``columns`` that are read are
-    joined by a space. A CorpusError names the row.
+    joined by a space. Raises a CorpusError that names the row.
     """
     rows: list[Row] = []
     count = 0
@@ -196,7 +196,7 @@ def read_news(path: Path, columns: Sequence[str], *, num_classes: int) -> list[R
 
 
 def read_classes(folder: Path) -> list[str]:
-    """Returns the names of the classes, two or more; a CorpusError if one is empty or repeated."""
+    """Returns the names of two or more classes. Raises a CorpusError for empty or repeated ones."""
     path = folder / CLASSES_FILE
     names = [line.strip() for line in iter_lines(path)]
     seen: set[str] = set()

@@ -154,7 +154,7 @@ class ClassificationTraining(Training):
     def _best_ngram_weight(self, texts: Sequence[Sequence[int]], labels: Tensor) -> float:
         """Returns the weight with the least loss on validation texts, at its best temperature.
 
-        It is 1 unless another has fewer errors, and a loss that is two standard errors lower.
+        It is 1 unless another has fewer errors, and a loss lower by more than two standard errors.
         """
         losses, right = {}, {}
         for weight in _NGRAM_WEIGHTS:
@@ -205,7 +205,7 @@ class ClassificationTraining(Training):
 def familiarity_with(
     classifier: Classifier, texts: Sequence[Sequence[int]], held_out: Sequence[Sequence[int]]
 ) -> Familiarity:
-    """Returns the familiarity with ``texts`` as ids, and with the beginnings of such texts."""
+    """Returns the familiarity with training ``texts`` as ids, and with the beginnings of such."""
     rng = random.Random(1)
     lines = [classifier.as_read(line) for line in iter_lines(_OTHER_TEXTS)]
     states = []

@@ -30,7 +30,7 @@ from tasks.task import task_named
 def text_input(
     texts: Sequence[str], options: LineOptions, encoding: str | None
 ) -> AbstractContextManager[Lines]:
-    """Returns the texts of the command line, of a file, or of standard input; or a UsageError."""
+    """Returns the texts of the command line, a file or stdin. Raises a UsageError for two."""
     if texts and options.input_path is not None:
         raise click.UsageError("texts come from the command line or from --input, not from both.")
     if "-" in texts and len(texts) > 1:
@@ -43,7 +43,7 @@ def text_input(
 def opened(
     lines: AbstractContextManager[Lines], options: LineOptions, *, is_file: bool = False
 ) -> Iterator[LineWork]:
-    """Yields the work on ``lines``; ``is_file``: they come from other files than ``--input``."""
+    """Yields the work on ``lines``, which are from other files than ``--input`` if ``is_file``."""
     use_threads(options.threads)
     is_typed = not is_file and options.input_path is None and sys.stdin.isatty()
     with (
@@ -131,7 +131,7 @@ def search_and_answer(
     whole: Callable[[str, Any], list[str]] | None = None,
     categories: Callable[[int, str, Any], Iterable[str]] = lambda number, line, result: (),
 ) -> Counter[str]:
-    """Does the work of the commands that search: ``translate`` and ``couplet``. Returns counts.
+    """Does the work of ``translate`` and ``couplet``. Returns the counts of lines by category.
 
     Args:
         lines_for: returns the output lines for an input line and its result; one line where

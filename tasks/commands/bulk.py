@@ -97,7 +97,7 @@ def find_inputs(address: str) -> list[tuple[str, str]]:
 
 
 def read_chunks(address: str) -> Iterator[Chunk]:
-    """Yields the rows of a file; an OSError or a ValueError if it is not what its name says."""
+    """Yields the rows of a file. Raises an OSError or a ValueError if it cannot be read."""
     import pyarrow as pa
 
     system, path = filesystem_of(address)
@@ -245,7 +245,7 @@ class Worker:
 
 @contextmanager
 def ray_at(address: str) -> Iterator[Any]:
-    """Connects to a cluster, or starts one on this machine; a UserError if there is none."""
+    """Connects to a cluster, or starts one on this machine. Raises a UserError if that fails."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
@@ -311,7 +311,7 @@ def tables_of(
     *,
     has_familiarity: bool,
 ) -> "Iterator[pa.Table]":
-    """Yields the tables of one file; counts rows, unfamiliar and refused ones, which are named."""
+    """Yields the tables of one file, counts its rows and logs refused ones; or raises FileFault."""
     from tasks.familiarity import is_unfamiliar
 
     for file, first, answer in parts:

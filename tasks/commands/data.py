@@ -61,7 +61,7 @@ def verify(name: str) -> None:
 
 
 def show_reports(name: str, reports: "Sequence[FileReport]") -> None:
-    """Prints the state of every file of a corpus; a UserError if one is missing or wrong."""
+    """Prints the state of all files of a corpus. Raises a UserError if one is missing or wrong."""
     from data.corpora import corpus_folder, find_corpus
 
     folder = corpus_folder(name)
@@ -72,7 +72,7 @@ def show_reports(name: str, reports: "Sequence[FileReport]") -> None:
 
 
 def corpus_for(task: Task, chosen: Path | None) -> Path:
-    """Returns the folder of a corpus for ``task``; a UserError if it is not here.
+    """Returns the folder of a corpus for ``task``, or raises a UserError if it is not here.
 
     ``chosen`` is a folder, a file, or the name of a corpus in the catalog; None: the task's
     default. A folder that exists takes precedence over a name.

@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def report(error: BaseException, command: str) -> int:
-    """Prints a line about ``error`` of ``command``. Returns the exit code; raises what is a bug."""
+    """Prints one line about ``error`` and returns the exit code; raises an error that is a bug."""
     match error:
         case Exit():
             return error.exit_code

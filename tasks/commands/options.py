@@ -110,7 +110,7 @@ def option_names() -> Iterator[None]:
 
 
 def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
-    """Takes options of ``parameters.table``, as assignments; a UsageError for another task's."""
+    """Takes ``parameters.table`` out of ``options``; returns assignments or raises a UsageError."""
     names = ("src", "tgt", "text", "label", "delimiter", "header", "encoding")
     short = take_given(options, *names)
     if others := short.keys() - set(task.table_options):
@@ -122,7 +122,7 @@ def table_assignments(task: Task, options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def layout_of(options: dict[str, Any]) -> TableLayout:
-    """Takes ``parameters.layout`` out of ``options``; a ConfigError for an unknown encoding."""
+    """Takes ``parameters.layout`` out of ``options``. Raises a ConfigError for a wrong value."""
     layout = TableLayout(**take_given(options, "delimiter", "header", "encoding"))
     with option_names():
         layout.check_layout()

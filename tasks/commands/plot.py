@@ -160,7 +160,9 @@ _add(
 @option("--output", PATH, Path("inside.html"), "The page, which needs no other file.")
 @parameters.model
 @parameters.machine
-def inside(task: str, text: str, output: Path, threads: int | None, **how: Any) -> None:
+def inside(
+    task: str, model: Path | None, device: str, threads: int | None, text: str, output: Path
+) -> None:
     """Write a page that shows the prediction of TEXT, one sentence, step by step.
 
     It has the way of the data, attention, and the search as a tree, beside greedy search and beams.
@@ -172,7 +174,7 @@ def inside(task: str, text: str, output: Path, threads: int | None, **how: Any) 
         raise ConfigError(f"{output}: the page's name must end in .html")
     require_folder_of(output)
     use_threads(threads)
-    predictor: Any = task_named(task).load(how["model"], device=how["device"])
+    predictor: Any = task_named(task).load(model, device=device)
     widths = range(1, 9) if task_named(task).has_search else ()
     others = [predictor.trace(text, beam_size=width) for width in widths]
     with atomic_write(output) as temporary:

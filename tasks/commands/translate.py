@@ -89,7 +89,7 @@ def translate(**options: Any) -> None:
 
 
 def notes(counts: Mapping[str, int], doubtful: Sequence[int]) -> Iterator[str]:
-    """Yields what to know of a run, given counts of lines and the numbers of ``doubtful`` ones."""
+    """Yields notes on a run, from counts of lines by category and numbers of doubtful lines."""
     from tasks.familiarity import unfamiliar_note
     from tasks.translation.confidence import DOUBTFUL
 

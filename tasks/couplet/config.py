@@ -178,7 +178,10 @@ def laptop() -> CoupletConfig:
 
 
 def best() -> CoupletConfig:
-    """Returns the settings of the shipped model, whose first two layers had been trained before."""
+    """Returns the settings of the shipped model, without its further couplets.
+
+    That model did not begin at random: its first two layers on each side were trained before.
+    """
     start = laptop()
     model = replace(
         start.model, num_encoder_layers=3, num_decoder_layers=3, dropout=0.15, tie_output=False

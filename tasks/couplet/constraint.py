@@ -196,7 +196,7 @@ class CoupletConstraint:
 
 
 def _on_host(outputs: Tensor, sentences: Tensor) -> list[tuple[int, list[int]]]:
-    """Returns the sentence and the tokens of every row, for which a GPU's program waits once."""
+    """Returns the sentence and the tokens of every row, in one copy from the device to the CPU."""
     return [(first, rest) for first, *rest in torch.cat([sentences[None], outputs]).t().tolist()]
 
 
@@ -348,9 +348,9 @@ def given_characters(
 ) -> list[list[str | None]]:
     """Returns for each segment of ``lines`` the characters of its answer that the user gives.
 
-    They are the beginning of the answer, or some anywhere in it; None stands for a free one. A
-    ConfigError names one that the model does not know, or that breaks a rule, or says that ``keep``
-    has another length than its line.
+    They are the beginning of the answer, or some anywhere in it; None stands for a free one. Raises
+    a ConfigError for one that the model does not know or that breaks a rule, and for a ``keep`` of
+    another length than its line.
     """
     name, text = ("prefix", request.prefix) if request.keep is None else ("keep", request.keep)
     if text is None:

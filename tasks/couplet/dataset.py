@@ -1,6 +1,6 @@
 """Couplets: folders ``train``, ``val`` and ``test``, with the two lines in in.txt and out.txt.
 
-In place of a folder there may be a file ``train.tsv``, with both lines on one, and a tab between.
+Or there is a file ``train.tsv`` with a couplet on each line: its two lines with a tab between.
 """
 
 from collections.abc import Sequence

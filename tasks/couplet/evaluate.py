@@ -55,7 +55,7 @@ class CoupletReport(Report):
 def evaluate(
     writer: CoupletWriter, dataset: LoadCoupletDataset, split: str, **options: Any
 ) -> CoupletReport:
-    """Returns the report on one split; a CorpusError if all its first lines are refused."""
+    """Returns the report on one split, or raises a CorpusError if all first lines are refused."""
     read = dataset.read(split)
     pairs = [pair for pair in read if writer.refusal(pair.source) is None]
     if not pairs:

@@ -21,8 +21,8 @@ def banner(first: str, second: str) -> str | None:
     """Returns the banner (横批) whose subject has most characters in common with the couplet.
 
     It is a customary phrase of four characters. Subjects are lists of characters
-    (``words/banners.txt``). A banner that repeats a character of the couplet counts one less. Where
-    no subject shares two characters, or its banner repeats as many, there is none.
+    (``words/banners.txt``). A banner that repeats a character of the couplet counts one less.
+    Returns None if no subject shares two characters, or if its banner repeats as many.
     """
     characters = set(simplified(first + second))
     scores = [
@@ -59,7 +59,7 @@ def draw_couplet(
 ) -> None:
     """Draws the couplet with a brush on red strips, in the middle of a paper of ``PAPERS``.
 
-    A UserError if a line is too long, no font has a character, or ``path`` cannot be a picture.
+    Raises a UserError if a line is too long, if no font has a character, or for a wrong ``path``.
     """
     if len(first) > _LONGEST:
         raise UserError(f"{path}: a line of a picture has at most {_LONGEST} characters")

@@ -207,7 +207,11 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return self._opposite_folder is not None
 
     def opposite(self) -> "CoupletWriter":
-        """Returns the writer of first lines for second ones; a CheckpointError if there is none."""
+        """Returns the writer of first lines for second ones; the first call loads it.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+        """
         if self._opposite_folder is None:
             raise CheckpointError(
                 f"the model has no folder {BACKWARD_FOLDER!r} with a model of first lines; train "

@@ -84,7 +84,7 @@ class CoupletRequest(GenerationRequest):
 
 
 def read_avoided(path: Path) -> tuple[str, ...]:
-    """Returns the words of a file, one a line; a CorpusError for too many, or too long ones."""
+    """Returns the words of a file, one a line. Raises a CorpusError for too many or long ones."""
     words = []
     for number, line in enumerate(iter_lines(path), start=1):
         word = "".join(line.split())

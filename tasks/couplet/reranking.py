@@ -64,7 +64,7 @@ def rank(
 def features_of(
     first: str, seconds: Sequence[str], model: PairPredictor[Any, Any], vocabulary: Vocabulary
 ) -> list[Features]:
-    """Returns the features of ``seconds``, which ``model`` has made, all as long as ``first``."""
+    """Returns the features of the candidates ``seconds`` of ``model``, all as long as ``first``."""
     seconds, firsts = list(seconds), [first] * len(seconds)
     forward, backward = model.score(firsts, seconds), model.score(seconds, firsts)
     size = max(1, len(first))

@@ -54,7 +54,7 @@ Folders = str | Path | Sequence[str | Path] | None
 
 
 def write_config(folder: Path, task: str, config: Any) -> None:
-    """Writes ``config.json``; a UserError if it cannot be written."""
+    """Writes ``config.json``, or raises a UserError."""
     about = {"task": task, "version": FORMAT_VERSION, **to_mapping(config)}
     write_json(folder / CONFIG_FILE, about)
 
@@ -67,8 +67,8 @@ def file_digests(folder: Path) -> dict[str, str]:
 def check_files(folder: Path) -> None:
     """Compares the vocabulary and the names of classes with the digests beside the weights.
 
-    Version 1.0 has the digests in ``manifest.json``. A CheckpointError names a file that was
-    changed, added or removed.
+    Version 1.0 has the digests in ``manifest.json``. Raises a CheckpointError that names a file
+    that was changed, added or removed.
     """
     # The list of the shipped models needs no torch, which this imports.
     from core.storage.checkpoint import WEIGHTS_FILE, read_digests
@@ -92,7 +92,7 @@ def check_files(folder: Path) -> None:
 
 
 def read_config(folder: Path, task: str, config_class: type[C]) -> C:
-    """Returns the configuration in ``folder``, after :func:`check_files`; or a CheckpointError."""
+    """Checks the files in ``folder`` and returns its configuration, or raises a CheckpointError."""
     about = describe(folder)
     if about["task"] != task:
         raise CheckpointError(
@@ -107,7 +107,7 @@ def read_config(folder: Path, task: str, config_class: type[C]) -> C:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Returns the content of ``config.json``; a CheckpointError if it is missing or damaged."""
+    """Returns the content of ``config.json``. Raises a CheckpointError if missing or damaged."""
     path = folder / CONFIG_FILE
     if not is_file(path):
         raise CheckpointError(f"{folder}: not a checkpoint folder: there is no {CONFIG_FILE} in it")
@@ -134,7 +134,7 @@ def check_begun(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> Mapping[str, Any]:
-    """Returns the content of ``metrics.json``, or {}; a CheckpointError if it is damaged."""
+    """Returns the content of ``metrics.json``, or {}. Raises a CheckpointError if it is damaged."""
     path = folder / METRICS_FILE
     if not is_file(path):
         return {}
@@ -167,10 +167,10 @@ def headline(metrics: Mapping[str, Any]) -> str:
 
 
 def model_folder(task: str, folder: str | Path | None) -> Path:
-    """Returns the folder of a model of ``task``; a CheckpointError if there is none.
+    """Returns the folder of a model of ``task``, or raises a CheckpointError if there is none.
 
     ``folder`` is a checkpoint folder, or the name of a shipped model if there is no such folder;
-    None: the default model. Anything but a path is a TypeError.
+    None: the default model. Raises a TypeError for anything but a path.
     """
     if not isinstance(folder, str | PathLike | None):
         raise TypeError(f"a model is named by a str or a Path, not by {type(folder).__name__}")
@@ -198,5 +198,5 @@ def model_folders(task: str, folders: Folders) -> list[Path]:
 
 
 def shipped_models() -> list[Path]:
-    """Returns the folders of the shipped models: TASK, the default one, and others: TASK-NAME."""
+    """Returns the folders of the shipped models: TASK for a default model, else TASK-NAME."""
     return sorted(path.parent for path in PRETRAINED.glob(f"*/{CONFIG_FILE}"))

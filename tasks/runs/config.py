@@ -81,7 +81,7 @@ def make_config(
     init: Path | None = None,
     new_vocabulary: bool = False,
 ) -> Any:
-    """Returns the configuration of a run of ``task``; a ConfigError for what cannot be used.
+    """Returns the configuration of a run of ``task``, or raises an error that names what is wrong.
 
     Args:
         config_file: as for :func:`merge_file`.
@@ -102,7 +102,7 @@ def make_config(
 
 
 def merge_file(config: Any, path: Path, *, task: str) -> Any:
-    """Returns ``config`` with the values of a file, or a ConfigError if that does not fit.
+    """Returns ``config`` with the values of a file, or raises a ConfigError if one does not fit.
 
     ``path`` is a TOML file, or the ``config.json`` of a run or a model, which names its task.
     """

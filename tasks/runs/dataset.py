@@ -43,10 +43,10 @@ class Splits(ABC, Generic[R]):
 
     @abstractmethod
     def load(self, split: str) -> Sequence[R]:
-        """Returns all rows in the files of a split; a CorpusError if one cannot be read."""
+        """Returns all rows in the files of a split, or raises a CorpusError."""
 
     def read(self, split: str) -> list[R]:
-        """Returns the rows of a split; a CorpusError, too, if they are too few to hold some out."""
+        """Returns the rows of a split, or raises a CorpusError, also if too few can be held out."""
         if split == ALL:
             return list(self.load("train"))
         if not self._shares or split not in ("train", *self._shares):

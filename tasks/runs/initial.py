@@ -32,9 +32,10 @@ _VOCABULARY_OPTIONS = ("vocab_size", "min_freq", "byte_fallback")
 def load_initial_weights(
     folder: Path, model: nn.Module, *, except_for: Sequence[str], tokens: TokenWeights
 ) -> None:
-    """Gives ``model`` the weights in ``folder``, but for ``except_for``; or a CheckpointError.
+    """Gives a new ``model`` the weights in ``folder``; it keeps its own named in ``except_for``.
 
-    ``tokens`` are the weights that are changed for another vocabulary.
+    ``tokens`` are the weights that are changed for another vocabulary. Raises a CheckpointError if
+    the weights are missing, damaged, or do not fit.
     """
     source = folder / WEIGHTS_FILE
     own = model_tensors(model)
@@ -56,7 +57,7 @@ def with_model_of(folder: Path, task: str, config: C, *, new_vocabulary: bool = 
 
 
 def check_alike(folder: Path, task: str, config: Any, *, new_vocabulary: bool = False) -> None:
-    """Raises a ConfigError, with what differs, unless a run can start from that in ``folder``."""
+    """Raises a ConfigError with what differs if a run cannot start from the model in ``folder``."""
     ours, theirs = _sections(folder, task, config)
     different = [
         f"{section}.{name} = {theirs[section][name]}, not {ours[section][name]}"

@@ -20,7 +20,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def provenance(task: str, command: str | None = None) -> dict[str, Any]:
-    """Returns the task, the command (else the running one), the commit and versions of a model."""
+    """Returns what a model was made with; ``command`` replaces the one that is running."""
     return {
         "task": task,
         "command": command or command_line(),

@@ -230,8 +230,8 @@ def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str,
 def locked_folder(task: str, config: Any, out: Path, resume: bool) -> Iterator[Callable[[], None]]:
     """Keeps other runs out of ``out``, and removes what a run that fails before it begins leaves.
 
-    Yields a function that raises a UserError if ``out`` has been removed or replaced since. With
-    ``resume``, ``out`` must hold the run; without, none: else a UserError says so.
+    Yields a function that raises a UserError if ``out`` has been removed or replaced since. Raises
+    a UserError if ``out`` already holds a run; with ``resume``, if it does not hold this one.
     """
     check_folder(task, config, out, resume)  # a folder that is refused is not touched
     try:

@@ -140,5 +140,5 @@ class Training(ABC):
         return ()
 
     def token_weights(self, initial: Path) -> TokenWeights:
-        """Returns weights with a row per token, and the codecs of the initial and the new model."""
+        """Returns the weights with a row per token, and the codecs of ``initial`` and this run."""
         raise ConfigError(f"a model for {self.task} cannot change its vocabulary")

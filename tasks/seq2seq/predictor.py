@@ -194,7 +194,12 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         return [attention(self.models[0], *pair, vocabularies, self.device) for pair in pairs]
 
     def trace(self, text: str, **options: Any) -> Trace:
-        """Returns the prediction of a sentence of 1 to 60 tokens and all that can be seen of it."""
+        """Returns the prediction of ``text``, one sentence, with all that can be seen of it.
+
+        Raises:
+            ConfigError, TextError: as :meth:`predict`; or the text is not one sentence of 1 to 60
+                tokens.
+        """
         tree, (text,) = SearchTree(), as_texts([text])
         result: Any = self.predict([text], **options, record=tree)[0]
         if not tree.stop:

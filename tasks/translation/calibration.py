@@ -46,9 +46,9 @@ def calibrate(
     """Fits all three and saves them in the checkpoint folder ``folder``.
 
     What is saved belongs to the weights; other weights need a new calibration. ``train`` is what
-    the model was trained on, or a part of it. Other pairs, ``held_out``, are translated as its own
-    configuration says; a UserError if none can be. Sources ``unlike`` the training data, of other
-    kinds, show what is unfamiliar.
+    the model was trained on, or a part of it; ``held_out`` are pairs of the validation data, which
+    are translated with the model's own options. ``unlike`` are sources of other kinds than the
+    training data: such texts become unfamiliar. Raises a UserError if no pair can be translated.
     """
     _fit_language(train, held_out, folder)
     sources, references = zip(*spaced(held_out, MAX_PAIRS), strict=True)
@@ -82,9 +82,8 @@ def calibrate(
     states, held_out_states = map(translator.memory_means, (known, segments))
     lengths = (torch.tensor([len(ids) + 1.0 for ids in side]) for side in (known, segments))
     contrast = translator.memory_means(others) if others else None
-    Familiarity.fit(states, held_out_states, (next(lengths), next(lengths)), others=contrast).save(
-        folder
-    )
+    pair = next(lengths), next(lengths)
+    Familiarity.fit(states, held_out_states, pair, others=contrast).save(folder)
     log(f"familiarity fitted on {len(known):,} training and {count:,} held-out sentences")
 
 
@@ -108,7 +107,7 @@ def calibrate_folder(
 ) -> None:
     """Calibrates the model in ``folder`` on the splits ``train`` and ``val`` of ``corpora``.
 
-    Every corpus contributes equally many pairs, if it has them; a CorpusError if there are none.
+    Every corpus contributes equally many pairs, if it has them. Raises a CorpusError without any.
     """
     from tasks.translation.predict import Translator
 

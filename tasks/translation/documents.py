@@ -87,7 +87,7 @@ class DocumentCodec:
 
         Args:
             is_kept: tells which lines stay as they are.
-            with_literals: put :mod:`.placeholders` in place of literals and of ``glossary``.
+            with_literals: put :mod:`.placeholders` in place of literals and terms of ``glossary``.
         """
         parts = []
         for start, line in lines(text):

@@ -28,7 +28,8 @@ def to_ctranslate2(
 ) -> None:
     """Writes the model of ``translator``, which is that in ``folder``, into the new folder ``out``.
 
-    ``quantization`` is how CTranslate2 stores the weights. A UserError if ``out`` exists.
+    ``quantization`` is how CTranslate2 stores weights: float32, float16, int16 or int8. Raises a
+    UserError if ``out`` exists, or if the package ctranslate2 is not installed.
     """
     if exists(out):
         raise UserError(f"{out}: is there already; name another folder")

@@ -78,8 +78,9 @@ class LinePart(NamedTuple):
 class Glossary:
     """A user's own terms with fixed ``translations``, such as names of products.
 
-    A term is found as a whole word, with capitals or without; of two, the longer one. A placeholder
-    stands for it; then its translation does, which is not inflected. Long ones are a ConfigError.
+    A term is found as a whole word, with capitals or without; of two, the longer one. The model
+    copies a placeholder for it, which its translation replaces, not inflected. Raises a ConfigError
+    for terms that are too many, too long or empty.
     """
 
     def __init__(self, translations: Mapping[str, str]) -> None:
@@ -182,7 +183,10 @@ def _emoji_before(sentence: str) -> int:
 
 
 def read_glossary(path: Path) -> dict[str, str]:
-    """Returns the terms of a file and their translations, with a tab between; or a CorpusError."""
+    """Returns the terms and translations of a file: a term, a tab and its translation a line.
+
+    Empty lines are skipped. Raises a CorpusError for any other line.
+    """
     found = {}
     for number, line in enumerate(iter_lines(path), start=1):
         term, _, translation = map(str.strip, line.partition("\t"))

@@ -240,7 +240,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         return super().properties() | languages | {"engine": self.engine}
 
     def load_calibration(self, folder: Path) -> None:
-        """Takes what is calibrated from a folder with the same weights; or a CheckpointError."""
+        """Loads what was calibrated for the weights in ``folder``, or raises a CheckpointError."""
         self.confidence = Confidence.load(folder)
         self.familiarity = Familiarity.load(folder, width=self.width)
         self.language = LanguageDetector.load(folder)
@@ -376,7 +376,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
 
 
 def known_ids(prefix: str, codec: TextCodec) -> list[int]:
-    """Returns the ids of a text that translations begin with; a ConfigError if one is unknown."""
+    """Returns the ids of a beginning of translations. Raises a ConfigError for unknown words."""
     check_unicode(prefix, "the prefix")
     words = codec.tokenizer.tokenize(prefix)
     check(bool(words), "prefix", prefix, "a text of at least one word")

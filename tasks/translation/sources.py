@@ -27,7 +27,7 @@ class PairFolder(Splits[TextPair]):
         return read_parallel(*self._paths(split))
 
     def test_split(self) -> str | None:
-        """Returns the first of the splits ``test*``, if any; a CorpusError if a side is missing."""
+        """Returns the first split ``test*`` or None. Raises a CorpusError if a side is missing."""
         for name in self.names():
             if name.startswith("test"):
                 return name

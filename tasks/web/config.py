@@ -92,7 +92,7 @@ def key_in(headers: Mapping[str, str]) -> str:
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """Returns the keys in a file, one per line, without ``#`` comments; or a ConfigError."""
+    """Returns the API keys in a file, one a line, without ``#`` comments. Raises a ConfigError."""
     lines = read_text(path).splitlines()
     keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
     for number, key in enumerate(keys, start=1):

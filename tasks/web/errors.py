@@ -22,9 +22,9 @@ def public_name(option: str) -> str:
 
 
 class RequestError(Exception):
-    """A request that is refused or fails: ``status`` and ``headers`` are those of the response.
+    """A request that is refused or fails; ``status`` and ``headers`` are those of the response.
 
-    ``message`` says what is wrong, and what to do about it; ``field``, in which field.
+    ``message`` says what is wrong, and what to do about it; ``field`` is the field that is wrong.
     """
 
     def __init__(

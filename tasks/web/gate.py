@@ -137,7 +137,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def count(self, client: str) -> None:
-        """Counts a request. Too many are a RequestError that says when to try again (429)."""
+        """Counts a request. Raises a RequestError (429, with the time to wait) for one too many."""
         if not self.limit:
             return
         now = self._clock()

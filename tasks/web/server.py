@@ -63,7 +63,7 @@ def in_url(host: str) -> str:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Returns a socket bound to the address, which does not listen yet; or a UserError."""
+    """Returns a socket bound to the address, not yet listening, or raises a UserError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

@@ -55,8 +55,8 @@ class Service:
     ) -> "Service":
         """Loads the model of each task and tries it on a text; None for the shipped model.
 
-        ``settings`` say how to load the models of some tasks. A UserError if a model cannot be
-        loaded, or its outputs are not numbers.
+        ``settings`` say how to load the models of some tasks. Raises a UserError if a model cannot
+        be loaded, or if its outputs are not numbers.
         """
         predictors, about = {}, {}
         for task, folder in folders.items():
@@ -74,7 +74,7 @@ class Service:
             scheduler.close()
 
     def predictor(self, task: str) -> Any:
-        """Returns the predictor of ``task``; a RequestError (404) if it is not offered."""
+        """Returns the predictor of ``task``. Raises a RequestError (404) if it is not offered."""
         if task not in self.predictors:
             raise RequestError(404, f"this service has no model of the task {task}", field="task")
         return self.predictors[task]
@@ -106,7 +106,7 @@ class Service:
     def search_work(
         self, task: str, options: Mapping[str, Any], *, is_backward: bool = False
     ) -> Work:
-        """Returns the work of a search with the options of a request, or a RequestError (400, 404).
+        """Returns the work of a search with ``options``, or raises a RequestError (400 or 404).
 
         ``is_backward`` asks for first lines of couplets.
         """
@@ -156,8 +156,8 @@ class Caller:
     async def compute(self, task: str, work: Work, items: Sequence[Any]) -> list[Any]:
         """Returns the result of each item, a text or a pair, computed with other requests.
 
-        A RequestError if the queue is full, or the work fails or takes too long. A client that
-        leaves stops it: ClientDisconnect.
+        Raises a RequestError if the queue is full, or if the work fails or takes too long, and
+        ClientDisconnect if the client has left, which stops the work.
         """
         if not items:
             return []
