@@ -365,7 +365,7 @@ def bulk(
 
     \b
         bulk translate letters/ --output translated/
-        bulk classify news.csv --text title,body --output labelled/ --workers 4
+        bulk classify news.csv --text title,body --output labeled/ --workers 4
         bulk couplet s3://bucket/lines --output s3://bucket/answers --address ray://host:10001
         bulk score pairs.parquet --text de,en --output scored/
     """
