@@ -112,7 +112,7 @@ class TextCodec:
 
     @classmethod
     def load(cls, folder: Path, *, tokenizer: str, side: str = "") -> "TextCodec":
-        """Loads what :meth:`build` saved; a CheckpointError for files that do not fit together."""
+        """Loads what :meth:`build` saved. Raises a CheckpointError if its files do not match."""
         model_file = _file(folder, "sentencepiece", side, "model")
         vocabulary_file = _file(folder, "vocabulary", side, "txt")
         loaded = get_tokenizer(tokenizer, model_file=model_file)
@@ -144,7 +144,7 @@ class TextCodec:
         return [self.encode(text) for text in texts]
 
     def tag_id(self, tag: str) -> int:
-        """Returns the id of a tag; a ConfigError if the vocabulary was built without it."""
+        """Returns the id of a tag. Raises a ConfigError if the vocabulary was built without it."""
         token = tag_token(tag)
         if not (isinstance(self.tokenizer, SentencePieceBPE) and self.tokenizer.is_tag(token)):
             raise ConfigError(

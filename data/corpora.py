@@ -65,7 +65,7 @@ class Corpus:
 
 
 def find_corpus(name: str) -> Corpus:
-    """Returns the corpus ``name``; a ConfigError if it is unknown."""
+    """Returns the corpus ``name``. Raises a ConfigError if it is unknown."""
     check_choice("corpus", name, CORPORA)
     return CORPORA[name]
 

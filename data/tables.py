@@ -109,7 +109,7 @@ class Table:
         return names if len(self.columns) <= _MAX_NAMES else f"{names}, ..."
 
     def text(self, row: int, record: Record, names: Iterable[str]) -> str:
-        """Returns some values as one text; a CorpusError if one is a list or an object."""
+        """Returns some values as one text. Raises a CorpusError if one is a list or an object."""
         parts = []
         for name in names:
             value = record.get(name)
@@ -145,7 +145,7 @@ class Table:
 
 
 def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
-    """Opens a table; its suffix tells the format, else CSV. A CorpusError if it has no rows."""
+    """Opens a table; its suffix tells the format, else CSV. Raises a CorpusError without rows."""
     suffix = path.suffix.lower()
     if is_folder(path):
         if not table_files(path):

@@ -110,7 +110,7 @@ class SentencePieceBPE(Tokenizer):
     name = "sentencepiece"
 
     def __init__(self, model_file: Path) -> None:
-        """Loads a model; a CheckpointError if the file cannot be read or is not a model."""
+        """Loads a model. Raises a CheckpointError if the file cannot be read or is not a model."""
         import sentencepiece
 
         try:
@@ -169,7 +169,7 @@ TOKENIZER_NAMES = (*_BY_NAME, SentencePieceBPE.name)
 
 
 def get_tokenizer(name: str, *, model_file: Path | None = None) -> Tokenizer:
-    """Returns a tokenizer; a ConfigError if it is unknown or lacks its ``model_file``."""
+    """Returns a tokenizer. Raises a ConfigError if it is unknown or lacks its ``model_file``."""
     if name == SentencePieceBPE.name:
         if model_file is None:
             raise ConfigError("the tokenizer 'sentencepiece' needs a trained model file")

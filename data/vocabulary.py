@@ -71,7 +71,7 @@ class Vocabulary:
         return [id_of(token, UNK_ID) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens up to ``<eos>``, without padding; an IndexError for an unknown id."""
+        """Returns the tokens up to ``<eos>``, no padding. Raises an IndexError for unknown ids."""
         tokens = []
         for index in ids:
             if index == EOS_ID:
@@ -89,7 +89,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads what :meth:`save` wrote; a CheckpointError if it is missing or damaged."""
+        """Reads what :meth:`save` wrote. Raises a CheckpointError if it is missing or damaged."""
         text = read_text(path, error_class=CheckpointError)
         if not text.endswith("\n"):
             raise CheckpointError(f"{path}: incomplete: its last line has no line end")

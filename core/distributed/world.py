@@ -31,7 +31,7 @@ class World:
 
 
 def world_from_environment(variables: Mapping[str, str] = os.environ) -> World:
-    """Returns the world that torchrun has set up, or one process; a ConfigError if unclear."""
+    """Returns the world that torchrun set up, or one process. Raises a ConfigError if unclear."""
     if "RANK" not in variables:
         return World()
     try:

@@ -140,7 +140,7 @@ def read_text(path: str | Path, *, error_class: type[UserError] = UserError) -> 
 
 
 def write_json(path: str | Path, obj: object) -> None:
-    """Writes ``obj`` as indented UTF-8 JSON, atomically; infinities and NaN are a ValueError."""
+    """Writes ``obj`` as indented JSON, atomically. Raises a ValueError for infinities and NaN."""
     write_text(path, json.dumps(obj, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
@@ -154,7 +154,7 @@ def read_json(path: str | Path, *, error_class: type[UserError] = UserError) -> 
 
 
 def parsed(text: str) -> Any:
-    """Returns the content of a JSON text; a ValueError if it is not JSON, or not valid Unicode."""
+    """Returns the content of a JSON text. Raises a ValueError if it is not JSON or not Unicode."""
     try:
         content = json.loads(text)
         json.dumps(content, ensure_ascii=False, allow_nan=False).encode()

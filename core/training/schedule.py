@@ -50,7 +50,7 @@ class CustomSchedule:
         self.steps = 0
 
     def step(self) -> float:
-        """Sets and returns the rate of the next step; a ValueError without an optimizer."""
+        """Sets and returns the rate of the next step. Raises a ValueError without an optimizer."""
         if self.optimizer is None:
             raise ValueError("step() needs CustomSchedule(d_model, optimizer=optimizer)")
         rate = self()

@@ -202,7 +202,7 @@ def save_state(path: Path, state: TrainingState, tensors: Tensors) -> None:
 
 
 def load_state(path: Path) -> tuple[TrainingState, Tensors]:
-    """Returns what :func:`save_state` wrote; a CheckpointError if the file is anything else."""
+    """Returns what :func:`save_state` wrote. Raises a CheckpointError for any other file."""
     tensors = load_tensors(path)
     if "random.cpu" in tensors:
         init = path.parents[1]

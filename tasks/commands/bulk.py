@@ -89,7 +89,7 @@ def files_at(address: str) -> list[tuple[str, str]]:
 
 
 def find_inputs(address: str) -> list[tuple[str, str]]:
-    """Returns those of :func:`files_at` that can be read; a UserError if there is none."""
+    """Returns those of :func:`files_at` that can be read. Raises a UserError if there is none."""
     files = [file for file in files_at(address) if posixpath.splitext(file[1])[1] in SUFFIXES]
     if not files:
         raise UserError(f"{address}: no files there that end in {', '.join(SUFFIXES)}")

@@ -102,7 +102,7 @@ class LoadCoupletDataset(PairDataset):
         self.codec = self.source = self.target = codec
 
     def read(self, split: str) -> list[TextPair]:
-        """Returns the couplets of a split, of train with its extra folders; or a CorpusError."""
+        """Returns the couplets of a split; ``train`` includes those of the extra folders."""
         return [couplet for _, part in self._parts(split) for couplet in part]
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:

@@ -33,7 +33,7 @@ _LARGEST = 1e300  # matplotlib cannot draw much larger numbers
 
 
 def read_history(run: Path) -> pd.DataFrame:
-    """Returns the curve of ``run``, a folder or a file; a UserError if missing or damaged."""
+    """Returns the curve of ``run``, a folder or file. Raises a UserError if missing or damaged."""
     path = run / HISTORY_FILE if is_folder(run) else run
     try:
         curve = pd.read_csv(StringIO(read_text(path)), dtype=float, index_col=False)

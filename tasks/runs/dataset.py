@@ -171,7 +171,7 @@ class Dataset(ABC, Generic[R]):
     splits: Splits[R]
 
     def read(self, split: str) -> list[R]:
-        """Returns the rows of a split; a CorpusError if a file is missing or not valid."""
+        """Returns the rows of a split. Raises a CorpusError if a file is missing or not valid."""
         return self.splits.read(split)
 
     def files(self, *splits: str) -> list[Path]:

@@ -102,7 +102,7 @@ class PairData:
 def short_pairs(pairs: Iterable[Pair], max_tokens: int, path: Path) -> list[int]:
     """Returns the indices of the pairs with at most ``max_tokens`` ids on either side.
 
-    Logs how many of ``path`` are longer; a CorpusError if all are.
+    Logs how many of ``path`` are longer. Raises a CorpusError if all are.
     """
     lengths = Examples.of_pairs(pairs).lengths.max(axis=1).tolist()
     short = [index for index, length in enumerate(lengths) if length <= max_tokens]

@@ -257,7 +257,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         return scores[0] if isinstance(sources, str) else scores
 
     def _pair(self, source: str, target: str) -> tuple[Sequence[int], Sequence[int]]:
-        """Returns the ids of both texts; a TextError if one is too long for the model."""
+        """Returns the ids of both texts. Raises a TextError if one is too long for the model."""
         (source,), (target,) = as_texts([source], name="source"), as_texts([target], name="target")
         pair = self.source.encode(source), self.target.encode(target)
         for name, ids in zip(("source", "target"), pair, strict=True):

@@ -130,7 +130,7 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
     def of(cls, **options: Any) -> Self:
         """Returns the request that keywords describe; a value of None is as good as no keyword.
 
-        Short names of options (``beam``, ``diverse``) are accepted; a ConfigError for unknown ones.
+        Keywords may be short names (``beam``, ``diverse``). Raises a ConfigError for unknown ones.
         """
         names = {item.name for item in fields(cls)}
         aliases = {own.short: name for name, own in options_of(cls).items() if own.short}

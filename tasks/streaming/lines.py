@@ -189,7 +189,7 @@ def open_texts(
 
 @contextmanager
 def open_table(path: Path | None, *, encoding: str | None = None) -> Iterator[Lines]:
-    """Opens the pairs of a file or standard input; a UserError names a line without one tab."""
+    """Opens the pairs of a file or standard input. Raises a UserError for lines without one tab."""
 
     def checked(chunks: Iterable[Sequence[str]], name: str) -> Iterator[Sequence[str]]:
         number = 0

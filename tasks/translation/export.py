@@ -53,7 +53,7 @@ def to_ctranslate2(
 
 
 def import_ctranslate2() -> Any:
-    """Returns the package ctranslate2; a UserError if it is not installed."""
+    """Returns the package ctranslate2. Raises a UserError if it is not installed."""
     try:
         return importlib.import_module("ctranslate2")
     except ImportError as error:

@@ -66,7 +66,7 @@ PairSource: TypeAlias = PairFolder | PairTables
 
 
 def open_pairs(path: Path, config: TranslationData, *, seed: int) -> PairSource:
-    """Opens a folder of aligned lines, or tables; a CorpusError if there is no such corpus."""
+    """Opens a folder of aligned lines, or tables. Raises a CorpusError if there is no corpus."""
     if not exists(path):
         raise CorpusError(path, "there is no such folder or file")
     if is_folder(path) and not is_file(table_paths(path, PAIR_SUFFIXES)["train"]):
