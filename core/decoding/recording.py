@@ -57,7 +57,7 @@ class SearchTree:
     def begin(
         self, step: Step, sources: Sequence[Sequence[int]], limit: int, config: GenerationConfig
     ) -> Step:
-        """Returns ``step`` watched; an earlier search is forgotten."""
+        """Begins a new record. Returns ``step``, which now also notes the model's probabilities."""
         check_sources(sources)
         self.source, self.max_length, self.config = sources[0], limit, config
         self.nodes = [Node(-1, BOS_ID, 1.0, 0.0, "kept")]

@@ -227,7 +227,7 @@ def _sort_header(path: Path) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[safe_open]:
-    """Opens a file of tensors; what is wrong with it, also in the block, is a CheckpointError."""
+    """Opens a file of tensors. Raises a CheckpointError for a fault in it, also in the block."""
     if not is_file(path):
         raise CheckpointError(f"{path}: there is no such file")
     try:

@@ -261,7 +261,7 @@ class Trainer:
         return plan
 
     def _schedule(self, batches: int) -> Schedule:
-        """Returns the learning rates of the steps of this epoch, which has so many ``batches``.
+        """Returns the learning rates of the steps of this epoch, given its number of ``batches``.
 
         The schedule ends with the last step of the run. Epochs may differ in length: those to come
         are assumed to be as long as this one.

@@ -195,7 +195,7 @@ class TrainingState:
 
 
 def save_state(path: Path, state: TrainingState, tensors: Tensors) -> None:
-    """Writes the state of a run in one atomic step; after a UserError, the old file is there."""
+    """Writes the state of a run atomically, or raises a UserError and keeps the old file."""
     numbers = json.dumps({"state": asdict(state)}).encode()
     content = torch.frombuffer(bytearray(numbers), dtype=torch.uint8)
     save_tensors(path, {**tensors, "numbers": content})

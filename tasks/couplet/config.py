@@ -151,7 +151,7 @@ def tiny() -> CoupletConfig:
 
 
 def small() -> CoupletConfig:
-    """Returns a first useful model: five minutes on two CPU cores for 70,000 couplets."""
+    """Returns the settings of a first useful model: 5 minutes, two CPU cores, 70,000 couplets."""
     return CoupletConfig(
         form=STRICT,
         model=_sizes(presets.SMALL_TRANSFORMER, dim_feedforward=256, max_len=128, tie_output=False),

@@ -136,7 +136,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         return self._results(texts, self.search(texts, request))
 
     def predict(self, texts: str | Iterable[str], **options: Any) -> list[R]:
-        """As :meth:`generate`; ``options`` are those of the request, others a ConfigError."""
+        """As :meth:`generate`, with ``options`` of the request. Raises a ConfigError for others."""
         return self.generate(texts, self.request_type.of(**options))
 
     def search(self, texts: Sequence[str], request: GenerationRequest) -> SearchResult[E]:

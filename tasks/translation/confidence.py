@@ -58,7 +58,7 @@ class Confidence:
 
     @classmethod
     def load(cls, folder: Path) -> "Confidence | None":
-        """Loads it from a folder; None without its file, a CheckpointError if damaged."""
+        """Loads it from ``folder``, None without its file. Raises a CheckpointError if damaged."""
         tensors = load_optional(folder / CONFIDENCE_FILE, {"weights": [_FEATURES + 1]})
         return None if tensors is None else cls(tensors["weights"])
 

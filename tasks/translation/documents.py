@@ -118,7 +118,7 @@ class DocumentCodec:
         )
 
     def lost(self, segment: Segment, hypothesis: Hypothesis) -> list[str]:
-        """Returns the placeholders of ``segment`` that its translation has not, or not once."""
+        """Returns the placeholders of ``segment`` that are not exactly once in its translation."""
         if not segment.literals:
             return []
         text = self._target.decode(hypothesis.tokens)

@@ -1,6 +1,6 @@
 """Exporting a translation model to CTranslate2, an inference engine in C++.
 
-``ctranslate2.Translator`` reads the exported folder. Its input are tokens: those of
+``ctranslate2.Translator`` reads the exported folder. Its inputs are tokens: those of
 ``sentencepiece.model``, which is copied into the folder, or those of the tokenizer that the model
 was trained with. The weights and the outputs are the same, if CTranslate2 is told not to produce
 ``<unk>``, ``<pad>`` and ``<bos>``: ``disable_unk=True, suppress_sequences=[["<pad>"], ["<bos>"]]``.

@@ -53,7 +53,7 @@ class LanguageDetector:
 
     @classmethod
     def load(cls, folder: Path) -> "LanguageDetector | None":
-        """Loads it from a folder; None without its file, a CheckpointError if damaged."""
+        """Loads it from ``folder``, None without its file. Raises a CheckpointError if damaged."""
         tensors = load_optional(folder / LANGUAGE_FILE, {"log_odds": [_BUCKETS]})
         return None if tensors is None else cls(tensors["log_odds"].float())
 
