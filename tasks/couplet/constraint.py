@@ -288,6 +288,7 @@ class CharacterTable:
         """Returns ``[R, V]``: the tokens that would end an avoided word after ``outputs``."""
         beginnings, ends = self._avoided_ids[:-1].unsqueeze(1), self._avoided_ids[-1]
         rows = outputs.shape[1]
+        # The last L - 1 tokens of every output; a short one has <unk> before it.
         last = torch.cat([outputs.new_zeros(len(beginnings), rows), outputs])[len(outputs) :]
         is_begun = ((beginnings == last.unsqueeze(2)) | (beginnings < 0)).all(dim=0)  # [R, A]
         found = self.is_word.new_zeros(rows, len(self.is_word), dtype=torch.uint8)

@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
         self.host = host
         config = uvicorn.Config(
             create_app(service),
-            http=type("Connection", (Connection,), {"limits": limits}),
+            http=type("Connection", (Connection,), {"limits": limits}),  # uvicorn wants a class
             ws="none",
             lifespan="off",
             log_config=None,
