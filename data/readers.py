@@ -19,8 +19,8 @@ _SAMPLE = 4096  # bytes, an even number
 _NOT_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d\xff")
 
 
-def encoding_of(path: Path) -> str:
-    """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16 or cp1252.
+def encoding_of(path: Path) -> str | None:
+    """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16, cp1252 or none.
 
     A file is taken for UTF-16 if it begins with its mark, or if many of the even or the odd bytes
     are 0; and for cp1252, which Windows programs write, if no line of it has a valid character of
@@ -46,15 +46,19 @@ def encoding_of(path: Path) -> str:
                     high = [byte for byte in line if byte > 127]
                     others += len(high)
                     found.update(high)
-    return "cp1252" if found and not found & _NOT_CP1252 and 3 * others < count else UTF8
+    if not found:
+        return UTF8
+    return "cp1252" if not found & _NOT_CP1252 and 3 * others < count else None
 
 
 def chosen_encoding(path: Path, named: str | None) -> str:
     """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a guess."""
     encoding = named or encoding_of(path)
-    if named is None and encoding not in (UTF8, "utf-16"):
+    if encoding is None:
+        log(f"{path}: neither UTF-8 nor cp1252: name its encoding with --encoding")
+    elif named is None and encoding not in (UTF8, "utf-16"):
         log(f"{path}: not UTF-8, and read as {encoding}, an encoding of Windows")
-    return encoding
+    return encoding or UTF8
 
 
 def iter_lines(path: str | Path, *, encoding: str = UTF8) -> Iterator[str]:

@@ -267,7 +267,7 @@ def _objects(path: Path) -> Records:
 def _texts(folder: Path, encoding: str | None) -> Records:
     """Yields the texts in a folder that has a folder for every label."""
     for number, path in enumerate(table_files(folder), start=1):
-        lines = iter_lines(path, encoding=encoding or encoding_of(path))
+        lines = iter_lines(path, encoding=encoding or encoding_of(path) or "utf-8")
         yield number, {"text": "\n".join(lines), "label": path.parent.name}
 
 
