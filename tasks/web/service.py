@@ -132,7 +132,8 @@ class Service:
         return Work(_search, (predictor, request), rate)
 
 
-def _service_of(request: Request) -> Any:
+# FastAPI calls a dependency that is no coroutine in another thread, which takes half a millisecond.
+async def _service_of(request: Request) -> Any:
     return request.app.state.service
 
 
@@ -183,7 +184,11 @@ class Caller:
             answer.cancel()
 
 
-Client = Annotated[Caller, Depends()]
+async def _caller_of(service: Offered, request: Request) -> Caller:
+    return Caller(service, request)
+
+
+Client = Annotated[Caller, Depends(_caller_of)]
 
 
 def _search(predictor: Any, request: Any, texts: Any, numbers: Any, check: Any) -> Any:
