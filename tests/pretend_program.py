@@ -38,6 +38,8 @@ OF_TASK: dict[str, dict[str, Any]] = {
     "translation": {"beam_size": 3, "no_repeat_ngram": 2, "prefix": "ein"},
     "couplet": {"beam_size": 3, "rhyme": "pingshui", "avoid": ("风云",)},
 }
+SETTINGS = {"translation": ("generation.max_length_ratio=0.25",)}
+"""A model that has learned nothing writes up to the greatest length."""
 steps: Counter[str] = Counter()
 
 TEXTS = {
@@ -53,8 +55,9 @@ def choose(name: str) -> torch.device:
 
 
 def trained(task: str, data: Path, out: Path, *devices: torch.device) -> float:
-    """Trains two epochs, an epoch on each of ``devices``; returns the loss of validation."""
-    config = tiny_config(task, "train.epochs=2", "train.precision=fp32", "train.average=0")
+    """Trains three epochs, some on each of ``devices``; returns the loss of validation."""
+    settings = ("train.epochs=3", "train.precision=fp32", "train.average=0")
+    config = tiny_config(task, *settings, *SETTINGS.get(task, ()))
     finish, metrics = Trainer.finish_epoch, {}
 
     def stop(trainer: Trainer) -> None:
@@ -83,7 +86,7 @@ def count_in_steps(owner: type, method: str, name: str) -> None:
     def counted(*args: Any, **options: Any) -> Any:
         operators, waits = counts["operators"], synchronizations()
         result = call(*args, **options)
-        steps[name] += 1
+        steps[name] += counts["operators"] > operators  # else it ran on the CPU
         steps[f"{name}: operators"] += counts["operators"] - operators
         steps[f"{name}: synchronizations"] += synchronizations() - waits
         return result
@@ -109,15 +112,10 @@ def main() -> None:
         expected = trained(task, data, folder / f"{task}-cpu", cpu)
         steps.clear()
         with Pretending():
-            for name, devices in (
-                ("device", [DEVICE]),
-                ("there", [cpu, DEVICE]),
-                ("back", [DEVICE, cpu]),
-            ):
-                loss = trained(task, data, folder / f"{task}-{name}", *devices)
-                assert abs(loss - expected) < 1e-3, (task, name, loss, expected)
-                report.setdefault(task, {"training": per_step("training")})  # of the first run
-        report[task] |= predicted(task, folder / f"{task}-device", texts, data)
+            loss = trained(task, data, folder / task, DEVICE, cpu, DEVICE)
+        assert abs(loss - expected) < 1e-3, (task, loss, expected)
+        report[task] = {"training": per_step("training")}
+        report[task] |= predicted(task, folder / task, texts, data)
     print(json.dumps(report))
 
 
