@@ -1,15 +1,15 @@
 """Several processes at a time: started by torchrun, or as forks that find one another as its do."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed import run
 
 from tests.forked import forked
 
@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 300
 
 
-def torchrun(*arguments: object, **streams: Any) -> subprocess.Popen[str]:
-    """Starts torchrun with ``arguments``; ``streams`` are those of Popen."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments]
+def torchrun(*arguments: object, **streams: Any) -> subprocess.Popen[bytes]:
+    """Starts torchrun with ``arguments`` in a fork; its ranks are new processes."""
     # One thread for each process: the machine is shared, and so are the sums' orders.
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(list(map(str, command)), env=env, text=True, **streams)
+    env = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = ["--standalone", *map(str, arguments)]
+    return forked(partial(run.main, command), env=env, **streams)
 
 
 def run_ranks(size: int, function: Callable[[], object]) -> subprocess.CompletedProcess[str]:

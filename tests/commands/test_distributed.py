@@ -21,7 +21,7 @@ SETTINGS = ("--preset", "tiny", "--set=train.save_every=5", "--set=train.epochs=
 
 
 @contextmanager
-def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """Starts torchrun with two processes, whose stderr goes into ``log``; ends it at the end."""
     with log.open("w") as stderr, torchrun(*TRAIN, *arguments, stderr=stderr) as launcher:
         try:
@@ -32,7 +32,7 @@ def training(log: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
                     os.kill(process, signal.SIGKILL)
 
 
-def wait_for_epoch(launcher: subprocess.Popen[str], log: Path) -> None:
+def wait_for_epoch(launcher: subprocess.Popen[bytes], log: Path) -> None:
     """Waits until an epoch has been reported."""
     deadline = time.monotonic() + TIMEOUT
     while not re.search("^epoch", log.read_text(), re.MULTILINE):
@@ -41,7 +41,7 @@ def wait_for_epoch(launcher: subprocess.Popen[str], log: Path) -> None:
         time.sleep(0.05)
 
 
-def processes_of(launcher: subprocess.Popen[str]) -> list[int]:
+def processes_of(launcher: subprocess.Popen[bytes]) -> list[int]:
     """Returns the process ids by rank, which is the order in which they were started."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
