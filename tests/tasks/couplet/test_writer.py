@@ -29,8 +29,11 @@ lines = st.text(
 ).filter(lambda line: any(map(is_chinese, line)))
 
 
-@pytest.mark.parametrize("beam_size", [1, 2, 5])
-@given(firsts=st.lists(lines, min_size=1, max_size=4), number=st.integers(0, 2))
+@given(
+    beam_size=st.sampled_from([1, 2, 5]),
+    firsts=st.lists(lines, min_size=1, max_size=4),
+    number=st.integers(0, 2),
+)
 def test_every_answer_keeps_the_form(beam_size: int, firsts: list[str], number: int) -> None:
     writer = WRITERS[number]
     couplets = writer.answer_scored(firsts, beam_size=beam_size)
@@ -40,8 +43,11 @@ def test_every_answer_keeps_the_form(beam_size: int, firsts: list[str], number: 
         assert couplet.rules["length"] and couplet.rules["punctuation"]
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-@given(firsts=st.lists(lines, min_size=1, max_size=3), number=st.integers(0, len(SMALL) - 1))
+@given(
+    beam_size=st.sampled_from([1, 4]),
+    firsts=st.lists(lines, min_size=1, max_size=3),
+    number=st.integers(0, len(SMALL) - 1),
+)
 def test_a_vocabulary_too_small_for_the_rules_answers_all_the_same(
     beam_size: int, firsts: list[str], number: int
 ) -> None:
