@@ -7,6 +7,7 @@ import resource
 import struct
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
@@ -233,9 +234,12 @@ def test_a_save_that_is_interrupted_leaves_what_was_there(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_a_killed_save_leaves_can_be_told_and_removed(path: Path) -> None:
+def test_what_a_killed_save_leaves_can_be_told_and_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every file that there is in the middle of a save: ours, and one that safetensors makes."""
     save_tensors(path, {"old": torch.ones(3)})
+    monkeypatch.setattr("os.fsync", lambda handle: time.sleep(0.2))  # long enough to be seen
     started: set[str] = set()
     with forked(lambda: save_tensors(path, {"new": torch.ones(3_000_000)})) as process:
         while process.poll() is None:
