@@ -148,7 +148,7 @@ def test_predictors_say_what_they_are(
     assert re.fullmatch(rf"Translator\(de -> en, {count}", repr(translator))
     assert re.fullmatch(rf"Classifier\([0-9]+ classes, {count}", repr(classifier))
     assert re.fullmatch(rf"CoupletWriter\({count}", repr(writer))
-    assert repr(Translator.load(device="cpu")) == "Translator(de -> en, 7.6 M parameters, cpu)"
+    assert repr(Translator.load(device="cpu")) == "Translator(de -> en, 9.9 M parameters, cpu)"
 
 
 def test_a_classifier_explains(classifier: Classifier) -> None:

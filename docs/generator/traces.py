@@ -18,7 +18,7 @@ from docs.generator.sources import ROOT
 
 TRACES = {
     "attention": "Zwei Kinder spielen im Schnee.",
-    "decoding": "Der Zug kommt gleich.",
+    "decoding": "Der Zug kommt bald.",
 }
 """The sentences, by their pages in the chapter on the Transformer."""
 

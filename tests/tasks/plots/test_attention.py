@@ -57,7 +57,8 @@ def test_every_head_has_a_panel_with_its_weights(
         assert found[title].images[0].get_clim() == (0.0, 1.0)
     assert labels(found["head 1"].yaxis) == rows
     assert labels(found["mean of the heads"].xaxis) == columns
-    assert figure.get_suptitle().endswith("layer 1 of 3")
+    layers = 6 if kind == "encoder" else 2
+    assert figure.get_suptitle().endswith(f"layer 1 of {layers}")
 
 
 def test_a_target_leaves_nothing_to_search_for(translator: Translator) -> None:
@@ -74,7 +75,7 @@ def test_a_target_leaves_nothing_to_search_for(translator: Translator) -> None:
     [
         (("Ein Hund. Eine Frau.",), 1, "the text has 2 sentences: give one"),
         (("",), 1, "the text has 0 sentences"),
-        ((SOURCE, TARGET, "--layer", "4"), 2, "--layer must be from 1 to 3, not 4"),
+        ((SOURCE, TARGET, "--layer", "4"), 2, "--layer must be from 1 to 2, not 4"),
         ((SOURCE, TARGET, "--kind", "both"), 2, "'both' is not one of"),
         ((SOURCE, "--task", "classification"), 2, "'classification' is not one of"),
     ],

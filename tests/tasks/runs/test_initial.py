@@ -191,7 +191,7 @@ def test_another_task_or_no_model_is_refused(
 def test_the_shipped_model_can_be_named(in_tmp: Path) -> None:
     command = ("train", "translation", "--preset", "small", "--show-config")
     assert "vocab_size = 4000\n" in run(*command).stdout
-    assert "vocab_size = 8000\n" in run(*command, "--init", "default").stdout
+    assert "vocab_size = 12000\n" in run(*command, "--init", "default").stdout
 
 
 def test_dropout_may_change(tiny_models: Models, tiny_corpora: Corpora, tmp_path: Path) -> None:
