@@ -63,6 +63,11 @@ class StopSignals:
             signal.signal(number, handler if error is None else signal.SIG_IGN)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        if _is_importing(frame):  # C code may drop an exception there: send the signal again later
+            if self._number == 0:
+                self._number = number
+                threading.Thread(target=self._send, daemon=True).start()
+            return
         previous, self._last = self._last, time.monotonic()
         if self._last - previous > _CLEANUP_SECONDS:
             is_ctrl_c = number == signal.SIGINT
@@ -83,3 +88,9 @@ class StopSignals:
         while self._last == -math.inf:
             time.sleep(_REPEAT_SECONDS)
             os.kill(os.getpid(), self._number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
