@@ -29,12 +29,13 @@ class StopSignals:
     later one counts again, because an exception can be lost in a library.
 
     Python drops an exception that is raised while it collects garbage, in a finalizer or a
-    callback. The signal is sent again a moment later.
+    callback, and so does C code that imports a module. The signal is sent again a moment later.
     """
 
     def __init__(self) -> None:
         self._last = -math.inf  # when the last signal came
         self._number = 0
+        self._is_repeating = False
         self._error: BaseException | None = None
         self._hook = sys.unraisablehook
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +49,7 @@ class StopSignals:
         for number in self._handlers:
             signal.signal(number, self._stop)
         if self._handlers:
-            sys.unraisablehook = self._repeat
+            sys.unraisablehook = self._on_dropped
 
     def __exit__(
         self,
@@ -56,6 +57,7 @@ class StopSignals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_repeating = False
         if self._handlers:
             sys.unraisablehook = self._hook
         for number, handler in self._handlers.items():
@@ -63,31 +65,33 @@ class StopSignals:
             signal.signal(number, handler if error is None else signal.SIG_IGN)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        if _is_importing(frame):  # C code may drop an exception there: send the signal again later
-            if self._number == 0:
-                self._number = number
-                threading.Thread(target=self._send, daemon=True).start()
-            return
         previous, self._last = self._last, time.monotonic()
-        if self._last - previous > _CLEANUP_SECONDS:
-            is_ctrl_c = number == signal.SIGINT
-            self._number = number
-            self._error = KeyboardInterrupt() if is_ctrl_c else Terminated(128 + number)
-            raise self._error
+        if not self._is_repeating and self._last - previous <= _CLEANUP_SECONDS:
+            return
+        if _is_importing(frame):
+            self._repeat(number)
+            return
+        self._is_repeating, self._number = False, number
+        self._error = KeyboardInterrupt() if number == signal.SIGINT else Terminated(128 + number)
+        raise self._error
 
-    def _repeat(self, dropped: sys.UnraisableHookArgs) -> None:
+    def _on_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
         """Sends the signal again whose exception is ``dropped``."""
         if self._error is None or dropped.exc_value is not self._error:
             self._hook(dropped)
-            return
-        self._last = -math.inf
-        threading.Thread(target=self._send, daemon=True).start()
+        else:
+            self._repeat(self._number)
 
-    def _send(self) -> None:
-        """Sends the signal until it is handled: a read that begins just then would miss one."""
-        while self._last == -math.inf:
+    def _repeat(self, number: int) -> None:
+        """Lets a thread send a signal until it is handled: a read that begins then misses one."""
+        if not self._is_repeating:
+            self._is_repeating = True
+            threading.Thread(target=self._send, args=(number,), daemon=True).start()
+
+    def _send(self, number: int) -> None:
+        while self._is_repeating:
             time.sleep(_REPEAT_SECONDS)
-            os.kill(os.getpid(), self._number)
+            os.kill(os.getpid(), number)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -349,6 +349,29 @@ def test_a_signal_while_garbage_is_collected_counts(number: signal.Signals, code
 
     def program() -> None:
         gc.callbacks[:] = [signal_itself]
+        cli.main(["classify"])  # it waits for a text
+
+    with forked(program, **PIPES) as process:
+        try:
+            assert process.wait(TIMEOUT) == code
+            assert process.stderr and process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_a_module_is_imported_counts(number: signal.Signals, code: int) -> None:
+    """C code that imports a module may drop what a handler raises: the program waited on."""
+
+    class Dropping:
+        def find_spec(self, *names: object) -> None:
+            sys.meta_path.remove(self)
+            with suppress(BaseException):
+                os.kill(os.getpid(), number)
+
+    def program() -> None:
+        sys.modules.pop("tasks.classification.predict", None)
+        sys.meta_path.insert(0, Dropping())
         cli.main(["classify"])  # it waits for a text
 
     with forked(program, **PIPES) as process:
