@@ -157,7 +157,7 @@ _add(
 @plot.command()
 @click.argument("text", type=TEXT)
 @option("--task", TASKS, TASKS[0], "The task of the model.")
-@option("--output", PATH, Path("inside.html"), "The page, which needs no other file.")
+@option("--output --out", PATH, Path("inside.html"), "The page, which needs no other file.")
 @parameters.model
 @parameters.machine
 def inside(

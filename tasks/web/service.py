@@ -132,7 +132,7 @@ class Service:
         return Work(_search, (predictor, request), rate)
 
 
-# FastAPI calls a dependency that is no coroutine in another thread, which takes half a millisecond.
+# FastAPI calls a dependency that is no coroutine in another thread.
 async def _service_of(request: Request) -> Any:
     return request.app.state.service
 
