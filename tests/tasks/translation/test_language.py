@@ -76,7 +76,7 @@ def test_the_language_of_a_short_or_mixed_text_is_unknown(
     assert (share == 0) if side is None else (0.5 < share <= 1)
 
 
-def test_a_third_language_is_unknown() -> None:
+def test_a_third_language_is_unknown_and_does_not_pass_through() -> None:
     """French was English, with 77 of 100."""
     detector = LanguageDetector.load(PRETRAINED / "translation")
     assert detector is not None
@@ -85,8 +85,10 @@ def test_a_third_language_is_unknown() -> None:
         "target": ["A dog runs on the beach.", "Where is the station?"],
         None: ["Un chien court sur la plage.", "Een hond rent op het strand.", "Hallo", "Hello"],
     }
+    texts[None] += ["Bonjour mes amis", "Je ne parle pas allemand."]
     for side, of_side in texts.items():
-        assert [detector.side(text)[0] for text in of_side] == [side] * len(of_side)
+        for text in of_side:
+            assert (detector.side(text)[0], detector.is_target(text)) == (side, side == "target")
 
 
 def test_two_sides_in_one_language_give_no_useful_detector(corpus: Path) -> None:
