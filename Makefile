@@ -14,7 +14,7 @@ WORKERS := --numprocesses auto --maxprocesses 8 --dist worksteal
 QUICK := tests/test_imports.py tests/core/model tests/core/decoding \
   tests/commands/test_main.py tests/commands/test_texts.py
 
-.PHONY: demo test quick fuzz docs notebooks lint types format wheel clean
+.PHONY: demo test quick figures fuzz docs notebooks lint types format wheel clean
 
 demo: $(VENV)/installed
 	@echo '$$ cli.py translate "Ein Hund rennt am Strand."'
@@ -29,6 +29,10 @@ test: $(VENV)/installed-test
 
 quick: $(VENV)/installed-test
 	$(BIN)/python -m pytest -q $(WORKERS) $(QUICK)
+
+# `make test` evaluates the shipped models on a fifth of their test data; this, on all of it.
+figures: $(VENV)/installed-test
+	$(BIN)/python -m pytest -q $(WORKERS) -m figures tests/commands/test_shipped_models.py
 
 fuzz: $(VENV)/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 1 --seed 1
