@@ -74,18 +74,20 @@ def test_greedy_outputs_are_the_same(
         assert one.familiarity == pytest.approx(other.familiarity, abs=0.011)
 
 
-def test_a_thousand_greedy_outputs_are_the_same(
-    shared_data: Path, ours: Translator, theirs: Translator
+@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.figures)])
+def test_greedy_outputs_of_captions_are_the_same(
+    count: int, shared_data: Path, ours: Translator, theirs: Translator
 ) -> None:
-    """But for ties that rounding breaks. Of beam search, 84 of the first 100 were the same."""
+    """But for ties that rounding breaks."""
     path = shared_data / "multi30k" / "test_2016_flickr.de"
-    texts = path.read_text(encoding="utf-8").splitlines()
+    texts = path.read_text(encoding="utf-8").splitlines()[:count]
     pairs = (each.translate_scored(texts, beam_size=1) for each in (ours, theirs))
     different = [(a, b) for a, b in zip(*pairs, strict=True) if a.text != b.text]
-    assert len(different) <= 2
+    assert len(different) <= 1 + count // 1000
     assert all(abs(a.score - b.score) < 1e-4 for a, b in different)
-    wide = (each.translate(texts[:100], beam_size=5) for each in (ours, theirs))
-    assert sum(a == b for a, b in zip(*wide, strict=True)) >= 80
+    if count == 1000:  # of beam search, 84 of a hundred were the same
+        wide = (each.translate(texts[:100], beam_size=5) for each in (ours, theirs))
+        assert sum(a == b for a, b in zip(*wide, strict=True)) >= 80
 
 
 def test_beam_search_is_nearly_the_same(ours: Translator, theirs: Translator) -> None:
