@@ -97,6 +97,15 @@ def no_sync() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_pictures_in_reports() -> Iterator[None]:
+    """Reports on classifiers without pictures, which take longer than a tiny training. The tests
+    of reports draw them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.classification.report.embedded", lambda draw, title: "")
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real corpora beside the repository; tests that need it are skipped without."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.everyday_sentences import FOLDER, judge, read_judgments, read_table
@@ -12,6 +13,22 @@ from benchmarks.translation_mixture import WRITTEN, held_out
 def letters(text: str) -> str:
     """Returns the letters, digits and line breaks of a text, in lower case."""
     return re.sub(r"[^\w\n]+", "", text.lower())
+
+
+OTHER_BYTES = bytes(set(range(256)) - set(b"abcdefghijklmnopqrstuvwxyz0123456789_\n"))
+
+
+def lines_like(path: Path, texts: set[str]) -> Iterator[str]:
+    """Yields the lines of a file that have the same ASCII letters as one of ``texts``.
+
+    A hundred million bytes are compared five times as fast in this way.
+    """
+    content = path.read_bytes()
+    keys = content.lower().translate(None, OTHER_BYTES).split(b"\n")
+    wanted = {text.encode().translate(None, OTHER_BYTES) for text in texts}
+    for key, line in zip(keys, content.split(b"\n"), strict=True):
+        if key in wanted:
+            yield line.decode()
 
 
 IN_A_CORPUS = "ichhabeheutekeinezeit"
@@ -31,7 +48,7 @@ def test_a_hundred_different_sentences_are_in_no_corpus(shared_data: Path) -> No
     ]
     assert len(corpora) >= 16
     for path in corpora:
-        found = ours.intersection(letters(path.read_text(encoding="utf-8")).split("\n"))
+        found = ours.intersection(map(letters, lines_like(path, ours)))
         assert found <= ({IN_A_CORPUS} if path.parent.name == "tatoeba_challenge" else set()), path
 
 

@@ -116,7 +116,7 @@ def test_help_answers_within_half_a_second() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(("data", "list"), 0), (("translate", "--input", "none"), 1), (("nonsense",), 2)],
+    [(("data", "list"), 0), (("couplet", "--input", "none"), 1), (("nonsense",), 2)],
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
     done = run(*arguments)

@@ -12,10 +12,16 @@ from scipy.stats import bootstrap
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import f1_score
 
+from tasks import pictures
 from tasks.classification import evaluate, report
 from tasks.classification.decision import calibration_error, most_probable
 
 CLASSES = ["ham", "<b>spam</b>", "eggs"]
+
+
+@pytest.fixture(autouse=True)
+def with_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "embedded", pictures.embedded)
 
 
 def test_intervals_equal_those_of_drawing_texts() -> None:

@@ -114,12 +114,12 @@ def test_what_is_no_http_gets_no_traceback(service: Running) -> None:
 
 
 def test_sigterm_answers_what_was_accepted() -> None:
-    """16 of 16 accepted requests were dropped."""
+    """All accepted requests were dropped."""
     # A machine that does other work as well takes longer than the default grace.
     running = start("--only=translation", "--grace=300")
     body = {"texts": LONG_TEXTS}
-    with ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(running.post, "v1/translate", body) for _ in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(running.post, "v1/translate", body) for _ in range(8)]
         time.sleep(0.7)
         running.process.send_signal(signal.SIGTERM)
         results = [answer.result() for answer in answers]
