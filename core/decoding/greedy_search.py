@@ -13,6 +13,7 @@ from core.decoding.search import (
     Record,
     SearchState,
     Step,
+    argmax,
     check_log_probs,
     compact_indices,
     log_probabilities,
@@ -50,7 +51,7 @@ def greedy_search(
     """
 
     def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
-        return logits.argmax(dim=1)
+        return argmax(logits)
 
     return search_single_outputs(step, state, choose, max_lengths, constraint, record)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.decoding.search import (
+    argmax,
     check_log_probs,
     compact_indices,
     log_probabilities,
@@ -73,6 +74,15 @@ def test_topk_is_pytorchs(seed: int, rows: int, words: int, count: int, blocked:
     assert values.equal(totals.topk(count).values)
     assert values.equal(totals.gather(1, places))
     assert all(len(set(row)) == count for row in places.tolist())
+
+
+@law
+@given(seed=st.integers(0, 2**31 - 1), words=st.integers(1, 700), values=st.integers(1, 2000))
+def test_argmax_is_the_first_of_equal_values(seed: int, words: int, values: int) -> None:
+    torch.manual_seed(seed)
+    logits = torch.randint(values, (9, words)).float()
+    found = argmax(logits).tolist()
+    assert found == [row.index(max(row)) for row in logits.tolist()]
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), INF])
