@@ -29,6 +29,10 @@ from tasks.seq2seq.request import GenerationRequest, batch_tokens_on
 _FEW_ROWS = 16
 _FEW_THREADS = 2
 
+# The logits of a step are 32 MB at most. Larger memory is the system's after every step (glibc),
+# which clears it page by page for the next one.
+_MAX_LOGITS = 2**23
+
 # The random numbers of an output are identified by one integer, which holds the number of the
 # text, the position of the segment in the text, and the number of the sample, in these bits.
 _SEGMENT_BIT, _SAMPLE_BIT = 32, 48
@@ -123,7 +127,12 @@ def search_segments(
     """
     segments = source_segments(texts, config, request, model.max_len)
     search = _BatchSearch(model, config, request, texts, device)
-    batches = _in_batches(segments, config, batch_tokens_on(device, request.batch_tokens))
+    size = batch_tokens_on(device, request.batch_tokens)
+    most = config.most_sentences()
+    if device.type == "cpu":
+        rows = config.n_best if config.sample else config.beam_size
+        most = max(1, min(most, _MAX_LOGITS // (rows * model.vocab_size)))
+    batches = _in_batches(segments, size, most)
     # A user's constraint need not be safe for several threads.
     workers = None if device.type == "cpu" and request.constraint is None else 1
     rows = len(segments) * (config.n_best if config.sample else config.beam_size)
@@ -259,16 +268,16 @@ def source_segments(
 
 
 def _in_batches(
-    segments: Sequence[SourceSegment], config: GenerationConfig, batch_tokens: int
+    segments: Sequence[SourceSegment], batch_tokens: int, most: int
 ) -> list[list[SourceSegment]]:
-    """Returns batches of segments of similar length, the longest first for even work."""
+    """Returns batches of ``most`` segments of similar length, the longest first for even work."""
     lengths = [(len(segment.ids) + 1,) for segment in segments]
     buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)
-    most = config.most_sentences()
     return [
-        [segments[i] for i in bucket[start : start + most]]
+        [segments[i] for i in bucket[part::parts]]
         for bucket in reversed(buckets)
-        for start in range(0, len(bucket), most)
+        for parts in [-(-len(bucket) // most)]
+        for part in range(parts)
     ]
 
 
