@@ -6,7 +6,7 @@ import string
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +79,20 @@ class JiebaWords(Tokenizer):
     separator = ""
 
     def tokenize(self, text: str) -> list[str]:
-        return [word for word in self.words.lcut(text) if not word.isspace()]
+        return [word for word in _jieba().lcut(text) if not word.isspace()]
 
-    @cached_property
-    def words(self) -> Any:
-        """jieba's segmentation, with the dictionary of its package."""
-        import jieba
 
-        words = jieba.Tokenizer()
-        # jieba's own initialization would load /tmp/jieba.cache, which any user can have written.
-        # Reading the dictionary instead takes a second.
-        words.FREQ, words.total = words.gen_pfdict(words.get_dict_file())
-        words.initialized = True
-        return words
+@cache
+def _jieba() -> Any:
+    """Returns jieba's segmentation, with the dictionary of its package, which all codecs share."""
+    import jieba
+
+    words = jieba.Tokenizer()
+    # jieba's own initialization would load /tmp/jieba.cache, which any user can have written.
+    # Reading the dictionary instead takes a second.
+    words.FREQ, words.total = words.gen_pfdict(words.get_dict_file())
+    words.initialized = True
+    return words
 
 
 class SentencePieceBPE(Tokenizer):

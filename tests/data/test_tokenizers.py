@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import CheckpointError, ConfigError, CorpusError
+from data import tokenizers
 from data.tokenizers import (
     TOKENIZER_NAMES,
     BasicEnglish,
@@ -95,6 +96,7 @@ def test_jieba_neither_reads_nor_writes_a_cache_that_others_can_write(
 ) -> None:
     """jieba loads /tmp/jieba.cache with `marshal` whoever has put it there."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tokenizers._jieba.cache_clear()
     (tmp_path / "jieba.cache").write_bytes(b"not what jieba wrote")
     assert JiebaWords().tokenize("北京大学") == ["北京大学"]
     assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
