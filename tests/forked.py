@@ -6,6 +6,7 @@ the start and the end of the interpreter need a new one.
 
 import gc
 import importlib
+import logging
 import os
 import signal
 import subprocess
@@ -87,6 +88,11 @@ def _run(function: Callable[[], object], variables: Mapping[str, str | None]) ->
         sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115
+        # Handlers of torch would write to pytest's file, whose number another file has by now.
+        for logger in map(logging.getLogger, [*logging.root.manager.loggerDict]):
+            for handler in logger.handlers:
+                if isinstance(handler, logging.StreamHandler):
+                    handler.stream = sys.stderr
         for name, value in variables.items():
             os.environ.pop(name, None)
             if value is not None:
