@@ -68,9 +68,13 @@ def service(model: Path | None, threads: int, port: int) -> Translate:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
 
     def translate(job: tuple[list[str], int]) -> list[str]:
-        results = post(connection, {"texts": job[0], "beam": job[1]})["results"]
-        if len(job[0]) > 1:  # the service does not wait for the next one
+        body = {"texts": job[0], "beam": job[1]}
+        try:
+            results = post(connection, body)["results"]
+        except (OSError, http.client.HTTPException):
+            # The service ends a connection without requests while the other engines compute.
             connection.close()
+            results = post(connection, body)["results"]
         return [result["translation"] for result in results]
 
     return translate
