@@ -68,7 +68,7 @@ class StopSignals:
         previous, self._last = self._last, time.monotonic()
         if not self._is_repeating and self._last - previous <= _CLEANUP_SECONDS:
             return
-        if _is_importing(frame):
+        if _is_dropping(frame):
             self._repeat(number)
             return
         self._is_repeating, self._number = False, number
@@ -94,7 +94,11 @@ class StopSignals:
             os.kill(os.getpid(), number)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _is_dropping(frame: FrameType | None) -> bool:
+    """Returns whether an exception may be dropped, and unseen: in an import, or in the hook."""
+    hook = StopSignals._on_dropped.__code__
+    while frame is not None and frame.f_code is not hook:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            break
         frame = frame.f_back
     return frame is not None

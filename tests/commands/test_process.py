@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 import cli
+from tasks.commands.signals import StopSignals
 from tests.commands.command_line import lines_of
 from tests.forked import forked, forked_cli
 
@@ -354,6 +356,29 @@ def test_a_signal_while_garbage_is_collected_counts(number: signal.Signals, code
     with forked(program, **PIPES) as process:
         try:
             assert process.wait(TIMEOUT) == code
+            assert process.stderr and process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def test_a_signal_that_is_sent_again_too_soon_counts() -> None:
+    """The thread that sends it may take longer to start; the hook's exception is dropped, too."""
+
+    def start_slowly(thread: threading.Thread, start: Any = threading.Thread.start) -> None:
+        start(thread)
+        time.sleep(0.1)
+
+    def program() -> None:
+        threading.Thread.start = start_slowly  # type: ignore[method-assign]
+        with StopSignals():
+            gc.callbacks[:] = [lambda phase, details: os.kill(os.getpid(), signal.SIGHUP)]
+            gc.collect()
+            gc.callbacks.clear()
+            time.sleep(TIMEOUT)
+
+    with forked(program, **PIPES) as process:
+        try:
+            assert process.wait(TIMEOUT) == 129
             assert process.stderr and process.stderr.read() == b""
         finally:
             process.kill()
