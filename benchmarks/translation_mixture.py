@@ -11,12 +11,12 @@ kept and what was left out, and why.
 
 Left out are pairs that teach nothing good: sides of very different lengths, the wrong language,
 markup, two equal sides, and every line that a test or validation set has, or one of the everyday
-sentences. ``translation_recipe/written.tsv`` has pairs that were written for this project, of words
-and kinds of text that the other corpora hardly have. Three corpora are made of others: names and
-places instead of Tatoeba's few ones, two or three neighboring sentences in one line, and English
-news with itself as the source. The last one has the tag ``bt``. It shows the decoder how news is
-written, and that names are copied (Currey et al. 2017), until real back-translations take its
-place: ``corpora/news.en`` has all of this news.
+sentences. ``translation_recipe/written.tsv`` and ``written_more.tsv`` have pairs that were written
+for this project, of words and kinds of text that the other corpora hardly have. Three corpora are
+made of others: names and places instead of Tatoeba's few ones, two or three neighboring sentences
+in one line, and English news with itself as the source. The last one has the tag ``bt``. It shows
+the decoder how news is written, and that names are copied (Currey et al. 2017), until real back-
+translations take its place: ``corpora/news.en`` has all of this news.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ HELD_OUT = (
 )
 """The files that no training line may be in."""
 
-WRITTEN = RECIPE / "written.tsv"
+WRITTEN = ("written", "written_more")
 """German sentences of mails, letters, chats, instructions, news and talks, and their English."""
 
 VALIDATION = {
@@ -380,10 +380,10 @@ def main(data: Path, out: Path, seed: int) -> None:
         for group, names in GROUPS.items()
     }
 
-    written = (line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines())
-    corpora["written"] = [
-        pair for pair in chosen.good("written", ((de, en) for de, en in written)) if pair
-    ]
+    for name in WRITTEN:
+        lines = (RECIPE / f"{name}.tsv").read_text("utf-8").splitlines()
+        pairs = ((de, en) for de, en in (line.split("\t") for line in lines))
+        corpora[name] = [pair for pair in chosen.good(name, pairs) if pair]
 
     filler = Names(data / "names", rng)
     tatoeba = rng.sample(corpora["everyday"], len(corpora["everyday"]))

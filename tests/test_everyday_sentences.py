@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.everyday_sentences import FOLDER, judge, read_judgments, read_table
-from benchmarks.translation_mixture import WRITTEN, held_out
+from benchmarks.translation_mixture import RECIPE, WRITTEN, held_out
 
 
 def letters(text: str) -> str:
@@ -55,8 +55,9 @@ def test_a_hundred_different_sentences_are_in_no_corpus(shared_data: Path) -> No
 def test_pairs_written_for_the_training_have_none_of_them() -> None:
     rows = read_table(FOLDER / "sentences.tsv")
     ours = {letters(row[language]) for row in rows for language in ("german", "english")}
-    pairs = [line.split("\t") for line in WRITTEN.read_text("utf-8").splitlines()]
-    assert len({letters(german) for german, _ in pairs}) == len(pairs) > 10_000
+    texts = [(RECIPE / f"{name}.tsv").read_text("utf-8") for name in WRITTEN]
+    pairs = [line.split("\t") for text in texts for line in text.splitlines()]
+    assert len({letters(german) for german, _ in pairs}) == len(pairs) > 30_000
     assert ours.isdisjoint(letters(side) for pair in pairs for side in pair)
 
 

@@ -36,7 +36,7 @@ def couplet(page: Page) -> None:
 
 
 PICTURES = {
-    "page-translate.png": (translate, "translate", GERMAN, 1180),
+    "page-translate.png": (translate, "translate", GERMAN, 1150),
     "page-classify.png": (classify, "classify", ENGLISH, 700),
     "page-couplet.png": (couplet, "couplet", CHINESE, 1180),
 }
