@@ -11,7 +11,7 @@ kept and what was left out, and why.
 
 Left out are pairs that teach nothing good: sides of very different lengths, the wrong language,
 markup, two equal sides, and every line that a test or validation set has, or one of the everyday
-sentences. ``translation_recipe/written.tsv`` and ``written_more.tsv`` have pairs that were written
+sentences. ``translation_recipe/written*.tsv`` have pairs that were written
 for this project, of words and kinds of text that the other corpora hardly have. Three corpora are
 made of others: names and places instead of Tatoeba's few ones, two or three neighboring sentences
 in one line, and English news with itself as the source. The last one has the tag ``bt``. It shows
@@ -101,7 +101,7 @@ HELD_OUT = (
 )
 """The files that no training line may be in."""
 
-WRITTEN = ("written", "written_more")
+WRITTEN = ("written", "written_more", "written_new")
 """German sentences of mails, letters, chats, instructions, news and talks, and their English."""
 
 VALIDATION = {
