@@ -11,12 +11,12 @@ kept and what was left out, and why.
 
 Left out are pairs that teach nothing good: sides of very different lengths, the wrong language,
 markup, two equal sides, and every line that a test or validation set has, or one of the everyday
-sentences. ``translation_recipe/written*.tsv`` have pairs that were written
-for this project, of words and kinds of text that the other corpora hardly have. Three corpora are
-made of others: names and places instead of Tatoeba's few ones, two or three neighboring sentences
-in one line, and English news with itself as the source. The last one has the tag ``bt``. It shows
-the decoder how news is written, and that names are copied (Currey et al. 2017), until real back-
-translations take its place: ``corpora/news.en`` has all of this news.
+sentences. ``translation_recipe/written*.tsv`` have pairs that were written for this project, of
+words and kinds of text that the other corpora hardly have. Three corpora are made of others: names
+and places instead of Tatoeba's few ones, two or three neighboring sentences in one line, and
+English news with itself as the source. The last one has the tag ``bt``. It shows the decoder how
+news is written, and that names are copied (Currey et al. 2017), until real back-translations take
+its place: ``corpora/news.en`` has all of this news.
 """
 
 from __future__ import annotations

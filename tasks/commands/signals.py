@@ -96,9 +96,10 @@ class StopSignals:
 
 def _is_dropping(frame: FrameType | None) -> bool:
     """Returns whether an exception may be dropped, and unseen: in an import, or in the hook."""
-    hook = StopSignals._on_dropped.__code__
-    while frame is not None and frame.f_code is not hook:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            break
+    while frame is not None:
+        code = frame.f_code
+        is_hook = code is StopSignals._on_dropped.__code__
+        if is_hook or code.co_filename.startswith("<frozen importlib"):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False

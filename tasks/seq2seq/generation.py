@@ -129,13 +129,13 @@ def search_segments(
     search = _BatchSearch(model, config, request, texts, device)
     size = batch_tokens_on(device, request.batch_tokens)
     most = config.most_sentences()
+    width = config.n_best if config.sample else config.beam_size
     if device.type == "cpu":
-        rows = config.n_best if config.sample else config.beam_size
-        most = max(1, min(most, _MAX_LOGITS // (rows * model.vocab_size)))
+        most = max(1, min(most, _MAX_LOGITS // (width * model.vocab_size)))
     batches = _in_batches(segments, size, most)
     # A user's constraint need not be safe for several threads.
     workers = None if device.type == "cpu" and request.constraint is None else 1
-    rows = len(segments) * (config.n_best if config.sample else config.beam_size)
+    rows = len(segments) * width
     found = [SegmentResult([])] * len(segments)
     with at_most(_FEW_THREADS) if rows <= _FEW_ROWS else nullcontext():
         for batch, results in zip(
@@ -270,7 +270,7 @@ def source_segments(
 def _in_batches(
     segments: Sequence[SourceSegment], batch_tokens: int, most: int
 ) -> list[list[SourceSegment]]:
-    """Returns batches of ``most`` segments of similar length, the longest first for even work."""
+    """Returns batches of similar length, the longest first: at most ``most`` segments in each."""
     lengths = [(len(segment.ids) + 1,) for segment in segments]
     buckets = bucket_by_length(lengths, batch_tokens=batch_tokens, seed=None)
     return [

@@ -341,6 +341,16 @@ def test_a_signal_ends_quietly_and_leaves_the_old_output(
     assert list(tmp_path.iterdir()) == [target]
 
 
+def assert_ends_quietly(program: Callable[[], object], code: int) -> None:
+    """Runs ``program`` in a fork, which must end with ``code`` and say nothing."""
+    with forked(program, **PIPES) as process:
+        try:
+            assert process.wait(TIMEOUT) == code
+            assert process.stderr and process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_while_garbage_is_collected_counts(number: signal.Signals, code: int) -> None:
     """Python drops what a callback of its garbage collector raises: the program waited on."""
@@ -353,12 +363,7 @@ def test_a_signal_while_garbage_is_collected_counts(number: signal.Signals, code
         gc.callbacks[:] = [signal_itself]
         cli.main(["classify"])  # it waits for a text
 
-    with forked(program, **PIPES) as process:
-        try:
-            assert process.wait(TIMEOUT) == code
-            assert process.stderr and process.stderr.read() == b""
-        finally:
-            process.kill()
+    assert_ends_quietly(program, code)
 
 
 def test_a_signal_that_is_sent_again_too_soon_counts() -> None:
@@ -376,12 +381,7 @@ def test_a_signal_that_is_sent_again_too_soon_counts() -> None:
             gc.callbacks.clear()
             time.sleep(TIMEOUT)
 
-    with forked(program, **PIPES) as process:
-        try:
-            assert process.wait(TIMEOUT) == 129
-            assert process.stderr and process.stderr.read() == b""
-        finally:
-            process.kill()
+    assert_ends_quietly(program, 129)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -399,12 +399,7 @@ def test_a_signal_while_a_module_is_imported_counts(number: signal.Signals, code
         sys.meta_path.insert(0, Dropping())
         cli.main(["classify"])  # it waits for a text
 
-    with forked(program, **PIPES) as process:
-        try:
-            assert process.wait(TIMEOUT) == code
-            assert process.stderr and process.stderr.read() == b""
-        finally:
-            process.kill()
+    assert_ends_quietly(program, code)
 
 
 def test_ctrl_c_keeps_what_was_printed(tiny_models: Models) -> None:
