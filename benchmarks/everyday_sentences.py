@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Translates a hundred everyday sentences and shows which translations a reader judged right.
+"""Translates everyday sentences and shows which translations a reader judged right.
 
 The sentences are in ``everyday/sentences.tsv``, with the translation that a person would expect.
-None of them, in either language, is a line of the training corpora. There are two sets of fifty.
-The second has what people write: mail, recipes, reviews, news, and lines of two sentences; its
-column ``must`` lists what a translation has to say. It was written before the models that it
-compares were trained.
+None of them, in either language, is a line of the training corpora. There are three sets of fifty.
+The second and the third have what people write: mail, recipes, reviews, news, and lines of two
+sentences; their column ``must`` lists what a translation has to say. The second was written before
+the models that it compares were trained, but writers of later training pairs were given its kinds
+of text. So a writer who knew neither the models nor the first two sets wrote the third.
 
 A judgment belongs to a sentence and one translation of it, whichever model made it:
 ``everyday/judgments.tsv`` has the columns german, translation, verdict ("right" or "wrong") and
 reason. A translation is right if a reader of English who does not see the German understands what
-the German says, without a serious error of grammar; in the second set, it also says everything
+the German says, without a serious error of grammar; in the later sets, it also says everything
 that the column ``must`` lists, and nothing that contradicts the German. American and British
 words, 12- and 24-hour times, and notations of numbers are equal. The reader does not know which
 model a translation is from. Translations without a judgment are printed with "?".
