@@ -63,8 +63,13 @@ def loss_of_all_logits(
     return label_smoothed_cross_entropy(logits, targets, label_smoothing=label_smoothing)
 
 
-def plain_adam(config: object, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=0.0, betas=(0.9, 0.98), eps=1e-9)
+class PlainAdam(torch.optim.Adam):
+    def __init__(self, config: object, parameters: Sequence[nn.Parameter]) -> None:
+        super().__init__(parameters, lr=0.0, betas=(0.9, 0.98), eps=1e-9)
+
+    def step(self, learning_rate: float) -> None:  # type: ignore[override]
+        self.param_groups[0]["lr"] = learning_rate
+        super().step()
 
 
 PARTS: dict[str, Part] = {
@@ -76,7 +81,7 @@ PARTS: dict[str, Part] = {
     "the loss with its gradients, in chunks (all logits at once instead)": lambda: patch.object(
         objective_module, "linear_cross_entropy", loss_of_all_logits
     ),
-    "fused Adam": lambda: patch.object(step_module, "make_optimizer", plain_adam),
+    "fused Adam": lambda: patch.object(step_module, "AdamW", PlainAdam),
     "batches of one length": nullcontext,
 }
 

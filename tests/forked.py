@@ -37,7 +37,6 @@ def forked(
         streams: those of Popen.
     """
     # What is imported here is not imported in every child.
-    importlib.import_module("torch._dynamo")  # by the first optimizer
     for task in TASKS:
         for name in ("predict", "train"):
             importlib.import_module(f"tasks.{task}.{name}")

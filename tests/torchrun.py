@@ -1,5 +1,6 @@
 """Several processes at a time: started by torchrun, or as forks that find one another as its do."""
 
+import importlib
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ def run_ranks(size: int, function: Callable[[], object]) -> subprocess.Completed
 
     A rank that torchrun starts imports torch for seconds.
     """
+    importlib.import_module("torch._dynamo")  # not by DistributedDataParallel in every rank
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(size)}
     env |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "forks"}

@@ -1,14 +1,10 @@
 """One step of the optimizer: the gradient of some batches, its length, and the new weights."""
 
-import importlib
 import math
-import os
 import random
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -36,44 +32,47 @@ EPSILON = 1e-9  # Vaswani et al. (2017), section 5.3, like beta1
 _STEPS_OF_A_SCALE = 2000
 
 
-def make_optimizer(
-    config: TrainConfig, parameters: Iterable[nn.Parameter]
-) -> torch.optim.Optimizer:
-    """Returns AdamW (Loshchilov and Hutter 2019); every step sets its learning rate.
+class AdamW:
+    """AdamW (Loshchilov and Hutter 2019) with torch's fused kernel, over ``parameters``.
+
+    ``torch.optim`` would import torch's compiler, which takes more than a second.
 
     Without weight decay, it is the Adam of the paper (Kingma and Ba 2015). It has its whole state
-    at once, as torch makes it in the first step, so that the tensors of a run have the same names
-    and sizes from the beginning.
+    from the beginning, so that the tensors of a run always have the same names and sizes.
     """
-    _import_compiler()
-    optimizer = torch.optim.AdamW(
-        parameters := list(parameters),
-        lr=0.0,
-        betas=(BETA1, config.adam_beta2),
-        eps=EPSILON,
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
-    for parameter in parameters:
-        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
-        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-        optimizer.state[parameter] = {"step": step, **moments}
-    return optimizer
 
+    def __init__(self, config: TrainConfig, parameters: Iterable[nn.Parameter]) -> None:
+        self._config = config
+        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
+        for parameter in parameters:
+            step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            self.state[parameter] = {"step": step, **moments}
 
-def _import_compiler() -> None:
-    """Imports torch's compiler, as ``torch.optim`` will: it leaves a folder in ``$TMPDIR``.
-
-    Here that folder is a temporary one.
-    """
-    variable = "TORCHINDUCTOR_CACHE_DIR"
-    if "torch._dynamo" not in sys.modules and variable not in os.environ:
-        with TemporaryDirectory() as folder:
-            os.environ[variable] = folder
-            try:
-                importlib.import_module("torch._dynamo")
-            finally:
-                del os.environ[variable]
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """Changes the parameters that have a gradient."""
+        gradients = {p: p.grad for p in self.state if p.grad is not None}
+        steps, means, squares = (
+            [self.state[parameter][name] for parameter in gradients]
+            for name in ("step", "exp_avg", "exp_avg_sq")
+        )
+        torch._foreach_add_(steps, 1)
+        torch._fused_adamw_(
+            tuple(gradients),
+            tuple(gradients.values()),
+            means,
+            squares,
+            [],
+            steps,
+            lr=learning_rate,
+            beta1=BETA1,
+            beta2=self._config.adam_beta2,
+            weight_decay=self._config.weight_decay,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 def make_ema(model: nn.Module, decay: float) -> AveragedModel:
@@ -111,7 +110,7 @@ class TrainingStep:
         self._names = [name for name, p in model.named_parameters() if p.requires_grad]
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._data_parallel = DataParallel(model) if self._group.size > 1 else None
-        self._optimizer = make_optimizer(config, self._parameters)
+        self._optimizer = AdamW(config, self._parameters)
         self._ema = make_ema(model, config.ema) if config.ema > 0.0 else None
 
     def tensors(self) -> dict[str, Tensor]:
@@ -173,12 +172,10 @@ class TrainingStep:
             if self._config.clip_norm > 0.0:
                 factor *= min(1.0, self._config.clip_norm / (norm + 1e-6))
             scale(gradients, factor)
-            for group in self._optimizer.param_groups:
-                group["lr"] = learning_rate
-            self._optimizer.step()
+            self._optimizer.step(learning_rate)
             if self._ema is not None:
                 self._ema.update_parameters(self._model)
-        self._optimizer.zero_grad(set_to_none=True)
+        self._model.zero_grad(set_to_none=True)
         state.step += 1
         state.position += len(batches)
         state.learning_rate = learning_rate

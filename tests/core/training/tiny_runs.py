@@ -202,7 +202,7 @@ def gradient_of_one_step(clip_norm: float, items: Sequence[list[Pair]]) -> Tenso
     model = tiny_model(dropout=0.0)
     step = TrainingStep(model, tiny_config(clip_norm=clip_norm), CPU)
     seen = []
-    step._optimizer.step = lambda: seen.append(gradients_of(model))
+    step._optimizer.step = lambda learning_rate: seen.append(gradients_of(model))
     step.take(TrainingState(), [Pairs().batch(item) for item in items], loss_of(model), 0.1)
     (gradient,) = seen
     return gradient
