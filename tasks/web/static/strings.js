@@ -36,7 +36,7 @@ const de = {
   secondLine: "Die zweite Zeile eines chinesischen Verspaars",
   direction: "Antworten mit", forward: "einer zweiten Zeile", backward: "einer ersten Zeile", rhyme: "Reim und Töne", modern: "modern",
   pingshui: "klassisch (Pingshui)", banner: "Querbanner",
-  knows_translate: "Das Modell kennt Bildbeschreibungen und Alltagssätze; was diesen nicht gleicht, übersetzt es oft falsch.",
+  knows_translate: "Das Modell wurde mit deutschen Alltagssätzen, Briefen, Bildunterschriften, Vorträgen und Nachrichten trainiert; lange Sätze und seltene Wörter übersetzt es oft falsch.",
   knows_classify: "Das Modell kennt amerikanische Nachrichten von 2004 und 2005: World, Sports, Business, Sci/Tech. Jede Zeile ist ein Text.",
   knows_couplet: "Das Modell kennt chinesische Verspaare und klassische Gedichte.",
   inside: "Hineinsehen", oneSentence: "Ein Satz, oder die erste Zeile eines Verspaars", model: "Modell", look: "Hineinsehen",
