@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jedi
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,6 +87,8 @@ def test_ruff_refuses_what_is_not_ours_to_use(source: str, rule: str | None) -> 
 
 def unresolved(path: Path, text: str) -> list[str]:
     """The imports from our packages in ``text`` that jedi, as an editor, cannot follow."""
+    import jedi  # not above, where every worker would
+
     project = jedi.Project(ROOT, sys_path=[str(ROOT)], smart_sys_path=False)
     script = jedi.Script(text, path=path, project=project)
     return [
@@ -106,7 +107,7 @@ def unresolved(path: Path, text: str) -> list[str]:
 
 
 def test_an_editor_follows_every_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path))  # there may be no home
+    monkeypatch.setattr("jedi.settings.cache_directory", str(tmp_path))  # there may be no home
     assert [place for path in PRODUCT for place in unresolved(path, path.read_text("utf-8"))] == []
     lost = "from core.model.nothing import create_mask\nfrom data import nothing"
     assert len(unresolved(ROOT / "core/new.py", lost)) == 2

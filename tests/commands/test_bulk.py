@@ -202,7 +202,7 @@ def no_cluster(**settings: Any) -> None:
 
 def test_a_worker_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     """Also where the user has no home: Ray wrote a secret there, and did not start."""
-    lines = [f"{sentence} {number}" for number in range(350) for sentence in GERMAN]
+    lines = [f"{sentence} {number}" for number in range(200) for sentence in GERMAN]
     write_lines(tmp_path / "many.txt", lines)
     command = [sys.executable, cli.__file__, "bulk", "translate", tmp_path / "many.txt"]
     options = ["--output", tmp_path / "out", "--format", "text", "--workers", "2", "--beam", "1"]
