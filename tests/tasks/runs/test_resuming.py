@@ -15,7 +15,7 @@ from tests.tasks import tiny_models
 FirstRuns = Callable[[str], Path]
 
 SETTINGS = {
-    "translation": ("data.vocab_size=400", "data.augment=0.1"),
+    "translation": ("data.vocab_size=400", "data.augment=0.1", "generation.max_length=5"),
     "classification": (
         "data.vocab_size=100",
         "data.token_dropout=0.2",
