@@ -88,6 +88,7 @@ def test_ruff_refuses_what_is_not_ours_to_use(source: str, rule: str | None) -> 
 def unresolved(path: Path, text: str) -> list[str]:
     """The imports from our packages in ``text`` that jedi, as an editor, cannot follow."""
     import jedi  # not above, where every worker would
+
     project = jedi.Project(ROOT, sys_path=[str(ROOT)], smart_sys_path=False)
     script = jedi.Script(text, path=path, project=project)
     return [

@@ -58,8 +58,7 @@ def test_the_compiler_of_torch_is_not_imported(tmp_path: Path) -> None:
         "weight.grad = weight.detach(); AdamW(TrainConfig(), [weight]).step(0.1)\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
-    environment = {name: os.environ[name] for name in os.environ if "INDUCTOR" not in name}
-    environment |= {"TMPDIR": str(tmp_path)}
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
     root = Path(__file__).resolve().parents[3]
     subprocess.run([sys.executable, "-c", program], cwd=root, env=environment, check=True)
     assert list(tmp_path.iterdir()) == []
