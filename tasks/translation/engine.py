@@ -111,11 +111,12 @@ class CTranslate2Engine:
         sources = [[self._source_words[i] for i in segment.ids] for segment in segments]
         prefixes = [[self._target_words[i] for i in segment.prefix] for segment in segments]
         share = sum(len(source) + 1 for source in sources) // self._workers
+        most = batch_tokens_on(self._device, request.batch_tokens) // config.beam_size  # of rows
         penalty = config.length_penalty if config.beam_size > 1 else 0.0
         futures = self._engine.translate_batch(
             sources,
             target_prefix=prefixes if any(prefixes) else None,
-            max_batch_size=max(1, min(batch_tokens_on(self._device, request.batch_tokens), share)),
+            max_batch_size=max(1, min(most, share)),
             batch_type="tokens",
             asynchronous=True,
             beam_size=config.beam_size,
