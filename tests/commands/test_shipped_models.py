@@ -20,12 +20,12 @@ TEST_FILES = {
     "classification": ("test.csv",),
     "couplet": ("test/in.txt", "test/out.txt"),
 }
-OF_A_FIFTH = {
-    "translation": {"bleu": 44.22782371622057, "loss": 1.4398527354617945},
-    "classification": {"accuracy": 0.9170013386880856},
-    "couplet": {"bleu": 3.4545753807870603, "loss": 3.624685733261307},
+OF_A_TENTH = {
+    "translation": {"bleu": 41.604241910336434, "loss": 1.3754029585047127},
+    "classification": {"accuracy": 0.9197860962566845},
+    "couplet": {"bleu": 3.232356828557229, "loss": 3.5686858749566173},
 }
-"""What the shipped models reach on every fifth line of these files, with the program as it was
+"""What the shipped models reach on every tenth line of these files, with the program as it was
 when `make figures` found their published figures. A new model has new ones."""
 
 FOLDERS = pytest.mark.parametrize("folder", shipped_models(), ids=lambda folder: folder.name)
@@ -67,13 +67,13 @@ def test_all_are_listed() -> None:
 
 
 def write_part(task: str, shared_data: Path, folder: Path) -> Path:
-    """Writes a corpus of every fifth test example of a task."""
+    """Writes a corpus of every tenth test example of a task."""
     corpus = shared_data / task_named(task).corpus
     for name in TEST_FILES[task]:
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         lines = (corpus / name).read_text(encoding="utf-8").splitlines(keepends=True)
-        path.write_text("".join(lines[::5]), encoding="utf-8")
+        path.write_text("".join(lines[::10]), encoding="utf-8")
     if task == "classification":
         shutil.copy(corpus / "classes.txt", folder)
     return folder
@@ -99,10 +99,10 @@ def assert_evaluated(task: str, data: Path, expected: dict[str, Any]) -> None:
         assert found[figure] >= least
 
 
-def test_the_figures_of_a_fifth_of_the_test_data(
+def test_the_figures_of_a_tenth_of_the_test_data(
     task: str, shared_data: Path, tmp_path: Path
 ) -> None:
-    assert_evaluated(task, write_part(task, shared_data, tmp_path), OF_A_FIFTH[task])
+    assert_evaluated(task, write_part(task, shared_data, tmp_path), OF_A_TENTH[task])
 
 
 @pytest.mark.figures

@@ -43,8 +43,8 @@ GREEDY: dict[str, Any] = {"beam_size": 1}
 @pytest.mark.parametrize(
     ("count", "options"),
     [
-        (120, GREEDY),
-        (24, {}),
+        (60, GREEDY),
+        (16, {}),
         pytest.param(400, GREEDY, marks=pytest.mark.figures),
         pytest.param(60, {}, marks=pytest.mark.figures),
     ],
