@@ -84,6 +84,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = ("-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps")
     done = subprocess.run(
         [sys.executable, *install, "--no-index", "--quiet", wheel],
+        env=OWN,
         capture_output=True,
         text=True,
         timeout=300,
