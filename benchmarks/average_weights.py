@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Averages the weights of several checkpoints of one training, each with its share.
+"""Averages the weights of several checkpoints of one training, each with a whole number as share.
 
     python -m benchmarks.average_weights runs/last=3 runs/last/training/state.safetensors=3 \
         runs/before=1 --out runs/average
@@ -13,13 +13,25 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
-import torch
-from safetensors import safe_open
 
-from core.storage.checkpoint import WEIGHTS_FILE, read_digests, save_weights
-from tasks.translation.predict import Translator
+from core.storage.checkpoint import (
+    WEIGHTS_FILE,
+    average_weights,
+    load_tensors,
+    read_digests,
+    save_tensors,
+)
+
+
+def write_weights(state: Path, path: Path) -> Path:
+    """Writes the weights in the state of a run as a file of their own, and returns its path."""
+    tensors = load_tensors(state).items()
+    names = {name.removeprefix("model."): t for name, t in tensors if name.startswith("model.")}
+    save_tensors(path, names)
+    return path
 
 
 @click.command(help=(__doc__ or "").split("\n")[0])
@@ -29,19 +41,19 @@ def main(checkpoints: tuple[str, ...], out: Path) -> None:
     if out.exists():
         raise click.UsageError(f"{out} exists: --out needs the name of a new folder")
     parts = (text.rpartition("=") for text in checkpoints)
-    shares = {Path(name): float(share) for name, _, share in parts}
+    shares = {Path(name): int(share) for name, _, share in parts}
     first = next(iter(shares))
-    model = Translator.load(first, device="cpu").models[0]
-    sums = {name: torch.zeros_like(p, dtype=torch.double) for name, p in model.named_parameters()}
-    for path, share in shares.items():
-        prefix, file = ("", path / WEIGHTS_FILE) if path.is_dir() else ("model.", path)
-        with safe_open(file, "pt") as tensors:
-            for name in sums:
-                sums[name] += share / sum(shares.values()) * tensors.get_tensor(prefix + name)
-    model.load_state_dict({**model.state_dict(), **{name: t.float() for name, t in sums.items()}})
+    files: list[Path] = []
+    with TemporaryDirectory() as folder:
+        for path, share in shares.items():
+            if path.is_dir():
+                file = path / WEIGHTS_FILE
+            else:
+                file = write_weights(path, Path(folder) / str(len(files)))
+            files += [file] * share
+        average = average_weights(files)
     shutil.copytree(first, out, ignore=shutil.ignore_patterns("training", WEIGHTS_FILE))
-    digests = read_digests(first / WEIGHTS_FILE)
-    save_weights(out / WEIGHTS_FILE, model, dtype=torch.float32, digests=digests)
+    save_tensors(out / WEIGHTS_FILE, average, digests=read_digests(first / WEIGHTS_FILE))
 
 
 if __name__ == "__main__":
