@@ -96,11 +96,10 @@ async def translate(request: Request, client: Client) -> JSONResponse:
     texts, is_auto, count = query.q, query.source == "auto", query.alternatives
     detected = [service.detect_language(text) for text in texts]
     codes = [each["language"] if is_auto else query.source for each in detected]
-    if (languages[1], languages[0]) in zip(codes, [query.target] * len(codes), strict=True):
+    if query.target == languages[0] and languages[1] in codes:
         message = "{1} cannot be translated into {0}".format(*languages)
         raise RequestError(400, message, field="target")
-    is_possible = query.target == languages[1]
-    chosen = [i for i, code in enumerate(codes) if is_possible and code != query.target]
+    chosen = [i for i, code in enumerate(codes) if code != query.target == languages[1]]
     options = {"n_best": count + 1} if count else {}
     if count >= service.predictor("translation").generation.beam_size:
         options["beam_size"] = count + 1
@@ -134,8 +133,7 @@ async def _read(kind: type[Q], request: Request, service: Service) -> tuple[Q, b
     options: dict[str, Any] = {"errors": "strict", "max_num_fields": _MAX_FIELDS}
     try:
         if media == _FORM:
-            text = (await request.body()).decode()
-            fields = parse_qs(text, keep_blank_values=True, **options)
+            fields = parse_qs((await request.body()).decode(), keep_blank_values=True, **options)
             body = {name: v[0] if len(v) == 1 else v for name, v in fields.items()}
         else:
             body = await request.json()

@@ -91,6 +91,18 @@ def test_slow_clients_keep_nobody_out(service: Running) -> None:
             assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
 
 
+def test_endless_headers_end_the_connection(service: Running) -> None:
+    """The parser would keep them all."""
+    with (
+        socket.create_connection(service.address, timeout=30) as connection,
+        pytest.raises(ConnectionError),
+    ):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        for _ in range(100):
+            connection.sendall(b"a" * 16_384)
+            time.sleep(0.001)
+
+
 def test_a_client_that_does_not_read_is_dropped(service: Running) -> None:
     with socket.create_connection(service.address, timeout=30) as connection:
         request = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
