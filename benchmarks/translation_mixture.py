@@ -101,7 +101,7 @@ HELD_OUT = (
 )
 """The files that no training line may be in."""
 
-WRITTEN = ("written", "written_more", "written_new", "written_further")
+WRITTEN = ("written", "written_more", "written_new", "written_further", "written_rare")
 """German sentences of mails, letters, chats, instructions, news and talks, and their English."""
 
 VALIDATION = {
