@@ -1,4 +1,4 @@
-"""What a translation keeps as it is: addresses, long numbers, emoji, words in unknown letters.
+"""What a translation keeps: addresses, dates, long numbers, emoji, words in unknown letters.
 
 Such a part of a sentence is a literal here. The model reads a placeholder instead and copies it;
 then the literal takes its place again (Crego et al. 2016, "SYSTRAN's Pure Neural Machine
@@ -42,6 +42,7 @@ _LITERAL = re.compile(
     r"|(?:[\w-]++\.)++(?:[a-z]{2,}/\S*|com|org|net|de|at|ch|eu|fr|io|uk)"  # t.me/abc, example.com
     r"|[@#][^\W\d]\w++"  # @anna
     r"|\+?\d[\d/-]{4,}\d"  # 0170-4455667
+    r"|(?!\d{1,3}(?:\.\d{3})++\Z)\d++(?:\.\d++){2,}+"  # 24.12.2025, 5.3.1; not 1.500.000
     r"|(?=[A-Z-]*+\d)(?=[\d-]*+[A-Z])[A-Z\d-]{4,}"  # DE89370400440532013000
     # Acronyms that English has, too, and that a small model does not copy.
     "|ADAC|ARD|BBC|BMW|CDU|CIA|CSU|DFB|DHL|DIN|DNA|DVD|EU|FDP|FIFA|GPS|HTML|HTTP|IBAN|IBM|ISBN|ISO|"

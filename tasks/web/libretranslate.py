@@ -20,7 +20,6 @@ from tasks.web.routes import check_texts
 from tasks.web.service import Client, Offered, Service
 
 _FORM = "application/x-www-form-urlencoded"
-_MAX_FIELDS = 1000
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _NAMES = {
     "de": "German",
@@ -130,7 +129,7 @@ async def _read(kind: type[Q], request: Request, service: Service) -> tuple[Q, b
     media = request.headers.get("content-type", "").partition(";")[0].strip()
     if media not in ("application/json", _FORM):
         raise RequestError(415, "the body must be JSON or a URL-encoded form")
-    options: dict[str, Any] = {"errors": "strict", "max_num_fields": _MAX_FIELDS}
+    options: dict[str, Any] = {"errors": "strict", "max_num_fields": 1000}
     try:
         if media == _FORM:
             fields = parse_qs((await request.body()).decode(), keep_blank_values=True, **options)

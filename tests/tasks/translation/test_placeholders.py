@@ -48,6 +48,8 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         "#wetter",
         "0170-4455667",
         "+491704455667",
+        "24.12.2025",
+        "192.168.0.1",
         "DE89370400440532013000",
         "NATO",
         "DVD",
@@ -70,7 +72,7 @@ def test_a_placeholder_stands_for_what_has_no_translation(literal: str, frame: s
 @pytest.mark.parametrize(
     "sentence",
     [
-        "Am 24.12.2025 um 18:30 Uhr kostet es 12.500,00 Euro.",
+        "Am 24.12. um 18:30 Uhr kosten 1.500.000 Stück 12.500,00 Euro.",
         "Das 20. Jahrhundert, die 1990er und ein 20-jähriger Mann.",
         "Vor dem Haus von Dr.Müller z.B. ist/war es grau.",
         "Ein T-Shirt (rot) - und @ und # und 7 ...",
