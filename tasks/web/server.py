@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from core.errors import UserError
 from tasks.web.app import create_app
@@ -101,6 +101,7 @@ class Server(uvicorn.Server):
             timeout_keep_alive=_KEEP_ALIVE,
             # uvicorn takes 0 for no limit.
             timeout_graceful_shutdown=max(limits.grace, 0.01),  # type: ignore[arg-type]
+            h11_max_incomplete_event_size=_MAX_HEADERS,
         )
         super().__init__(config)
 
@@ -119,17 +120,15 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-class Connection(HttpToolsProtocol):
+class Connection(H11Protocol):
     """A connection that is closed if its client is too slow, or if others need its place.
 
-    uvicorn itself waits without end for the headers of a request, however long they are, and for
-    clients that read.
+    uvicorn itself waits without end for the headers of a request, and for clients that read.
     """
 
     limits: ServiceConfig
     _deadline: asyncio.TimerHandle | None = None
     _waits_since = 0.0
-    _head_size = 0  # the bytes received since the last part of a body or the end of the headers
 
     @property
     def is_waiting(self) -> bool:
@@ -147,20 +146,6 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
         super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self._head_size += len(data)
-        super().data_received(data)
-        if self._head_size > _MAX_HEADERS:
-            self.transport.abort()
-
-    def on_headers_complete(self) -> None:
-        self._head_size = 0
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._head_size = 0
-        super().on_body(body)
 
     def on_response_complete(self) -> None:
         self._wait_for_client()

@@ -92,7 +92,6 @@ def test_slow_clients_keep_nobody_out(service: Running) -> None:
 
 
 def test_endless_headers_end_the_connection(service: Running) -> None:
-    """The parser would keep them all."""
     with (
         socket.create_connection(service.address, timeout=30) as connection,
         pytest.raises(ConnectionError),
