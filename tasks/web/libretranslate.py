@@ -20,6 +20,7 @@ from tasks.web.routes import check_texts
 from tasks.web.service import Client, Offered, Service
 
 _FORM = "application/x-www-form-urlencoded"
+_MAX_FIELDS = 1000
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _NAMES = {
     "de": "German",
@@ -98,7 +99,8 @@ async def translate(request: Request, client: Client) -> JSONResponse:
     if query.target == languages[0] and languages[1] in codes:
         message = "{1} cannot be translated into {0}".format(*languages)
         raise RequestError(400, message, field="target")
-    chosen = [i for i, code in enumerate(codes) if code != query.target == languages[1]]
+    is_possible = query.target == languages[1]
+    chosen = [i for i, code in enumerate(codes) if is_possible and code != query.target]
     options = {"n_best": count + 1} if count else {}
     if count >= service.predictor("translation").generation.beam_size:
         options["beam_size"] = count + 1
@@ -129,10 +131,11 @@ async def _read(kind: type[Q], request: Request, service: Service) -> tuple[Q, b
     media = request.headers.get("content-type", "").partition(";")[0].strip()
     if media not in ("application/json", _FORM):
         raise RequestError(415, "the body must be JSON or a URL-encoded form")
-    options: dict[str, Any] = {"errors": "strict", "max_num_fields": 1000}
+    options: dict[str, Any] = {"errors": "strict", "max_num_fields": _MAX_FIELDS}
     try:
         if media == _FORM:
-            fields = parse_qs((await request.body()).decode(), keep_blank_values=True, **options)
+            text = (await request.body()).decode()
+            fields = parse_qs(text, keep_blank_values=True, **options)
             body = {name: v[0] if len(v) == 1 else v for name, v in fields.items()}
         else:
             body = await request.json()
