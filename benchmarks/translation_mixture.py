@@ -288,10 +288,10 @@ class Names:
         # One person on each side, who has nothing: the genitive differs in the two languages.
         if len(german) != 1 or len(english) != 1 or any(map(possessive.search, pair)):
             return pair
-        first = self.rng.choice(names)
-        full = f"{first} {self.rng.choice(self.surnames)}"
-        name = (first, first), (first, first), (full, full), self._titled(title)
-        new = self.rng.choice(name)
+        first, surname = self.rng.choice(names), self.rng.choice(self.surnames)
+        full = f"{first} {surname}"
+        alone = [(name, name) for name in (first, first, full, surname)]
+        new = self.rng.choice([*alone, self._titled(title)])
         is_subject = re.match(rf"(?:{pattern})\b", pair[0])
         if new[0].startswith("Herr ") and not is_subject:
             new = full, full  # it would be "Herrn" in other cases

@@ -65,7 +65,7 @@ def test_names_are_the_same_on_both_sides(names: Names) -> None:
     for _ in range(20):
         german, english = names.filled(("Ich sah Tom.", "I saw Tom.")) or ("", "")
         assert german.removeprefix("Ich sah ") == english.removeprefix("I saw ")
-        assert german in ("Ich sah Jürgen.", "Ich sah Jürgen Häring.")
+        assert german in ("Ich sah Jürgen.", "Ich sah Häring.", "Ich sah Jürgen Häring.")
 
 
 def test_a_place_has_its_name_in_either_language(names: Names) -> None:
