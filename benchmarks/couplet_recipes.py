@@ -4,7 +4,6 @@
     python -m benchmarks.couplet_recipes separate --data couplet --out runs/separate
     python -m benchmarks.couplet_recipes modern --data couplet --out modern
     python -m benchmarks.couplet_recipes grow --init MODEL --out grown
-    python -m benchmarks.couplet_recipes words --data couplet --out tasks/couplet/words/words.txt
 
 ``corpora`` writes two folders of couplets for the study of verse. In ``tagged``, both lines of a
 couplet of ``verse`` begin with a tag, so that the model learns from verse without writing it. In
@@ -13,16 +12,14 @@ the first stage, and the next one starts from it with ``--init``.
 
 ``separate`` trains the preset ``small`` with an embedding table for each line.
 
-``words`` writes the words that :mod:`tasks.couplet.lexicon` reads: those of jieba's dictionary that
-are frequent in it or in the couplets, neighboring characters that are frequent in the couplets
-without being in the dictionary (雨打), and some words that are younger than the dictionary.
-
-The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds three
+The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds four
 folders: of ``train`` and ``extra``, ``modern``, couplets about modern things or in today's words,
-and ``digits``, couplets with numerals that answer each other, as digits; and ``written``, couplets
-about modern life that were written for this project (``couplet_written.tsv``). ``grow`` gives a
-model an output layer of its own, and one more layer on each side: it computes the same, because the
-new layers add nothing at first and the output layer begins as the embedding table.
+and ``digits``, couplets with numerals that answer each other, as digits; ``written``, couplets
+about modern life that were written for this project (``couplet_written.tsv``), without those that
+have characters which the others hardly have; and ``exchanged``, the same with the second line
+first. ``grow`` gives a model an output layer of its own, one more layer on each side and
+feed-forward parts of twice the width: it computes the same, because what is new adds nothing at
+first and the output layer begins as the embedding table.
 """
 
 from __future__ import annotations
@@ -32,8 +29,8 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Container
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -41,7 +38,7 @@ import torch
 from core.config import override
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, save_weights
-from data.tokenizers import JiebaWords
+from tasks.couplet import script
 from tasks.couplet.config import CoupletTransformerConfig, small
 from tasks.couplet.model import Alignment, CoupletModel
 from tasks.couplet.predict import CoupletWriter
@@ -52,8 +49,9 @@ from tasks.runs.training import RunOptions
 TAG = "诗"
 WRITTEN = Path(__file__).with_name("couplet_written.tsv")
 FILES = ("in.txt", "out.txt")
+LEAST_COUNT = 3
+"""``data.min_freq`` of the shipped model."""
 DIGITS = dict(zip("一二三四五六七八九", "123456789", strict=True))
-HAN = re.compile("[\u4e00-\u9fff]{2,4}")
 MODERN = re.compile(
     "[0-9A-Za-z]|手机|电脑|上网|网|加班|程序|代码|微信|老板|股市|炒股|公司|快递|外卖|科技|人工智|工资|地铁"
     "|汽车|考试|高考|大学|同学|老师|电视|房价|买房|减肥|游戏|直播|吃饭|睡觉|喝酒|打牌|麻将|恋爱|老婆|老公"
@@ -61,15 +59,6 @@ MODERN = re.compile(
     "|奶茶|超市|空调|冰箱|相机|短信|聊天|博客|论坛|加油|快乐|开心|寂寞|无聊|郁闷|什么|怎么|为何|哪里|不要"
     "|不会|可以|已经|还是|的"
 )
-
-NEW_WORDS = {
-    "n": "微信 网红 外卖 小哥 广场舞 短视频 朋友圈 单身狗 大数据 手游 主播 区块链 元宇宙 热搜 "
-    "表情包 二维码 充电宝 打工人 学区房 差评 麻辣烫 小龙虾 电商 跑步机 沙丁鱼",
-    "v": "闪退 打卡 点赞 扫码 追剧 网购 秒杀 包邮 撸串 躺平 内卷 薅羊毛",
-}
-# The first letters of jieba's tags, and the kinds that they stand for.
-KINDS = {"n": "n", "s": "n", "f": "n", "j": "n", "v": "v", "a": "a", "z": "a", "b": "a", "d": "d"}
-KINDS |= {"t": "t", "m": "m", "q": "m", "r": "r", "vn": "nv", "an": "an", "ad": "ad", "vd": "dv"}
 
 
 def write_corpora(data: Path, out: Path) -> None:
@@ -102,6 +91,17 @@ def write(folder: Path, couplets: list[list[str]]) -> None:
         (folder / file).write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
+def read_written(known: Container[str]) -> list[list[str]]:
+    """Returns our own couplets, with numerals for digits: those whose second line has ``known``
+    characters alone, and whose first line has at most one other."""
+    numerals = str.maketrans(script.DIGITS)
+    lines = WRITTEN.read_text("utf-8").translate(numerals).splitlines()
+    couplets = [[" ".join(line) for line in couplet.split("\t")] for couplet in lines]
+    unknown = [[sum(c not in known for c in line.split()) for line in each] for each in couplets]
+    pairs = zip(couplets, unknown, strict=True)
+    return [couplet for couplet, (first, second) in pairs if first <= 1 and second == 0]
+
+
 def with_digits(couplet: list[str]) -> list[str]:
     """Returns a couplet whose numerals are digits, where numerals answer each other."""
     lines = [line.split(" ") for line in couplet]
@@ -113,13 +113,16 @@ def with_digits(couplet: list[str]) -> list[str]:
 
 
 def write_modern(data: Path, out: Path) -> None:
-    """Writes the corpus with the folders ``modern``, ``digits`` and ``written``."""
+    """Writes the corpus with ``modern``, ``digits``, ``written`` and ``exchanged``."""
     for name in ("train", "val", "test", "extra", "verse"):
         shutil.copytree(data / name, out / name)
     couplets = read(data / "train") + read(data / "extra")
     write(out / "modern", [each for each in couplets if MODERN.search(each[0].replace(" ", ""))])
-    lines = WRITTEN.read_text("utf-8").splitlines()
-    write(out / "written", [[" ".join(side) for side in line.split("\t")] for line in lines])
+    everyone = couplets + read(data / "verse")
+    counts = Counter(c for couplet in everyone for line in couplet for c in line.split())
+    written = read_written({c for c, count in counts.items() if count >= LEAST_COUNT})
+    write(out / "written", written)
+    write(out / "exchanged", [couplet[::-1] for couplet in written])
     changed = ((each, with_digits(each)) for each in couplets)
     write(out / "digits", [digits for each, digits in changed if digits != each])
 
@@ -133,47 +136,21 @@ def grow(folder: Path, out: Path) -> None:
         model,
         num_encoder_layers=layers[0] + 1,
         num_decoder_layers=layers[1] + 1,
+        dim_feedforward=2 * model.dim_feedforward,
         tie_output=False,
     )
     grown = CoupletModel(len(writer.source.vocabulary), config)
     weights = grown.state_dict()
     for name, weight in weights.items():
-        if name in old:
-            weight.copy_(old[name])
-        elif ".out_proj." in name or ".linear2." in name:
+        if ".out_proj." in name or ".linear2." in name:
             weight.zero_()
+        if name in old:
+            weight[tuple(map(slice, old[name].shape))] = old[name]
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns("backward", "manifest.json"))
     settings = json.loads((out / "config.json").read_text("utf-8"))
     settings["model"] |= vars(config)
     (out / "config.json").write_text(json.dumps(settings, indent=2), "utf-8")
     save_weights(out / WEIGHTS_FILE, grown)
-
-
-def write_words(data: Path, out: Path) -> None:
-    """Writes words and their kinds, the most frequent first."""
-    couplets = read(data / "train") + read(data / "extra")
-    lines = [line.replace(" ", "") for couplet in couplets for line in couplet]
-    jieba = JiebaWords().words
-    in_couplets = Counter(word for line in lines for word in jieba.cut(line))
-    neighbors = Counter(a + b for line in lines for a, b in pairwise(line))
-    rows = (line.split() for line in jieba.get_dict_file().read().decode("utf-8").splitlines())
-    known = {word: (int(count), tag) for word, count, tag in rows if HAN.fullmatch(word)}
-    known |= {word: (300, kind) for kind in NEW_WORDS for word in NEW_WORDS[kind].split()}
-    all_in_couplets, all_known = sum(in_couplets.values()), sum(n for n, _ in known.values())
-    shares = {
-        word: 0.7 * in_couplets[word] / all_in_couplets + 0.3 * count / all_known
-        for word, (count, tag) in known.items()
-        if in_couplets[word] >= 3
-        or (count >= (100 if len(word) == 2 else 20) and not tag.startswith("nr"))
-    }
-    for word, count in neighbors.items():
-        if count >= 15 and HAN.fullmatch(word):
-            shares.setdefault(word, 0.2 * count / all_in_couplets)
-    with out.open("w", encoding="utf-8") as file:
-        for word in sorted(shares, key=lambda word: (-shares[word], word)):
-            tag = known[word][1] if word in known else "-"
-            kinds = KINDS.get(tag, KINDS.get(tag[0], ""))
-            file.write(f"{word} {kinds}".rstrip() + "\n")
 
 
 class SeparateTables(SequenceToSequence):
@@ -196,7 +173,7 @@ class SeparateTraining(CoupletTraining):
     model_class = SeparateTables
 
 
-RECIPES = {"corpora": write_corpora, "modern": write_modern, "grow": grow, "words": write_words}
+RECIPES = {"corpora": write_corpora, "modern": write_modern, "grow": grow}
 
 
 def main() -> None:

@@ -88,28 +88,26 @@ class RerankConfig:
     Attributes:
         is_default: rank candidates for every answer, unless a search is asked for; else only where
             candidates are asked for.
-        pool: the number of candidates for each answer.
+        pool: the number of candidates that are drawn for each answer.
         temperature: of their sampling.
+        beam: as many are added by a beam search of this size.
         backward, rarity: the weights of the scores beside the forward one, whose weight is 1.
-        hard: where the best score is below this one, twice as many candidates are added, in which
-            words of the first line are answered by words of the same kind; None: nowhere.
-        fluency: the weight of one more score where candidates are added.
-        poor: where the best score is still below this one, a note says so.
+        poor: where the best score is below this one, a note says so; None: nowhere.
     """
 
-    RETIRED = MappingProxyType({"parts_of_speech": None})
+    RETIRED = MappingProxyType(dict.fromkeys(("parts_of_speech", "hard", "fluency")))
 
     is_default: bool = False
     pool: int = 32
     temperature: float = 0.6
-    backward: float = 0.7
-    rarity: float = 0.3
-    hard: float | None = None
-    fluency: float = 0.45
-    poor: float = -7.5
+    beam: int = 12
+    backward: float = 1.0
+    rarity: float = 0.2
+    poor: float | None = None
 
     def __post_init__(self) -> None:
         check_range("rerank.pool", self.pool, 1, MAX_POOL)
+        check_range("rerank.beam", self.beam, 1, MAX_POOL)
         check(self.temperature > 0.0, "rerank.temperature", self.temperature, "above 0")
 
 
@@ -180,18 +178,24 @@ def laptop() -> CoupletConfig:
 def best() -> CoupletConfig:
     """Returns the settings of the shipped model, without its further couplets.
 
-    That model did not begin at random: its first two layers on each side were trained before.
+    That model did not begin at random: its first three layers on each side were trained before.
     """
     start = laptop()
     model = replace(
-        start.model, num_encoder_layers=3, num_decoder_layers=3, dropout=0.15, tie_output=False
+        start.model,
+        num_encoder_layers=4,
+        num_decoder_layers=4,
+        dim_feedforward=1024,
+        dropout=0.2,
+        tie_output=False,
     )
     training = replace(
         start.train,
         epochs=8,
-        batch_tokens=2000,
-        learning_rate=8e-4,
-        warmup=0.0212,
+        batch_tokens=8000,
+        learning_rate=1.2e-3,
+        warmup=0.067,
+        average_of="last",
         weights_on_disk="int8",
     )
     return replace(start, model=model, train=training, rerank=RerankConfig(is_default=True))

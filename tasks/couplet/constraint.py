@@ -6,7 +6,6 @@ Searches and checks (:mod:`tasks.couplet.rules`) read the tones of characters in
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +15,6 @@ from core.errors import ConfigError
 from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
 from tasks.couplet import rules
 from tasks.couplet.config import FormConfig
-from tasks.couplet.lexicon import answers, cut
 from tasks.couplet.request import WILDCARDS, CoupletRequest
 from tasks.couplet.script import simplified
 from tasks.couplet.tones import LEVEL, OBLIQUE, Tones, is_punctuation, line_tones, rhymes, tones
@@ -33,14 +31,13 @@ class CoupletConstraint:
 
     At least one character always stays allowed. Length and punctuation are always kept. So are the
     others as long as the vocabulary has a character left, the most important first: ``repetition``,
-    ``characters``, ``avoided``, ``ending``, ``tones``, ``words``, ``parallels``, and ``rhyme``.
+    ``characters``, ``avoided``, ``ending``, ``tones``, ``parallels``, and ``rhyme``.
 
     Args:
         lines: the first lines of the batch, as characters.
         table: properties of the characters in the vocabulary.
         given: for each answer its characters that are decided already, even against the rules, None
             for the others; by default none are.
-        has_words: words of the first line are answered by words of the same kind.
     """
 
     def __init__(
@@ -48,8 +45,6 @@ class CoupletConstraint:
         lines: Sequence[Sequence[str]],
         table: "CharacterTable",
         given: Sequence[Sequence[str | None]] = (),
-        *,
-        has_words: bool = False,
     ) -> None:
         self._table = table
         device = table.is_word.device
@@ -61,8 +56,7 @@ class CoupletConstraint:
 
         self._lengths = torch.tensor([len(line) for line in lines], device=device)
         # [B, L] each: where a character first occurs, the ids of marks and of given characters.
-        first_positions = [rules.first_positions(line) for line in lines]
-        self._first_positions = tensor(first_positions)
+        self._first_positions = tensor([rules.first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
         forced = [
             [table.given_id(c) if c else -1 for c in rules.spread(*pair)]
@@ -83,11 +77,6 @@ class CoupletConstraint:
             self._taken[row, [*table.ids(line), *(i for i in forced[row] if i >= 0)]] = True
             if (end := rules.last_word(line)) >= 0:
                 self._is_rhyming[row, table.rhyming(line[end])] = True
-        self._words = [
-            self._word_choices(row, line, [*zip(first_positions[row], forced[row], strict=True)])
-            for row, line in enumerate(lines if has_words else ())
-        ]
-        self._following: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``, True where a character may not come next.
@@ -132,10 +121,8 @@ class CoupletConstraint:
             return
         for rule, needs in zip(("ending", "tones"), self._needs, strict=True):
             yield rule, table.fitting[needs[sentences, position]]
-        if any(position in choices for choices in self._words):
-            yield "words", self._continues_words(_on_host(outputs, sentences))
         if any(position in echoes for echoes in self._echoes):
-            yield "parallels", self._answers_echo(_on_host(outputs, sentences))
+            yield "parallels", self._answers_echo(outputs, sentences)
         is_end = (self._needs[0][sentences, position] > 0).unsqueeze(1)
         yield "rhyme", ~(is_end & self._is_rhyming[sentences])
 
@@ -156,66 +143,15 @@ class CoupletConstraint:
             allowed = narrowed
         return reasons
 
-    def _answers_echo(self, rows: Sequence[tuple[int, list[int]]]) -> Tensor:
+    def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""
-        answers = self._taken.new_ones(len(rows), self._taken.shape[1])
-        for row, (sentence, output) in enumerate(rows):
+        answers = self._taken.new_ones(len(sentences), self._taken.shape[1])
+        rows = torch.cat([sentences[None], outputs]).t().tolist()  # one copy from the device
+        for row, (sentence, *output) in enumerate(rows):
             if (place := self._echoes[sentence].get(len(output))) is not None:
                 answers[row] = False
                 answers[row, self._table.partners(output[place])] = True
         return answers
-
-    def _word_choices(
-        self, row: int, line: Sequence[str], places: list[tuple[int, int]]
-    ) -> dict[int, "_WordChoices"]:
-        """Returns for each place in a word of the first line what can answer that word."""
-        found: dict[int, _WordChoices] = {}
-        needs, repeated = self._needs[1][row], torch.zeros_like(self._taken[row])
-        repeated[self._table.ids(line)] = True
-        for start, end, kinds in cut("".join(line)).words:
-            words = self._table.words(end - start, kinds)
-            fits = self._table.fitting[needs[start:end]].gather(1, words.t())
-            words = words[fits.all(dim=0) & ~repeated[words].any(dim=1)]
-            found |= dict.fromkeys(range(start, end), _WordChoices(start, words, places[start:end]))
-        return found
-
-    def _continues_words(self, rows: Sequence[tuple[int, list[int]]]) -> Tensor:
-        """Returns ``[R, V]``: the next characters of words that answer those of the first line."""
-        allowed = self._taken.new_ones(len(rows), self._taken.shape[1])
-        for row, (sentence, output) in enumerate(rows):
-            place = len(output)
-            if choices := self._words[sentence].get(place):
-                known = choices.known(output)
-                if (key := (sentence, place, *known)) not in self._following:
-                    decided = torch.tensor(known, device=allowed.device)
-                    fits = ((choices.words == decided) | (decided < 0)).all(dim=1)
-                    self._following[key] = following = torch.zeros_like(allowed[row])
-                    following[choices.words[fits, place - choices.start]] = True
-                allowed[row] = self._following[key]
-        return allowed
-
-
-def _on_host(outputs: Tensor, sentences: Tensor) -> list[tuple[int, list[int]]]:
-    """Returns the sentence and the tokens of every row, in one copy from the device to the CPU."""
-    return [(first, rest) for first, *rest in torch.cat([sentences[None], outputs]).t().tolist()]
-
-
-class _WordChoices(NamedTuple):
-    """The words ``[W, n]`` that can answer a word of the first line.
-
-    ``places`` has, for each character, where the line has it first, and the id given, or -1.
-    """
-
-    start: int
-    words: Tensor
-    places: list[tuple[int, int]]
-
-    def known(self, output: Sequence[int]) -> list[int]:
-        """Returns the ids of the answer that are decided after ``output``, -1 for the others."""
-        return [
-            given if given >= 0 else output[first] if first < len(output) else -1
-            for first, given in self.places
-        ]
 
 
 class CharacterTable:
@@ -238,7 +174,6 @@ class CharacterTable:
         self.swapped = swapped
         self.avoided = avoided | rules.avoided_words()
         self._vocabulary = vocabulary
-        self._words: dict[tuple[int, str], Tensor] = {}
         self._characters = vocabulary.itos[len(SPECIALS) :]
         marks = [is_punctuation(c) for c in self._characters]
         # If the vocabulary has nothing but marks, they have to serve as words.
@@ -270,14 +205,6 @@ class CharacterTable:
     def partners(self, token: int) -> list[int]:
         """Returns the ids of the characters that answer ``token`` (:func:`rules.partners`)."""
         return self.ids(rules.partners(self._vocabulary.itos[token]))
-
-    def words(self, size: int, kinds: str) -> Tensor:
-        """Returns the ids ``[W, size]`` of the words that :func:`answers` has."""
-        if (size, kinds) not in self._words:
-            rows = [ids for each in answers(size, kinds) if len(ids := self.ids(each)) == size]
-            words = torch.tensor(rows, device=self.is_word.device).long()
-            self._words[size, kinds] = words.view(-1, size)
-        return self._words[size, kinds]
 
     def rhyming(self, character: str) -> list[int]:
         """Returns the ids of the characters that rhyme with ``character`` in all readings."""

@@ -237,55 +237,51 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def _candidates(
         self, lines: Sequence[str], request: CoupletRequest, count: int
     ) -> list[Couplet]:
-        """Returns the best ``count`` of many answers to each line, which are drawn at random."""
+        """Returns the best ``count`` of many answers to each line: random ones and a beam's."""
+        rerank = self.config.rerank
         own = None if request.constraint else [crc32(line.encode()) for line in lines]
+        request = request.replaced(candidates=None)
         drawing = request.replaced(
             sample=True,
-            n_best=max(self.config.rerank.pool, count),
-            temperature=self.config.rerank.temperature,
+            n_best=max(rerank.pool, count),
+            temperature=rerank.temperature,
             numbers=own or request.numbers,
-            candidates=None,
         )
-        found = super().generate(lines, drawing)
-        ranked = [self._ranked(*pair, count) for pair in zip(lines, found, strict=True)]
-        hard = []
-        if (least := self.config.rerank.hard) is not None and own:
-            is_hard = [each.score < least for each in ranked]
-            hard = [i for i, line in enumerate(lines) if is_hard[i] and len(line) < self.max_len]
-        drawing = drawing.replaced(
-            n_best=min(2 * drawing.n_best, MAX_POOL),
-            whole_words=True,
-            numbers=[own[i] for i in hard] if own else (),
+        searching = request.replaced(
+            beam_size=rerank.beam,
+            n_best=rerank.beam,
             record=request.record and SearchTree(),
         )
-        added = super().generate([lines[i] for i in hard], drawing)
-        for i, more in zip(hard, added, strict=True):
-            everyone = joined([*found[i].hypotheses, *more.hypotheses])
-            ranked[i] = self._ranked(lines[i], everyone, count, is_hard=True)
+        drawn, searched = super().generate(lines, drawing), super().generate(lines, searching)
+        both = [
+            joined([*a.hypotheses, *b.hypotheses]) for a, b in zip(drawn, searched, strict=True)
+        ]
+        ranked = [self._ranked(*pair, count) for pair in zip(lines, both, strict=True)]
         if (record := request.record) is not None:
-            drawn = found[0]
-            if ranked[0].second not in {each.second for each in drawn.hypotheses}:
-                drawn = added[0]
-                vars(record).update(vars(drawing.record))  # the search that found the best
-            seconds = [couplet.second for couplet in drawn.hypotheses]
-            everyone = self._ranked(lines[0], drawn, len(seconds), is_hard=bool(hard)).hypotheses
+            found = drawn[0]
+            if ranked[0].second in {each.second for each in searched[0].hypotheses}:
+                found = searched[0]
+                vars(record).update(vars(searching.record))
+            seconds = [couplet.second for couplet in found.hypotheses]
+            everyone = self._ranked(lines[0], found, len(seconds)).hypotheses
             scores = {each.second: each.score for each in everyone}
             pairs = zip(record.hypotheses, seconds, strict=True)
             chosen = seconds.index(ranked[0].second)
             record.end([replace(each, score=scores[second]) for each, second in pairs], chosen)
         return ranked
 
-    def _ranked(self, line: str, drawn: Couplet, count: int, *, is_hard: bool = False) -> Couplet:
-        """Returns the best ``count`` of the candidates ``drawn``, with their scores."""
+    def _ranked(self, line: str, found: Couplet, count: int) -> Couplet:
+        """Returns the best ``count`` of the candidates ``found``, with their scores."""
         first = "".join(line.split())
-        different = [*{couplet.second: couplet for couplet in drawn.hypotheses}.values()]
+        different = [*{couplet.second: couplet for couplet in found.hypotheses}.values()]
         if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
             return joined(sorted(different, key=lambda couplet: -couplet.score)[:count])
         seconds, weights = [couplet.second for couplet in different], self.config.rerank
         features = features_of(first, seconds, self, self.codec.vocabulary)
-        ranked = rank(features, seconds, weights, count, is_hard=is_hard)
+        ranked = rank(features, seconds, weights, count)
         best = joined([replace(different[i], score=score) for i, score in ranked])
-        return replace(best, note=NO_GOOD_ANSWER) if is_hard and best.score < weights.poor else best
+        is_poor = weights.poor is not None and best.score < weights.poor
+        return replace(best, note=NO_GOOD_ANSWER) if is_poor else best
 
     def _judged(self, line: str, couplet: Couplet, form: FormConfig) -> Couplet:
         """Returns ``couplet`` by itself with the rules that it breaks."""
@@ -306,13 +302,11 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         (tree,), line, places = trace.searches, _characters(self._as_read(trace.text)), []
         table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
         given = given_characters(request, [[line]], table)
-        constraint = CoupletConstraint([line], table, given, has_words=request.whole_words)
+        constraint = CoupletConstraint([line], table, given)
         for length in range(len(line)):
             reasons = constraint.reasons(torch.tensor(best[:length], device=self.device).long())
             following = node.following if (node := tree.node(best[:length])) else ()
-            # Whole words are asked for where the first answers are poor, without a request.
-            other = "" if request.prefix else "words"
-            forbidden = {n.token: reasons[n.token] or other for n in following if not n.allowed}
+            forbidden = {n.token: reasons[n.token] for n in following if not n.allowed}
             places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
         return replace(trace, places=places)
 
@@ -349,7 +343,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
 
         def form(indices: Sequence[int]) -> Constraint:
             chosen = [segments[i] for i in indices], table, [given[i] for i in indices]
-            return CoupletConstraint(*chosen, has_words=request.whole_words)
+            return CoupletConstraint(*chosen)
 
         encode = self.codec.vocabulary.encode
         return EncodedTexts(

@@ -28,7 +28,6 @@ class CoupletRequest(GenerationRequest):
     * ``tones``, ``rhyme``: see :class:`FormConfig`.
     * ``keep``: the second line with a wildcard (``？``) for each free place: ``春？？？？``.
     * ``avoid``: a word or words that no answer may have, beside those of ``words/avoided.txt``.
-    * ``whole_words``: words of the first line are answered by words of the same kind.
     * ``script``: that of the answers; ``auto`` is that of the first line.
 
     Raises:
@@ -53,7 +52,6 @@ class CoupletRequest(GenerationRequest):
         metavar="PATTERN",
     )
     avoid: Sequence[str] = ()
-    whole_words: bool = False
     script: Script = option(
         "auto", "The characters of the answers; auto: those of the first line.", "couplet"
     )

@@ -1,8 +1,8 @@
 """Re-ranking: of many candidates for a second line, the best by more than their probability.
 
 The most probable answers to different first lines are alike: frequent characters (风, 月) fit
-everywhere. So candidates are drawn at random, and ranked by the sum of several scores, each per
-character and with a weight (:class:`RerankConfig`):
+everywhere. So candidates are drawn at random, those of a beam search are added, and all are ranked
+by the sum of several scores, each per character and with a weight (:class:`RerankConfig`):
 
     forward    log P(second line | first line), of the model
     backward   log P(first line | second line), of the same model, because a couplet is parallel
@@ -10,7 +10,6 @@ character and with a weight (:class:`RerankConfig`):
                of Li et al. 2016, section 4.2)
     rarity     log(1 + rank / 8) of each character, its rank among all characters by frequency
                (ibid., section 4.3, with a rank for a probability); ranks end at 2,000
-    fluency    log P of the second line's words, one by one (:mod:`tasks.couplet.lexicon`)
 """
 
 import math
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 
 from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.config import RerankConfig
-from tasks.couplet.lexicon import cut
 from tasks.seq2seq.predictor import PairPredictor
 
 # Two answers that share more of their characters than this are not both shown.
@@ -34,7 +32,6 @@ class Features(NamedTuple):
     forward: float
     backward: float
     rarity: float
-    fluency: float
 
 
 def rank(
@@ -42,15 +39,12 @@ def rank(
     seconds: Sequence[str],
     weights: RerankConfig,
     count: int,
-    *,
-    is_hard: bool = False,
 ) -> list[tuple[int, float]]:
     """Returns the numbers and the scores of the best ``count`` of ``seconds``, the best first.
 
-    A candidate that is much like a better one is left out, unless there are too few others. If the
-    first line is hard to answer (``is_hard``), fluency counts.
+    A candidate that is much like a better one is left out, unless there are too few others.
     """
-    factors = (1.0, weights.backward, weights.rarity, weights.fluency * is_hard)
+    factors = (1.0, weights.backward, weights.rarity)
     scores = [sum(map(mul, factors, own)) for own in features]
     order = sorted(range(len(seconds)), key=lambda i: -scores[i])
     chosen: list[int] = []
@@ -73,7 +67,6 @@ def features_of(
             forward[i].log_prob / size,
             backward[i].log_prob / size,
             sum(map(_rarity, vocabulary.encode([*second]))) / size,
-            -cut(second).cost / size,
         )
         for i, second in enumerate(seconds)
     ]

@@ -21,9 +21,9 @@ TEST_FILES = {
     "couplet": ("test/in.txt", "test/out.txt"),
 }
 OF_A_TENTH = {
-    "translation": {"bleu": 42.623205740385124, "loss": 1.356684136555365},
+    "translation": {"bleu": 42.37648318684586, "loss": 1.292657906333941},
     "classification": {"accuracy": 0.9197860962566845},
-    "couplet": {"bleu": 3.232356828557229, "loss": 3.5686858749566173},
+    "couplet": {"bleu": 2.244405229806273, "loss": 3.5244000535053215},
 }
 """What the shipped models reach on every tenth line of these files, with the program as it was
 when `make figures` found their published figures. A new model has new ones."""

@@ -196,26 +196,3 @@ def test_what_the_constraint_allows_keeps_every_rule_that_checks_a_pair(
     second = "".join(vocabulary.itos[i] for i in ids.flatten())
     kept = check(first, second, rhyme)
     assert all(kept[rule] for rule in RULES if rule not in ("parallels", "rhyme"))
-
-
-@pytest.mark.parametrize(
-    ("first", "prefix", "given", "expected"),
-    [
-        ("键盘", "", "", "网手"),  # a noun, as 网络 and 手机 are; 跳舞 is a verb
-        ("键盘", "网", "", "络"),
-        ("键盘", "", "。机", "手"),  # a character that the user gives decides
-        ("加班", "", "", "跳"),
-        ("今天加班明天", "昨", "", "日"),
-        ("今天加班明天", "昨日跳舞", "", "次"),  # 天 stands for 日 already
-        ("今天", "手", "", "网络机跳舞昨次日"),  # no word begins so: anything goes
-    ],
-)
-def test_words_are_answered_by_words(first: str, prefix: str, given: str, expected: str) -> None:
-    vocabulary = Vocabulary([*SPECIALS, *"网络手机跳舞昨次日"])
-    characters = [None if c == "。" else c for c in given]
-    table = CharacterTable(vocabulary, CPU, FormConfig(tones="off"))
-    constraint = CoupletConstraint([list(first)], table, [characters], has_words=True)
-    ids = torch.tensor([vocabulary.stoi[c] for c in prefix], dtype=torch.long).unsqueeze(1)
-    (forbidden,) = constraint(ids, torch.tensor([0]))
-    allowed = [vocabulary.itos[i] for i in (~forbidden).nonzero().flatten().tolist()]
-    assert "".join(allowed) == expected

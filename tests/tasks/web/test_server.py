@@ -69,7 +69,7 @@ def service() -> Iterator[Running]:
 
 def test_a_client_of_libretranslate(service: Running) -> None:
     client = LibreTranslateAPI(service.url)
-    assert client.translate("Ein Hund rennt.", "de", "en") == "A dog is running."
+    assert client.translate("Ein Hund rennt.", "de", "en") == "A dog runs."
     assert client.detect("Ein Hund rennt.")[0]["language"] == "de"
     assert [language["code"] for language in client.languages()] == ["de", "en"]
 
