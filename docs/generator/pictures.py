@@ -35,7 +35,7 @@ PICTURES = {
 """The commands of ``cli.py`` for each picture; the last one draws it. Its page names them."""
 
 FOLDER = ROOT / "docs" / "pictures"
-SIZES = ((1100, 256), (1100, 128), (1100, 64), (900, 64), (800, 32))
+SIZES = ((1100, 256), (1100, 128), (1100, 64), (900, 64), (800, 32), (750, 32))
 """Widths in pixels and numbers of colors, the best first."""
 MAX_BYTES = 60_000
 
