@@ -97,9 +97,11 @@ def read_written(known: Container[str]) -> list[list[str]]:
     numerals = str.maketrans(script.DIGITS)
     lines = WRITTEN.read_text("utf-8").translate(numerals).splitlines()
     couplets = [[" ".join(line) for line in couplet.split("\t")] for couplet in lines]
-    unknown = [[sum(c not in known for c in line.split()) for line in each] for each in couplets]
-    pairs = zip(couplets, unknown, strict=True)
-    return [couplet for couplet, (first, second) in pairs if first <= 1 and second == 0]
+
+    def unknown(line: str) -> int:
+        return sum(character not in known for character in line.split())
+
+    return [each for each in couplets if unknown(each[0]) <= 1 and unknown(each[1]) == 0]
 
 
 def with_digits(couplet: list[str]) -> list[str]:

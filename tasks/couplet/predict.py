@@ -250,6 +250,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         searching = request.replaced(
             beam_size=rerank.beam,
             n_best=rerank.beam,
+            length_penalty=0.0,  # as drawn answers are scored
             record=request.record and SearchTree(),
         )
         drawn, searched = super().generate(lines, drawing), super().generate(lines, searching)
@@ -342,8 +343,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         given = given_characters(request, lines, table)
 
         def form(indices: Sequence[int]) -> Constraint:
-            chosen = [segments[i] for i in indices], table, [given[i] for i in indices]
-            return CoupletConstraint(*chosen)
+            chosen = [segments[i] for i in indices]
+            return CoupletConstraint(chosen, table, [given[i] for i in indices])
 
         encode = self.codec.vocabulary.encode
         return EncodedTexts(

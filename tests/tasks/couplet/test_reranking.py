@@ -120,6 +120,11 @@ def test_a_prefix_and_a_long_line_have_candidates_too() -> None:
     assert [one.score for one in found.hypotheses] == sorted(
         (one.score for one in found.hypotheses), reverse=True
     )
+    # Those of both searches are compared, so they have the same kind of score.
+    rerank = replace(SMALL, pool=1, beam=16)
+    few = CoupletWriter(short.models, short.codec, replace(short.config, rerank=rerank), CPU)
+    searched = short.answer_scored(line, beam_size=16, length_penalty=0.0)
+    assert few.answer_scored(line, candidates=1).score == pytest.approx(searched.score, abs=1e-4)
 
 
 def test_the_answers_of_a_beam_are_candidates_too() -> None:
