@@ -16,9 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
+import torch
 
 from core.storage.checkpoint import (
     WEIGHTS_FILE,
+    as_stored,
     average_weights,
     load_tensors,
     read_digests,
@@ -37,7 +39,8 @@ def write_weights(state: Path, path: Path) -> Path:
 @click.command(help=(__doc__ or "").split("\n")[0])
 @click.argument("checkpoints", nargs=-1, required=True, metavar="CHECKPOINT=SHARE...")
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-def main(checkpoints: tuple[str, ...], out: Path) -> None:
+@click.option("--int8", is_flag=True, help="Store the weights in eight bits.")
+def main(checkpoints: tuple[str, ...], out: Path, int8: bool) -> None:
     if out.exists():
         raise click.UsageError(f"{out} exists: --out needs the name of a new folder")
     parts = (text.rpartition("=") for text in checkpoints)
@@ -53,7 +56,8 @@ def main(checkpoints: tuple[str, ...], out: Path) -> None:
             files += [file] * share
         average = average_weights(files)
     shutil.copytree(first, out, ignore=shutil.ignore_patterns("training", WEIGHTS_FILE))
-    save_tensors(out / WEIGHTS_FILE, average, digests=read_digests(first / WEIGHTS_FILE))
+    stored = as_stored(average, torch.int8 if int8 else None)
+    save_tensors(out / WEIGHTS_FILE, stored, digests=read_digests(first / WEIGHTS_FILE))
 
 
 if __name__ == "__main__":

@@ -134,25 +134,33 @@ def save_weights(
     dtype: torch.dtype | None = None,
     digests: Mapping[str, str] | None = None,
 ) -> None:
-    """Saves the weights of ``model``; floating-point ones as ``dtype``, if it is given.
+    """Saves the weights of ``model``, :func:`as_stored` with ``dtype``.
 
-    As ``torch.int8``, each row of a matrix has a scale of its own: its largest magnitude is 127.
-    The others are saved as they are, and so is a weight with a value beyond the range of ``dtype``.
     ``digests`` are those of :func:`save_tensors`.
     """
-    tensors = model_tensors(model)
+    save_tensors(path, as_stored(model_tensors(model), dtype), digests=digests)
+
+
+def as_stored(tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """Returns the weights ``tensors`` as a file has them: floating-point ones as ``dtype``.
+
+    As ``torch.int8``, each row of a matrix has a scale of its own: its largest magnitude is 127.
+    The others are stored as they are, and so is a weight with a value beyond the range of
+    ``dtype``. With None, all are.
+    """
+    stored = dict(tensors)
     if dtype == torch.int8:
-        for name, tensor in list(tensors.items()):
+        for name, tensor in tensors.items():
             if tensor.is_floating_point() and tensor.dim() == 2:
                 scales = tensor.abs().amax(dim=1, keepdim=True).float() / 127
                 rows = tensor / scales.clamp(min=torch.finfo(torch.float32).tiny)
-                tensors |= {name: rows.round().to(torch.int8), name + _SCALES: scales}
+                stored |= {name: rows.round().to(torch.int8), name + _SCALES: scales}
     elif dtype is not None:
         limit = torch.finfo(dtype).max
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not (tensor.abs() > limit).any():
-                tensors[name] = tensor.to(dtype)
-    save_tensors(path, tensors, digests=digests)
+                stored[name] = tensor.to(dtype)
+    return stored
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
