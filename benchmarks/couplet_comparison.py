@@ -5,7 +5,7 @@
 
 ``couplet_comparison/judged.tsv`` has a row for each different pair of lines: ``kind`` of the first
 line (classical, modern, test), ``first``, ``second``, the ``systems`` that wrote it, ``points`` (0
-to 3), ``reason``, and the points of a second reader for some of the pairs (``second_reader``).
+to 3) and ``reason`` of a reader, and the points of three others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sklearn.metrics import cohen_kappa_score
 from benchmarks.everyday_sentences import read_table
 
 FOLDER = Path(__file__).with_name("couplet_comparison")
+READERS = ("points", "second_reader", "third_reader", "fourth_reader")
 
 Row = Mapping[str, str]
 
@@ -32,10 +33,12 @@ class Counts(NamedTuple):
     losses: int
 
 
-def points_of(rows: Iterable[Row], system: str, kind: str = "all") -> dict[str, int]:
-    """Returns the points of a system's answer to each first line of a kind."""
+def points_of(
+    rows: Iterable[Row], system: str, kind: str = "all", reader: str = READERS[0]
+) -> dict[str, int]:
+    """Returns the points that a reader gave to a system's answer to each first line of a kind."""
     return {
-        row["first"]: int(row["points"])
+        row["first"]: int(row[reader])
         for row in rows
         if system in row["systems"].split(",") and kind in ("all", row["kind"])
     }
@@ -48,41 +51,46 @@ def compare(one: Mapping[str, int], other: Mapping[str, int]) -> Counts:
     return Counts(wins, len(differences) - wins - losses, losses)
 
 
-def agreement(rows: Iterable[Row]) -> tuple[int, float, float, float]:
-    """Returns the pairs that both readers judged, the shares with the same points and with points
-    at most one apart, and the quadratic weighted kappa (Cohen 1968)."""
-    both = [(int(r["points"]), int(r["second_reader"])) for r in rows if r["second_reader"]]
+def agreement(rows: Iterable[Row], other: str) -> tuple[float, float, float]:
+    """Returns the shares of the pairs to which the first reader and an ``other`` give the same
+    points and points at most one apart, and the quadratic weighted kappa (Cohen 1968)."""
+    both = [(int(row[READERS[0]]), int(row[other])) for row in rows]
     equal = sum(a == b for a, b in both) / len(both)
     close = sum(abs(a - b) <= 1 for a, b in both) / len(both)
-    kappa = cohen_kappa_score(*zip(*both, strict=True), weights="quadratic")
-    return len(both), equal, close, float(kappa)
+    return equal, close, float(cohen_kappa_score(*zip(*both, strict=True), weights="quadratic"))
 
 
 def report(rows: Sequence[Row]) -> Iterable[str]:
     """Yields the lines of the report."""
     kinds = ["all", *dict.fromkeys(row["kind"] for row in rows)]
     systems = list(dict.fromkeys(name for row in rows for name in row["systems"].split(",")))
-    yield "kind        system   lines  mean  points 3, 2, 1, 0"
+    yield "kind        system   lines  mean points of each reader  3, 2, 1, 0 points of the first"
     for kind in kinds:
         for system in systems:
             if points := list(points_of(rows, system, kind).values()):
-                mean = sum(points) / len(points)
+                given = [points_of(rows, system, kind, each).values() for each in READERS]
+                means = "  ".join(f"{sum(each) / len(each):.2f}" for each in given)
                 shares = ", ".join(str(points.count(p)) for p in (3, 2, 1, 0))
-                yield f"{kind:<11} {system:<8} {len(points):5}  {mean:4.2f}  {shares}"
+                yield f"{kind:<11} {system:<8} {len(points):5}  {means}      {shares}"
     for one, other in combinations(systems, 2):
         for kind in kinds:
-            counts = compare(points_of(rows, one, kind), points_of(rows, other, kind))
-            if lines := sum(counts):
-                share = (counts.wins + counts.ties) / lines
+            readers = [
+                compare(points_of(rows, one, kind, each), points_of(rows, other, kind, each))
+                for each in READERS
+            ]
+            if lines := sum(readers[0]):
+                shares = ", ".join(f"{1 - each.losses / lines:.0%}" for each in readers)
+                wins, ties, losses = readers[0]
                 yield (
-                    f"{one} and {other}, {kind}: {counts.wins} wins, {counts.ties} ties, "
-                    f"{counts.losses} losses; wins or ties {share:.0%}"
+                    f"{one} and {other}, {kind}: {wins} wins, {ties} ties, {losses} losses; "
+                    f"wins or ties, each reader: {shares}"
                 )
-    count, equal, close, kappa = agreement(rows)
-    yield (
-        f"a second reader of {count} pairs: the same points {equal:.0%}, at most one apart "
-        f"{close:.0%}, quadratic weighted kappa {kappa:.2f}"
-    )
+    for other in READERS[1:]:
+        equal, close, kappa = agreement(rows, other)
+        yield (
+            f"{other} and the first one, {len(rows)} pairs: the same points {equal:.0%}, at most "
+            f"one apart {close:.0%}, quadratic weighted kappa {kappa:.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ sentences. ``translation_recipe/written*.tsv`` have pairs that were written for 
 words and kinds of text that the other corpora hardly have. Three corpora are made of others: names
 and places instead of Tatoeba's few ones, two or three neighboring sentences in one line, and
 English news with itself as the source. The last one has the tag ``bt``. It shows the decoder how
-news is written, and that names are copied (Currey et al. 2017), until real back-translations take
-its place: ``corpora/news.en`` has all of this news.
+news is written, and that names are copied (Currey et al. 2017). ``corpora/news.en`` has all of this
+news, for back-translations, which take its place later.
 """
 
 from __future__ import annotations
