@@ -13,8 +13,9 @@ class Couplet(Ranked):
 
     ``score`` is the score of the search: the log-probability, in beam search divided by the length
     normalizer; or that of the candidates' ranking. ``broken`` names what breaks each broken rule.
-    ``note`` says that no good answer was found, which words have a wrong tone, where the form asks
-    for tones that no answer had, and which rules the parts of a long line do not keep together.
+    ``note`` says that no good answer was found, which characters the model does not know, which
+    words have a wrong tone, where the form asks for tones that no answer had, and which rules the
+    parts of a long line do not keep together.
     ``others`` are the next best second lines if ``n_best`` or ``candidates`` asked for more.
     """
 

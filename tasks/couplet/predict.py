@@ -287,6 +287,11 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def _judged(self, line: str, couplet: Couplet, form: FormConfig) -> Couplet:
         """Returns ``couplet`` by itself with the rules that it breaks."""
         given, notes = _characters(line), [couplet.note] if couplet.note else []
+        known = self.codec.vocabulary
+        if unknown := [*dict.fromkeys(c for c in given if c.isalnum() and c not in known)]:
+            notes.append(
+                f"the model does not know {' '.join(unknown)}: the answer there is a guess"
+            )
         rules = broken(given, couplet.second, form.rhyme)
         asked = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[form.tones]
         if alike := [rules[rule] for rule in asked if rule in rules]:

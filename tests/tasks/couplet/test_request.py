@@ -59,11 +59,18 @@ def test_tones_hold_where_they_are_asked_for() -> None:
 
 
 def test_an_answer_without_enough_fitting_words_says_which_do_not_fit() -> None:
-    writer = untrained_writer("地水树夜")
+    writer = untrained_writer("地水树夜风雨云月")
     couplet = writer.answer_scored("风雨云月", tones="strict")  # needs level words, has none
     alike = f"{couplet.broken['ending']} {couplet.broken['tones']}"
     assert couplet.note == f"no answer has all tones opposed; alike: {alike}"
     assert writer.answer_scored("风雨云月", tones="off").note == ""
+
+
+def test_unknown_characters_are_named() -> None:
+    writer = untrained_writer("地水风雨，。")
+    note = writer.answer_scored("风Q雨云Q。", tones="off").note
+    assert note.startswith("the model does not know Q 云: ")
+    assert not writer.answer_scored("风雨，风雨", tones="off").note
 
 
 def test_the_classical_table_decides_if_asked() -> None:
