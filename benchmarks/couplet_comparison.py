@@ -33,9 +33,7 @@ class Counts(NamedTuple):
     losses: int
 
 
-def points_of(
-    rows: Iterable[Row], system: str, kind: str = "all", reader: str = READERS[0]
-) -> dict[str, int]:
+def points_of(rows: Iterable[Row], system: str, kind: str, reader: str) -> dict[str, int]:
     """Returns the points that a reader gave to a system's answer to each first line of a kind."""
     return {
         row["first"]: int(row[reader])
@@ -67,16 +65,16 @@ def report(rows: Sequence[Row]) -> Iterable[str]:
     yield "kind        system   lines  mean points of each reader  3, 2, 1, 0 points of the first"
     for kind in kinds:
         for system in systems:
-            if points := list(points_of(rows, system, kind).values()):
-                given = [points_of(rows, system, kind, each).values() for each in READERS]
-                means = "  ".join(f"{sum(each) / len(each):.2f}" for each in given)
-                shares = ", ".join(str(points.count(p)) for p in (3, 2, 1, 0))
-                yield f"{kind:<11} {system:<8} {len(points):5}  {means}      {shares}"
+            given = [list(points_of(rows, system, kind, r).values()) for r in READERS]
+            if first := given[0]:
+                means = "  ".join(f"{sum(points) / len(points):.2f}" for points in given)
+                shares = ", ".join(str(first.count(p)) for p in (3, 2, 1, 0))
+                yield f"{kind:<11} {system:<8} {len(first):5}  {means}      {shares}"
     for one, other in combinations(systems, 2):
         for kind in kinds:
             readers = [
-                compare(points_of(rows, one, kind, each), points_of(rows, other, kind, each))
-                for each in READERS
+                compare(points_of(rows, one, kind, r), points_of(rows, other, kind, r))
+                for r in READERS
             ]
             if lines := sum(readers[0]):
                 shares = ", ".join(f"{1 - each.losses / lines:.0%}" for each in readers)

@@ -51,7 +51,7 @@ WRITTEN = Path(__file__).with_name("couplet_written.tsv")
 FILES = ("in.txt", "out.txt")
 LEAST_COUNT = 3
 """``data.min_freq`` of the shipped model."""
-DIGITS = dict(zip("一二三四五六七八九", "123456789", strict=True))
+DIGITS = {numeral: digit for digit, numeral in script.DIGITS.items() if digit in "123456789"}
 MODERN = re.compile(
     "[0-9A-Za-z]|手机|电脑|上网|网|加班|程序|代码|微信|老板|股市|炒股|公司|快递|外卖|科技|人工智|工资|地铁"
     "|汽车|考试|高考|大学|同学|老师|电视|房价|买房|减肥|游戏|直播|吃饭|睡觉|喝酒|打牌|麻将|恋爱|老婆|老公"

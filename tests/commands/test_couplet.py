@@ -88,13 +88,13 @@ def test_on_a_terminal_a_couplet_stands_as_one_reads_it(
     tiny_models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off")
-    plain, other = lines_of(*command, "春花莺燕柳", "天地", has_notes=True)
+    plain, other = lines_of(*command, "春花绿心深", "天地")
     *_, last = lines_of(*command, "--candidates", 2, "天地")
     monkeypatch.setattr("tasks.commands.couplet.is_terminal", lambda: True)
-    first, second, banner = lines_of(*command, "--banner", "春花莺燕柳", has_notes=True)
-    assert (first, second) == ("春花莺燕柳", plain)
+    first, second, banner = lines_of(*command, "--banner", "春花绿心深")
+    assert (first, second) == ("春花绿心深", plain)
     assert banner.startswith("横批：")
-    assert lines_of(*command, "春花莺燕柳", "", "天地", has_notes=True) == [
+    assert lines_of(*command, "春花绿心深", "", "天地") == [
         first,
         second,
         "",
@@ -118,7 +118,7 @@ def test_a_couplet_is_written_downwards_with_its_banner(tiny_models: Models) -> 
         f"{second[1]}　　花",
         "",
     ]
-    (line,) = lines_of(*command, "--banner", "春花莺燕柳", has_notes=True)
+    (line,) = lines_of(*command, "--banner", "春花绿心深")
     assert line.split("\t")[1] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
 
 
@@ -130,9 +130,9 @@ def test_a_picture_has_a_banner_without_being_asked(
         "tasks.couplet.layout.draw_couplet", lambda *parts, paper: drawn.append((*parts, paper))
     )
     command = ("couplet", "--model", tiny_models("couplet"), "--tones", "off", "--paper", "a4")
-    (second,) = lines_of(*command, "--picture", tmp_path / "a.png", "春花莺燕柳", has_notes=True)
+    (second,) = lines_of(*command, "--picture", tmp_path / "a.png", "春花绿心深")
     (parts,) = drawn
-    assert parts[:3] == (tmp_path / "a.png", "春花莺燕柳", second)
+    assert parts[:3] == (tmp_path / "a.png", "春花绿心深", second)
     assert parts[3] in ("春满人间", "鸟语花香", "春回大地", "春色满园")
     assert parts[4] == "a4"
 
