@@ -1,0 +1,128 @@
+"""Trains a couplet model further, on couplets and on judged answers.
+
+    python -m benchmarks.couplet_preferences --data couplets --init MODEL --out runs/tuned
+
+``couplet_judged.tsv`` has first lines, answers that models drew for them, and the points from 0 to
+6 that readers gave to these: a first line, then an answer and its points, and so on, with tabs
+between. Of two answers to one first line whose points differ by at least ``GAP``, the better one
+should be the more probable. To the cross-entropy of each batch of couplets, so many judged lines
+add (Xu et al. 2024, *Contrastive Preference Optimization*, section 3)
+
+    -log sigmoid(beta (log P(better | first) - log P(worse | first))),
+
+the mean over the pairs of a line. It is the loss of direct preference optimization (Rafailov et al.
+2023, equation 7) with a uniform reference model: all answers have the same length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from core.model.sequence_to_sequence import SequenceToSequence
+from data.vocabulary import PAD_ID
+from tasks.couplet.train import CoupletTraining
+from tasks.runs import run
+from tasks.runs.config import make_config
+from tasks.runs.training import RunOptions
+from tasks.seq2seq.batches import as_tensors
+from tasks.task import task_named
+
+JUDGED = Path(__file__).with_name("couplet_judged.tsv")
+GAP = 2
+BETA = 0.3
+WEIGHT = 1.0
+"""Of the loss of the judged answers, as a multiple of the loss of a token of the couplets."""
+LINES = 12
+"""The judged lines beside each batch, or each microbatch."""
+
+
+class JudgedLine(NamedTuple):
+    """A first line, its answers, and their points."""
+
+    first: str
+    answers: Sequence[str]
+    points: Sequence[int]
+
+
+def read_judged(path: Path = JUDGED) -> list[JudgedLine]:
+    """Returns the judged lines in a file."""
+    rows = (line.split("\t") for line in path.read_text("utf-8").splitlines())
+    return [JudgedLine(first, rest[::2], [*map(int, rest[1::2])]) for first, *rest in rows]
+
+
+def log_probs(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> Tensor:
+    """Returns log P of each target, ``[B]``; ``src`` ``[S, B]``, ``tgt`` ``[T, B]``."""
+    logits = model.generator(model.decode(tgt[:-1], model.encode(src))).flatten(0, 1)
+    losses = F.cross_entropy(logits, tgt[1:].flatten(), ignore_index=PAD_ID, reduction="none")
+    return -losses.view(tgt[1:].shape).sum(0)
+
+
+def preference_loss(scores: Tensor, points: Tensor) -> Tensor:
+    """Returns the loss of one line from the log-probabilities ``[N]`` and points of its answers.
+
+    It is 0 if no two answers are ``GAP`` points apart.
+    """
+    is_better = points.unsqueeze(1) - points >= GAP
+    return -F.logsigmoid(BETA * (scores.unsqueeze(1) - scores)[is_better]).sum() / max(
+        1, int(is_better.sum())
+    )
+
+
+class JudgedTraining(CoupletTraining):
+    """The training of a couplet model on couplets and on judged answers."""
+
+    def __init__(self, config: Any, options: RunOptions, vocabulary: Path | None) -> None:
+        super().__init__(config, options, vocabulary)
+        couplet_loss, judged = self.loss, read_judged()
+
+        def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+            total, count = couplet_loss(batch)
+            # The same batch draws the same lines, in whichever thread.
+            rng = random.Random(crc32(batch[1].cpu().numpy().tobytes()))
+            return total + WEIGHT * count * self.judged_loss(rng.sample(judged, LINES)), count
+
+        self.loss = loss
+
+    def judged_loss(self, lines: Iterable[JudgedLine]) -> Tensor:
+        """Returns the mean of :func:`preference_loss` over ``lines``."""
+        lines, encode = [*lines], self.dataset.codec.vocabulary.encode
+        pairs = [(encode([*a.first]), encode([*b])) for a in lines for b in a.answers]
+        src, tgt = (x.to(self.options.device) for x in as_tensors(pairs))
+        scores = log_probs(self.model, src, tgt).split([len(line.answers) for line in lines])
+        points = (torch.tensor(line.points, device=src.device) for line in lines)
+        return torch.stack([*map(preference_loss, scores, points)]).mean()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train a couplet model on judged answers too.")
+    parser.add_argument("--data", type=Path, required=True, help="folders train, val, test")
+    parser.add_argument("--init", type=Path, required=True, help="the model to start from")
+    parser.add_argument("--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--config", type=Path, help="options of the training, in TOML")
+    parser.add_argument("--set", action="append", default=[], help="one of these options")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    run_options = RunOptions(
+        data=options.data, out=options.out, init=options.init, device=torch.device("cpu")
+    )
+    config = make_config(
+        task_named("couplet"),
+        config_file=options.config,
+        assignments=options.set,
+        init=options.init,
+    )
+    run.train(config, run_options, JudgedTraining)
+
+
+if __name__ == "__main__":
+    main()
