@@ -1,6 +1,9 @@
 """Trains a couplet model further, on couplets and on judged answers.
 
-    python -m benchmarks.couplet_preferences --data couplets --init MODEL --out runs/tuned
+    python -m benchmarks.couplet_preferences --data modern --init MODEL --out runs/judged
+
+``--data`` has the folders of ``couplet_recipes modern``; the settings are in
+``couplet_recipe/judged.toml``, unless ``--config`` names others.
 
 ``couplet_judged.tsv`` has first lines, answers that models drew for them, and the points from 0 to
 6 that readers gave to these: a first line, then an answer and its points, and so on, with tabs
@@ -36,6 +39,7 @@ from tasks.runs.training import RunOptions
 from tasks.seq2seq.batches import as_tensors
 from tasks.task import task_named
 
+RECIPE = Path(__file__).with_name("couplet_recipe")
 JUDGED = Path(__file__).with_name("couplet_judged.tsv")
 GAP = 2
 BETA = 0.3
@@ -107,8 +111,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folders train, val, test")
     parser.add_argument("--init", type=Path, required=True, help="the model to start from")
     parser.add_argument("--out", type=Path, required=True, help="a new folder")
-    parser.add_argument("--config", type=Path, help="options of the training, in TOML")
-    parser.add_argument("--set", action="append", default=[], help="one of these options")
+    parser.add_argument("--config", type=Path, default=RECIPE / "judged.toml")
+    parser.add_argument("--set", action="append", default=[], help="an option of the training")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

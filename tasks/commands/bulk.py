@@ -333,7 +333,9 @@ def tables_of(
 @click.argument("command", metavar="TASK", type=click.Choice(tuple(ANSWERS)))
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option("--output", required=True, metavar="FOLDER", help="Where files are written.")
-@click.option("--format", "kind", type=click.Choice(tuple(OUTPUTS)), default="parquet")
+@click.option(
+    "--format", "kind", type=click.Choice(tuple(OUTPUTS)), default="parquet", show_default=True
+)
 @click.option("--text", default="text", metavar="NAMES", help="The columns to read; else text.")
 @click.option("--address", default="local", help="local, auto or ray://host:10001.")
 @click.option("--workers", type=click.IntRange(1, 10_000), help="Models; else one a core.")

@@ -63,7 +63,7 @@ def couplet(**options: Any) -> None:
     On a terminal, the first line stands above its answer, and the banner below.
 
     The shipped model prints the best candidate unless you ask for a search: --beam 5 prints the
-    most probable answer it finds, and takes a sixth of the time.
+    most probable answer it finds, and takes a tenth of the time.
 
     --check reports every rule on a pair of your own, and the rhyme book, without a model.
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.translation_mixture import RECIPE
+from benchmarks import couplet_preferences, translation_mixture
 from core.config import to_mapping
 from core.errors import ConfigError
 from tasks.classification.model import ClassificationModel
@@ -17,8 +17,11 @@ from tasks.task import task_named
 from tasks.translation.model import TranslationModel
 from tests.tasks.tiny_models import tiny_config
 
-LONGEST_RUN = 5467
-"""The steps of the first four epochs in the history of the shipped translator."""
+LONGEST_RUNS = {
+    "translation": (translation_mixture.RECIPE / "distilled.toml", 5467),
+    "couplet": (couplet_preferences.RECIPE / "written.toml", 7150),
+}
+"""The recipe and the steps of the longest of several runs of a shipped model."""
 
 
 def make(task: str, *assignments: str, preset: str = "tiny", file: Path | None = None) -> Any:
@@ -52,15 +55,16 @@ def test_the_papers_preset_is_the_papers_base_model(task: str) -> None:
 def test_the_best_preset_is_that_of_the_shipped_model(task: str) -> None:
     """All but what depends on the machine, and on the files of the run.
 
-    The share of the warm-up gives the number of its steps, in the run of the shipped model. The
-    translator had several runs: the preset is the longest, with the epochs of its recipe.
+    The share of the warm-up gives the number of its steps, in the run of the shipped model. Where
+    this had several runs, the preset is the longest, with the epochs of its recipe.
     """
     shipped = to_mapping(read_config(model_folder(task, None), task, task_named(task).config_class))
     preset = to_mapping(make(task, preset="best"))
     steps = read_metrics(model_folder(task, None))["steps"]
-    if task == "translation":
-        recipe = make_config(task_named(task), config_file=RECIPE / "distilled.toml")
-        shipped["train"], steps = to_mapping(recipe)["train"], LONGEST_RUN
+    if task in LONGEST_RUNS:
+        file, steps = LONGEST_RUNS[task]
+        recipe = make_config(task_named(task), config_file=file)
+        shipped["train"] = to_mapping(recipe)["train"]
         shipped["model"]["dropout"] = recipe.model.dropout
     assert preset["model"] == shipped["model"]
     for section, other in (
