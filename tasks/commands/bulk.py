@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from io import BufferedReader
 from itertools import chain, cycle, groupby, islice
 from operator import itemgetter
@@ -247,10 +248,8 @@ class Worker:
 def ray_at(address: str) -> Iterator[Any]:
     """Connects to a cluster, or starts one on this machine. Raises a UserError if that fails."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("bulk needs Ray: pip install 'transformer-suite[ray]'") from error
+    import ray
+
     settings: Row = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     with ExitStack() as stack:
         if address == "local":
@@ -371,6 +370,8 @@ def bulk(
         bulk couplet s3://bucket/lines --output s3://bucket/answers --address ray://host:10001
         bulk score pairs.parquet --text de,en --output scored/
     """
+    if any(find_spec(name) is None for name in ("ray", "pyarrow")):
+        raise UserError("bulk needs Ray: pip install 'transformer-suite[ray]'")
     targets: dict[str, str] = {}
     for file, name in (found for each in inputs for found in find_inputs(each)):
         target = posixpath.splitext(name)[0] + OUTPUTS[kind]

@@ -164,7 +164,7 @@ def _finished(line: str, found: "Couplet", layout: Layout) -> tuple[tuple[str, s
     banner = fitting if layout.banner else None
     for note in (found.note, "no banner fits" if layout.banner and banner is None else ""):
         if note:
-            log(f"{found.second}: {note}")
+            log(f"{' / '.join(pair)}: {note}")
     if layout.picture is not None:
         draw_couplet(layout.picture, *pair, fitting, paper=layout.paper)
     return pair, banner

@@ -7,6 +7,7 @@ import click
 
 from core.config import override, to_mapping
 from core.distributed.world import world_from_environment
+from core.errors import ConfigError
 from tasks.commands import parameters
 from tasks.commands.data import corpus_for
 from tasks.commands.options import PATH, table_assignments, take_given
@@ -106,10 +107,14 @@ def train(
         if world.is_main:
             print_results(as_toml(to_mapping(config)))
         return
+    from tasks.runs.checkpoint_folder import headline, read_metrics
+
+    read = read_metrics(out).get("data") if options["resume"] and data is None else None
+    if read not in (None, task.corpus):
+        raise ConfigError(f"{out} is a run on {read}: name it with --data")
     corpus = corpus_for(task, data)
     from core.device import choose_device, use_threads
     from core.distributed.process_group import joined_group
-    from tasks.runs.checkpoint_folder import headline
     from tasks.runs.training import RunOptions
 
     chosen = choose_device(device, local_rank=world.local_rank if world.size > 1 else None)

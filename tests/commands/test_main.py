@@ -57,6 +57,11 @@ def test_wrong_usage_has_exit_code_2(arguments: str, in_tmp: Path) -> None:
     assert list(in_tmp.iterdir()) == []
 
 
+def test_bulk_without_ray_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.commands.bulk.find_spec", lambda name: None)
+    assert "pip install" in error_of(1, "bulk", "translate", "a.txt", "--output", "b")
+
+
 def test_the_message_about_an_unknown_name_has_the_nearest_known_one(in_tmp: Path) -> None:
     assert "did you mean 'tiny'?" in error_of(2, "train", "couplet", "--preset", "tinny")
     assert "'train.epochs'" in error_of(2, "train", "couplet", "--set", "train.epoch=3")
