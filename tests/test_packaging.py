@@ -167,7 +167,7 @@ def test_the_installation_works_beside_a_users_own_files(
     assert done.returncode == 0, done.stderr
     file, *answers = done.stdout.splitlines()
     assert Path(file).is_relative_to(environment)
-    assert answers[:3] == ["A dog runs.", "Business", "早雾漫山山更尖"]
+    assert answers[:3] == ["A dog runs.", "Business", "细雨润花花正开"]
     assert (own_files / "run" / "model.safetensors").exists()
 
 

@@ -101,8 +101,8 @@ class RerankConfig:
     pool: int = 32
     temperature: float = 0.6
     beam: int = 12
-    backward: float = 1.0
-    rarity: float = 0.2
+    backward: float = 0.3
+    rarity: float = 0.1
     poor: float | None = None
 
     def __post_init__(self) -> None:
