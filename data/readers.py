@@ -55,7 +55,7 @@ def chosen_encoding(path: Path, named: str | None) -> str:
     """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a guess."""
     encoding = named or encoding_of(path)
     if encoding is None:
-        log(f"{path}: neither UTF-8 nor cp1252: name its encoding (--encoding)")
+        log(f"{path}: neither UTF-8 nor cp1252: name its encoding")
     elif named is None and encoding not in (UTF8, "utf-16"):
         log(f"{path}: not UTF-8, and read as {encoding}, an encoding of Windows")
     return encoding or UTF8
