@@ -76,9 +76,8 @@ def preference_loss(scores: Tensor, points: Tensor) -> Tensor:
     It is 0 if no two answers are ``GAP`` points apart.
     """
     is_better = points.unsqueeze(1) - points >= GAP
-    return -F.logsigmoid(BETA * (scores.unsqueeze(1) - scores)[is_better]).sum() / max(
-        1, int(is_better.sum())
-    )
+    gains = (scores.unsqueeze(1) - scores)[is_better]
+    return -F.logsigmoid(BETA * gains).sum() / max(1, len(gains))
 
 
 class JudgedTraining(CoupletTraining):
