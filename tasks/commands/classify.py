@@ -105,6 +105,8 @@ def _check(own: ClassifyOptions, line_options: LineOptions, *, is_table: bool) -
         raise click.UsageError("--html is for --explain, without --json.")
     if own.is_explained and own.early_exit is not None:
         raise click.UsageError("--explain is for the whole model: leave out --early-exit.")
+    if own.is_explained and own.top is not None and not line_options.is_json:
+        raise click.UsageError("--explain shows one class: leave out --top, or add --json.")
     if is_table and (own.is_explained or own.top is not None):
         raise click.UsageError("--explain and --top are for texts, not for tables.")
 

@@ -145,6 +145,8 @@ def _check_layout(options: dict[str, Any], layout: Layout) -> None:
         raise click.UsageError(f"--{asked} is about text: leave out --json.")
     if (layout.vertical or layout.picture) and (options["candidates"] or options["n_best"]):
         raise click.UsageError(f"--{asked} shows one answer: leave out --candidates and --n-best.")
+    if layout.picture is None and layout.paper != "fit":
+        raise click.UsageError("--paper is for --picture.")
     if layout.picture is not None:
         if len(options["texts"]) != 1 or options["texts"] == ("-",):
             raise click.UsageError("--picture draws one couplet: give one text.")
