@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sacrebleu import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
+from core.errors import ConfigError
 from core.progress import Progress
 from tasks.familiarity import is_unfamiliar
 from tasks.task import Report
@@ -90,7 +91,14 @@ def score(
 def evaluate(
     translator: "Translator", dataset: ParallelCorpus, split: str, **options: Any
 ) -> TranslationReport:
-    """Returns the report on one split; ``options`` are those of a request."""
+    """Returns the report on one split; ``options`` are those of a request.
+
+    Raises:
+        ConfigError: the corpus has the direction that is opposite to the model's.
+    """
+    own, asked = translator.config.data, dataset.config
+    if (asked.src, asked.tgt) == (own.tgt, own.src):
+        raise ConfigError(f"the model translates from {own.src} to {own.tgt}, not the reverse")
     sources, references = zip(*dataset.read(split), strict=True)
     with Progress(len(sources), split, unit="sentence") as bar:
         found = translator.predict(sources, **options, on_batch=bar.advance)
