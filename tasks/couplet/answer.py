@@ -31,11 +31,11 @@ class Couplet(Ranked):
         return {rule: rule not in self.broken for rule in RULES}
 
     def record(self) -> dict[str, Any]:
-        """Returns the fields of the JSON output."""
+        """Returns the fields of the JSON output. An empty answer has neither score nor rules."""
         return {
             "second": self.second,
-            "score": self.score,
-            "rules": self.rules,
+            "score": self.score if self.second else None,
+            "rules": self.rules if self.second else {},
             "broken": self.broken,
             "note": self.note,
         }
