@@ -26,8 +26,7 @@ def test_training_makes_the_better_answer_more_probable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_couplet(tmp_path / "corpus")
-    first, *answers = ("".join(pair) for pair in ["风花", "山水", "水山"])
-    judged = [JudgedLine(first, answers, [5, 1])] * couplet_preferences.LINES
+    judged = [JudgedLine("风花", ["山水", "水山"], [5, 1])] * couplet_preferences.LINES
     monkeypatch.setattr(couplet_preferences, "read_judged", lambda: judged)
     options = RunOptions(data=tmp_path / "corpus", out=tmp_path, device=torch.device("cpu"))
     training = JudgedTraining(tiny(), options, None)

@@ -42,6 +42,7 @@ def test_the_version_is_that_of_the_package() -> None:
         "translate Hund -",
         "translate Hund \udcff",
         "classify --top 0 Hund",
+        "classify --explain --top 2 Hund",
         "couplet --paper a4 Hund",
         "score translation --src a.de --tgt a.en --input a.tsv",
         "score translation Hund",
