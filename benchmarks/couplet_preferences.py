@@ -5,16 +5,18 @@
 ``--data`` has the folders of ``couplet_recipes modern``; the settings are in
 ``couplet_recipe/judged.toml``, unless ``--config`` names others.
 
-``couplet_judged.tsv`` has first lines, answers that models drew for them, and the points from 0 to
-6 that readers gave to these: a first line, then an answer and its points, and so on, with tabs
-between. Of two answers to one first line whose points differ by at least ``GAP``, the better one
-should be the more probable. To the cross-entropy of each batch of couplets, so many judged lines
-add (Xu et al. 2024, *Contrastive Preference Optimization*, section 3)
+A row of ``couplet_judged.tsv`` is a first line, then an answer of a model and the points from 0 to
+6 that a reader gave to it, then the next answer and its points, with tabs between. Two answers to
+the same first line are a pair if their points differ by at least ``GAP``. The better one should be
+more probable, so a pair has the loss (Xu et al. 2024, *Contrastive Preference Optimization*,
+section 3)
 
-    -log sigmoid(beta (log P(better | first) - log P(worse | first))),
+    -log sigmoid(beta (log P(better | first) - log P(worse | first))).
 
-the mean over the pairs of a line. It is the loss of direct preference optimization (Rafailov et al.
-2023, equation 7) with a uniform reference model: all answers have the same length.
+It is the loss of direct preference optimization (Rafailov et al. 2023, equation 7) with a uniform
+reference model. All answers to a first line have its length, so no length normalization is needed.
+Each batch of couplets draws ``LINES`` judged lines. Its loss is the cross-entropy of the couplets
+plus the mean loss of these lines; the loss of a line is the mean over its pairs.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from tasks.task import task_named
 RECIPE = Path(__file__).with_name("couplet_recipe")
 JUDGED = Path(__file__).with_name("couplet_judged.tsv")
 GAP = 2
+"""The least difference between the points of a pair."""
 BETA = 0.3
 WEIGHT = 1.0
 """Of the loss of the judged answers, as a multiple of the loss of a token of the couplets."""

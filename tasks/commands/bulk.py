@@ -18,7 +18,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from io import BufferedReader
 from itertools import chain, cycle, groupby, islice
 from operator import itemgetter
@@ -31,7 +30,14 @@ from core.errors import ConfigError, UserError
 from core.progress import Progress, log
 from core.storage.files import reason_of
 from tasks.commands import parameters
-from tasks.commands.options import ModelOptions, given, option_names, take, take_given
+from tasks.commands.options import (
+    ModelOptions,
+    given,
+    option_names,
+    require_packages,
+    take,
+    take_given,
+)
 from tasks.couplet.request import CoupletRequest
 from tasks.streaming.lines import json_line, one_line
 from tasks.task import task_named
@@ -370,8 +376,9 @@ def bulk(
         bulk couplet s3://bucket/lines --output s3://bucket/answers --address ray://host:10001
         bulk score pairs.parquet --text de,en --output scored/
     """
-    if any(find_spec(name) is None for name in ("ray", "pyarrow")):
-        raise UserError("bulk needs Ray: pip install 'transformer-suite[ray]'")
+    require_packages(
+        "ray", "pyarrow", otherwise="bulk needs Ray: pip install 'transformer-suite[ray]'"
+    )
     targets: dict[str, str] = {}
     for file, name in (found for each in inputs for found in find_inputs(each)):
         target = posixpath.splitext(name)[0] + OUTPUTS[kind]

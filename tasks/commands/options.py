@@ -4,12 +4,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from core.errors import ConfigError
+from core.errors import ConfigError, UserError
 from core.storage.files import exists, is_folder
 from data.tables import TableLayout
 from tasks.task import Task
@@ -78,6 +79,12 @@ def require_folder_of(path: Path, option: str = "--output") -> None:
     """Raises a ConfigError if the file ``path`` of an option would be in no folder."""
     if not is_folder(path.parent):
         raise ConfigError(f"{path}: there is no folder {path.parent}", option=option)
+
+
+def require_packages(*names: str, otherwise: str) -> None:
+    """Raises a UserError with the message ``otherwise`` unless all packages are installed."""
+    if any(find_spec(name) is None for name in names):
+        raise UserError(otherwise)
 
 
 def take(cls: type[O], options: dict[str, Any]) -> O:

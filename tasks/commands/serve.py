@@ -1,15 +1,14 @@
 """``serve``: the three applications on a web page, and for programs."""
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from core.errors import ConfigError, UserError
+from core.errors import ConfigError
 from tasks.commands import parameters
-from tasks.commands.options import PATH, option_names, take_given, use_threads
+from tasks.commands.options import PATH, option_names, require_packages, take_given, use_threads
 from tasks.task import TASKS
 from tasks.web.config import ServiceConfig, read_keys
 
@@ -64,8 +63,10 @@ def serve(
         serve --host 0.0.0.0 --allowed-hosts translate.example.org --api-keys keys.txt
     """
     use_threads(threads)
-    if any(find_spec(name) is None for name in _PACKAGES):
-        raise UserError("the web server is not installed: pip install 'transformer-suite[web]'")
+    require_packages(
+        *_PACKAGES,
+        otherwise="the web server is not installed: pip install 'transformer-suite[web]'",
+    )
     from core.device import limit_kernel_caches
     from tasks.web.server import serve as serve_models
 

@@ -288,9 +288,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         """Returns ``couplet`` by itself with the rules that it breaks."""
         given, notes = _characters(line), [couplet.note] if couplet.note else []
         known = self.codec.vocabulary
-        if unknown := [
-            *dict.fromkeys(c for c in given if not is_punctuation(c) and c not in known)
-        ]:
+        unknown = [c for c in dict.fromkeys(given) if not is_punctuation(c) and c not in known]
+        if unknown:
             notes.append(
                 f"the model does not know {' '.join(unknown)}: the answer there is a guess"
             )

@@ -60,7 +60,7 @@ def test_wrong_usage_has_exit_code_2(arguments: str, in_tmp: Path) -> None:
 
 
 def test_bulk_without_ray_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.commands.bulk.find_spec", lambda name: None)
+    monkeypatch.setattr("tasks.commands.options.find_spec", lambda name: None)
     assert "pip install" in error_of(1, "bulk", "translate", "a.txt", "--output", "b")
 
 

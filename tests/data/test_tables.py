@@ -181,7 +181,7 @@ def test_an_encoding_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = written(tmp_path, "天,地\n春,秋\n".encode("gb18030"))
     with pytest.raises(CorpusError, match="row 1: not valid UTF-8"):
         open_table(path)
-    assert "neither UTF-8 nor cp1252: name its encoding" in capsys.readouterr().err
+    assert "neither UTF-8 nor cp1252: name its encoding\n" in capsys.readouterr().err
     ((_, record),) = open_table(path, TableLayout(encoding="gb18030")).rows()
     assert record == {"天": "春", "地": "秋"}
     with pytest.raises(CorpusError, match=r"row 1: not valid ascii \(byte 0x"):
