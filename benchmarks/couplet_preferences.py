@@ -15,15 +15,16 @@ section 3)
 
 It is the loss of direct preference optimization (Rafailov et al. 2023, equation 7) with a uniform
 reference model. All answers to a first line have its length, so no length normalization is needed.
-Each batch of couplets draws ``LINES`` judged lines. Its loss is the cross-entropy of the couplets
-plus the mean loss of these lines; the loss of a line is the mean over its pairs.
+Each batch of couplets draws ``LINES`` judged lines of about one length. Its loss is the
+cross-entropy of the couplets plus the mean loss of these lines; the loss of a line is the mean over
+its pairs.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -32,13 +33,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.model.sequence_to_sequence import SequenceToSequence
-from data.vocabulary import PAD_ID
+from core.model.sequence_to_sequence import Memory, SequenceToSequence
+from data.batching import pad_sequence
+from data.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from tasks.couplet.train import CoupletTraining
 from tasks.runs import run
 from tasks.runs.config import make_config
 from tasks.runs.training import RunOptions
-from tasks.seq2seq.batches import as_tensors
+from tasks.seq2seq.batches import source_tensor
 from tasks.task import task_named
 
 RECIPE = Path(__file__).with_name("couplet_recipe")
@@ -50,6 +52,8 @@ WEIGHT = 1.0
 """Of the loss of the judged answers, as a multiple of the loss of a token of the couplets."""
 LINES = 12
 """The judged lines beside each batch, or each microbatch."""
+NEAR = 200
+"""They are drawn from this many neighbors in the order of lengths, so that little is padding."""
 
 
 class JudgedLine(NamedTuple):
@@ -66,9 +70,14 @@ def read_judged(path: Path = JUDGED) -> list[JudgedLine]:
     return [JudgedLine(first, rest[::2], [*map(int, rest[1::2])]) for first, *rest in rows]
 
 
-def log_probs(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> Tensor:
-    """Returns log P of each target, ``[B]``; ``src`` ``[S, B]``, ``tgt`` ``[T, B]``."""
-    logits = model.generator(model.decode(tgt[:-1], model.encode(src))).flatten(0, 1)
+def log_probs(model: SequenceToSequence, src: Tensor, tgt: Tensor, line: Tensor) -> Tensor:
+    """Returns log P of each target, ``[N]``.
+
+    ``src`` ``[S, B]``, ``tgt`` ``[T, N]``; ``line`` ``[N]`` is the source of each target.
+    """
+    states, is_pad, added = model.encode(src)
+    memory = Memory(states[:, line], is_pad[line], None if added is None else added[:, line])
+    logits = model.generator(model.decode(tgt[:-1], memory)).flatten(0, 1)
     losses = F.cross_entropy(logits, tgt[1:].flatten(), ignore_index=PAD_ID, reduction="none")
     return -losses.view(tgt[1:].shape).sum(0)
 
@@ -88,23 +97,28 @@ class JudgedTraining(CoupletTraining):
 
     def __init__(self, config: Any, options: RunOptions, vocabulary: Path | None) -> None:
         super().__init__(config, options, vocabulary)
-        couplet_loss, judged = self.loss, read_judged()
+        couplet_loss, judged = self.loss, sorted(read_judged(), key=lambda line: len(line.first))
 
         def loss(batch: tuple[Tensor, ...]) -> tuple[Tensor, int]:
             total, count = couplet_loss(batch)
             # The same batch draws the same lines, in whichever thread.
             rng = random.Random(crc32(batch[1].cpu().numpy().tobytes()))
-            return total + WEIGHT * count * self.judged_loss(rng.sample(judged, LINES)), count
+            start = rng.randrange(max(1, len(judged) - NEAR))
+            lines = rng.sample(judged[start : start + NEAR], LINES)
+            return total + WEIGHT * count * self.judged_loss(lines), count
 
         self.loss = loss
 
-    def judged_loss(self, lines: Iterable[JudgedLine]) -> Tensor:
+    def judged_loss(self, lines: Sequence[JudgedLine]) -> Tensor:
         """Returns the mean of :func:`preference_loss` over ``lines``."""
-        lines, encode = [*lines], self.dataset.codec.vocabulary.encode
-        pairs = [(encode([*a.first]), encode([*b])) for a in lines for b in a.answers]
-        src, tgt = (x.to(self.options.device) for x in as_tensors(pairs))
-        scores = log_probs(self.model, src, tgt).split([len(line.answers) for line in lines])
-        points = (torch.tensor(line.points, device=src.device) for line in lines)
+        encode, device = self.dataset.codec.vocabulary.encode, self.options.device
+        counts = [len(line.answers) for line in lines]
+        src = source_tensor([encode([*line.first]) for line in lines]).to(device)
+        answers = [encode([*answer]) for line in lines for answer in line.answers]
+        tgt = pad_sequence([[BOS_ID, *answer, EOS_ID] for answer in answers]).to(device)
+        line = torch.arange(len(lines), device=device).repeat_interleave(torch.tensor(counts))
+        scores = log_probs(self.model, src, tgt, line).split(counts)
+        points = (torch.tensor(line.points, device=device) for line in lines)
         return torch.stack([*map(preference_loss, scores, points)]).mean()
 
 
