@@ -126,7 +126,6 @@ def search_and_answer(
     lines_for: Callable[[str, Any], list[str]],
     options: dict[str, Any],
     *,
-    is_backward: bool = False,
     column: str = "",
     whole: Callable[[str, Any], list[str]] | None = None,
     categories: Callable[[int, str, Any], Iterable[str]] = lambda number, line, result: (),
@@ -137,7 +136,6 @@ def search_and_answer(
         lines_for: returns the output lines for an input line and its result; one line where
             several results are asked for.
         options: all options of the command.
-        is_backward: use the model of the opposite direction in the checkpoint folder.
         column: the name of the column that results are in, for a command that reads tables.
         whole: returns all output lines for an input line and its result, in place of ``lines_for``
             and of numbers and scores, but not of JSON.
@@ -173,8 +171,6 @@ def search_and_answer(
         predictor: Any = task_named(task).load(
             line_options.model, device=line_options.device, **how_to_load
         )
-        if is_backward:
-            predictor = predictor.opposite()
         request = predictor.request_type.of(
             **search_options,
             is_scored=line_options.is_json,

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 @click.option(
     "--avoid", "avoid_file", type=PATH, metavar="FILE", help="Words that no answer has, one a line."
 )
-@click.option("--backward", is_flag=True, help="TEXT is a second line; answer with a first line.")
 @click.option("--banner", is_flag=True, help="Print a banner (横批) as well, if one fits.")
 @click.option("--vertical", is_flag=True, help="Print couplets downwards, the first line right.")
 @click.option(
@@ -77,19 +77,20 @@ def couplet(**options: Any) -> None:
     if options.pop("check"):
         _print_check(options)
         return
-    layout = take(Layout, options)
+    layout, is_backward = take(Layout, options), bool(options["backward"])
     _check_layout(options, layout)
     if (file := options.pop("avoid_file")) is not None:
         options["avoid"] = read_avoided(file)
     has_rules, is_one = options["candidates"] is not None, len(options["texts"]) == 1
     is_one &= options["texts"] != ("-",)
+    finished = partial(_finished, layout=layout, is_backward=is_backward)
     is_read = options["output_path"] is None and is_terminal() and not layout.vertical
 
     def lines_for(line: str, found: "Couplet") -> list[str]:
         """Returns the answer as lines, and draws it."""
         if not found.second:  # an empty line, or one that is refused
             return [""]
-        pair, banner = _finished(line, found, layout)
+        pair, banner = finished(line, found)
         if layout.vertical:
             from tasks.couplet.layout import vertical
 
@@ -104,11 +105,11 @@ def couplet(**options: Any) -> None:
         if has_rules or options["n_best"] is not None:
             rows = ["".join(line.split())]
             for number, each in enumerate(found.hypotheses, start=1):
-                _, banner = _finished(line, each, layout)
+                _, banner = finished(line, each)
                 notes = [f"横批：{banner}"] * bool(banner) + [_faults(each)] * has_rules
                 rows.append("  ".join([f"{number:>3}  {each.second}", *notes]))
         else:
-            pair, banner = _finished(line, found, layout)
+            pair, banner = finished(line, found)
             rows = [*pair, *([f"横批：{banner}"] if banner else [])]
         return rows if is_one else [*rows, ""]
 
@@ -116,7 +117,6 @@ def couplet(**options: Any) -> None:
         "couplet",
         lines_for,
         options,
-        is_backward=layout.backward,
         whole=pair_for if is_read else None,
     )
 
@@ -125,7 +125,6 @@ def couplet(**options: Any) -> None:
 class Layout:
     """How a couplet is shown."""
 
-    backward: bool
     banner: bool
     vertical: bool
     picture: Path | None
@@ -154,14 +153,16 @@ def _check_layout(options: dict[str, Any], layout: Layout) -> None:
         require_folder_of(layout.picture, "--picture")
 
 
-def _finished(line: str, found: "Couplet", layout: Layout) -> tuple[tuple[str, str], str | None]:
+def _finished(
+    line: str, found: "Couplet", *, layout: Layout, is_backward: bool
+) -> tuple[tuple[str, str], str | None]:
     """Returns the first and the second line, and the banner; reports faults, and draws them."""
     from core.progress import log
     from tasks.couplet.layout import banner as banner_of
     from tasks.couplet.layout import draw_couplet
 
     given = "".join(line.split())
-    pair = (found.second, given) if layout.backward else (given, found.second)
+    pair = (found.second, given) if is_backward else (given, found.second)
     fitting = banner_of(*pair) if layout.banner or layout.picture else None
     banner = fitting if layout.banner else None
     for note in (found.note, "no banner fits" if layout.banner and banner is None else ""):

@@ -40,15 +40,18 @@ class CoupletData:
         extra: more training folders beside ``train``.
         extra_weights: how often a couplet of each of them is drawn in an epoch: 2 draws all of them
             twice, 0.3 a new random 30% once. Without it, 1 for each.
-        swapped: exchange the lines: the model answers second lines with first ones.
+        exchanged: the share of the training couplets that every epoch reads once more with their
+            lines exchanged, drawn anew. Above 0, the model answers second lines with first ones.
         min_freq: characters that occur less often than this become ``<unk>``.
         val_share: the share of the training couplets that is held out for validation if there is
             no ``val`` folder; ``train.seed`` selects them.
     """
 
+    RETIRED = MappingProxyType({"swapped": (False,)})
+
     extra: tuple[str, ...] = ()
     extra_weights: tuple[float, ...] = ()
-    swapped: bool = False
+    exchanged: float = 0.0
     min_freq: int = 1
     val_share: float = 0.01
 
@@ -58,6 +61,7 @@ class CoupletData:
         check(len(weights) in (0, count), "data.extra_weights", list(weights), one_each)
         for weight in weights:
             presets.check_weight("data.extra_weights", weight)
+        check(0.0 <= self.exchanged <= 1.0, "data.exchanged", self.exchanged, "from 0 to 1")
         check(self.min_freq >= 1, "data.min_freq", self.min_freq, "at least 1")
         share = self.val_share
         check(0.0 <= share < 1.0, "data.val_share", share, "at least 0 and below 1")
@@ -200,7 +204,9 @@ def best() -> CoupletConfig:
         average=0,
         weights_on_disk="int8",
     )
-    return replace(start, model=model, train=training, rerank=RerankConfig(is_default=True))
+    data = replace(start.data, exchanged=0.2)
+    rerank = RerankConfig(is_default=True)
+    return replace(start, model=model, data=data, train=training, rerank=rerank)
 
 
 def paper() -> CoupletConfig:

@@ -158,7 +158,7 @@ class CharacterTable:
     """Properties of the tokens of a vocabulary, as tensors ``[V]`` on ``device``.
 
     ``form`` says which tones are needed, and in which system they are looked up. No answer may have
-    a word in ``avoided``, or in ``words/avoided.txt``. If ``swapped``, answers are first lines.
+    a word in ``avoided``, or in ``words/avoided.txt``. If ``backward``, answers are first lines.
     """
 
     def __init__(
@@ -168,10 +168,10 @@ class CharacterTable:
         form: FormConfig = DEFAULT_FORM,
         avoided: frozenset[str] = frozenset(),
         *,
-        swapped: bool = False,
+        backward: bool = False,
     ) -> None:
         self.form = form
-        self.swapped = swapped
+        self.backward = backward
         self.avoided = avoided | rules.avoided_words()
         self._vocabulary = vocabulary
         self._characters = vocabulary.itos[len(SPECIALS) :]
@@ -250,7 +250,7 @@ def _needs(line: Sequence[str], table: CharacterTable, *, is_end: bool) -> list[
     if form.tones == "off" or end < 0:
         return needs
     found = line_tones(line, form.rhyme)
-    if wanted := rules.ending_tone(found[end], swapped=table.swapped):
+    if wanted := rules.ending_tone(found[end], backward=table.backward):
         needs[pattern[end]] |= _BITS[wanted]
     if form.tones == "strict" and not is_end:
         for i in rules.tone_places(line):

@@ -10,7 +10,7 @@ from core.errors import CorpusError
 from core.progress import log
 from core.storage.files import exists, is_file, is_folder
 from data.codec import CodecConfig, TextCodec
-from data.examples import encode_pairs
+from data.examples import Examples, encode_pairs
 from data.pairs import TextPair, read_parallel, read_tabbed
 from tasks.couplet.config import CoupletData
 from tasks.runs.dataset import Splits
@@ -28,7 +28,7 @@ class CoupletFolder(Splits[TextPair]):
             raise CorpusError(folder, reason)
         if not is_folder(folder):
             raise CorpusError(folder, "there is no such folder")
-        self._folder, self._is_swapped = folder, config.swapped
+        self._folder = folder
         self._reported: set[str] = set()
         names = {path.parent.name for path in folder.glob("*/in.txt")} | {"train"}
         names |= {path.stem for path in folder.glob("*.tsv")}
@@ -49,8 +49,7 @@ class CoupletFolder(Splits[TextPair]):
             )
             raise CorpusError(files[0], reason)
         pairs = read_tabbed(*files) if len(files) == 1 else read_parallel(*files)
-        pairs = [TextPair(*("".join(line.split()) for line in pair)) for pair in pairs]
-        couplets = [TextPair(*pair[::-1]) for pair in pairs] if self._is_swapped else pairs
+        couplets = [TextPair(*("".join(line.split()) for line in pair)) for pair in pairs]
         even = [couplet for couplet in couplets if len(couplet.source) == len(couplet.target)]
         if not even:
             raise CorpusError(path, "no couplet here has two lines of the same length")
@@ -106,13 +105,19 @@ class LoadCoupletDataset(PairDataset):
         return [couplet for _, part in self._parts(split) for couplet in part]
 
     def training_data(self, *, batch_tokens: int, seed: int, max_len: int) -> PairData:
-        """Returns batches of training couplets; every epoch draws those of extra folders anew."""
+        """Returns batches of training couplets; every epoch draws those of extra folders anew.
+
+        With ``config.exchanged`` it draws couplets with their lines exchanged, too.
+        """
         parts = []
         for name, couplets in self._parts("train"):
             pairs = encode_pairs(couplets, (self.codec, self.codec))
             parts.append(pairs.select(short_pairs(pairs, max_len - 1, self.folder / name)))
-        weights = self.config.extra_weights or [1.0] * len(self.config.extra)
-        drawn = DrawnPairs(parts, [1.0, *weights], seed)
+        weights = [1.0, *(self.config.extra_weights or [1.0] * len(self.config.extra))]
+        if share := self.config.exchanged:
+            parts += [Examples(*reversed(part.columns)) for part in parts]
+            weights += [share * weight for weight in weights]
+        drawn = DrawnPairs(parts, weights, seed)
         return PairData(drawn, batch_tokens=batch_tokens, seed=seed)
 
     def files(self, *splits: str) -> list[Path]:

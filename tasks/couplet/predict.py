@@ -15,10 +15,9 @@ from core.config import check_range, options_of
 from core.decoding.config import GenerationConfig
 from core.decoding.recording import SearchTree
 from core.decoding.search import Constraint
-from core.errors import CheckpointError, ConfigError, TextError, shown
+from core.errors import ConfigError, TextError, shown
 from core.model.sequence_to_sequence import SequenceToSequence
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
-from core.storage.files import is_folder
 from data.codec import TextCodec
 from data.vocabulary import SPECIALS, Vocabulary
 from tasks.couplet.answer import Couplet
@@ -51,8 +50,6 @@ _FORM_OPTIONS = {
 # Each part of a long line keeps them by itself.
 _RULES_OF_A_WHOLE = {"characters", "repetition", "palindrome"}
 
-BACKWARD_FOLDER = "backward"
-
 NO_GOOD_ANSWER = "no good answer found; this is the best try"
 
 # Tables of characters for as many forms are kept; a service may be asked for any.
@@ -67,8 +64,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     (:mod:`tasks.seq2seq.n_best`). Scores are those of the model alone: :meth:`score` does not ask
     whether a pair keeps the rules.
 
-    A model of first lines for second ones (``data.swapped``) may be in the subfolder ``backward``
-    of a checkpoint folder (:meth:`opposite`).
+    A model that was trained in both directions (``data.exchanged``) answers second lines with first
+    ones as well: ``CoupletWriter.load().answer("一枝紫燕染红梅", backward=True)``.
 
     Args:
         models: the model, or the models of an ensemble, in evaluation mode.
@@ -88,11 +85,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         super().__init__(models, codec, codec, config.generation, device)
         self.codec = codec
         self.config = config
-        self._opposite_folder: Path | None = None
-        self._load_opposite = lru_cache(1)(partial(self._load_one, device=device))
-        self._table = lru_cache(_MOST_TABLES)(
-            partial(CharacterTable, codec.vocabulary, device, swapped=config.data.swapped)
-        )
+        self._table = lru_cache(_MOST_TABLES)(partial(CharacterTable, codec.vocabulary, device))
 
     @property
     def codecs(self) -> dict[str, Any]:
@@ -139,22 +132,13 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         codec = TextCodec.load(path, tokenizer=TOKENIZER)
         size = len(codec.vocabulary)
         model = load_model(path / WEIGHTS_FILE, lambda: CoupletModel(size, config.model))
-        writer = cls([model.to(device).eval().requires_grad_(False)], codec, config, device)
-        if is_folder(folder := path / BACKWARD_FOLDER):
-            if not read_config(folder, cls.task, CoupletConfig).data.swapped:
-                raise CheckpointError(
-                    f"{folder}: not a model of first lines: train one with --set data.swapped=true"
-                )
-            writer._opposite_folder = folder  # its weights wait for opposite(), which needs them
-        return writer
+        return cls([model.to(device).eval().requires_grad_(False)], codec, config, device)
 
     @classmethod
     def _join(cls, members: "Sequence[CoupletWriter]") -> "CoupletWriter":
         first = members[0]
         models = [model for member in members for model in member.models]
-        writer = cls(models, first.codec, first.config, first.device)
-        writer._opposite_folder = first._opposite_folder
-        return writer
+        return cls(models, first.codec, first.config, first.device)
 
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
         return {"vocabulary": self.codec.vocabulary}
@@ -163,6 +147,9 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         request = CoupletRequest.extended(request)
         self._candidate_count(request)
         config = super().check(request)
+        if request.backward and not self.config.data.exchanged:
+            reason = "needs a model of both directions: train one with --set data.exchanged=1"
+            raise ConfigError(reason, option="backward")
         if request.pass_through:
             raise ConfigError("is an option for translations alone", option="pass_through")
         for name in sorted(_FORM_OPTIONS & request.search_options().keys()):
@@ -200,25 +187,6 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
                 judged = [replace(one, second=traditional(one.second)) for one in judged]
             answers.append(joined(judged))
         return answers
-
-    @property
-    def has_opposite(self) -> bool:
-        """Whether there is a model of first lines for second ones."""
-        return self._opposite_folder is not None
-
-    def opposite(self) -> "CoupletWriter":
-        """Returns the writer of first lines for second ones; the first call loads it.
-
-        Raises:
-            CheckpointError: there is none, or it is damaged.
-        """
-        if self._opposite_folder is None:
-            raise CheckpointError(
-                f"the model has no folder {BACKWARD_FOLDER!r} with a model of first lines; train "
-                "one there with --set data.swapped=true"
-            )
-        with self._lock:
-            return self._load_opposite(self._opposite_folder)
 
     def _candidate_count(self, request: CoupletRequest) -> int | None:
         """Returns how many ranked candidates are asked for; None asks for an ordinary search."""
@@ -323,13 +291,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         numerals = {ord(d): n for d, n in DIGITS.items() if d not in known and n in known}
         return simplified(text).translate(numerals)
 
-    def try_out(self) -> None:
-        super().try_out()
-        if self.has_opposite:
-            self.opposite().try_out()
-
     def properties(self) -> dict[str, Any]:
-        return super().properties() | {"backward": self.has_opposite}
+        return super().properties() | {"backward": self.config.data.exchanged > 0}
 
     def refusal(self, text: str) -> str | None:
         if text.strip() and not any(map(is_chinese, text)):
@@ -362,7 +325,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
 
     def _table_for(self, request: CoupletRequest) -> CharacterTable:
         avoided = frozenset(map(simplified, request.avoid))
-        return self._table(request.form(self.config.form), avoided)
+        return self._table(request.form(self.config.form), avoided, backward=request.backward)
 
     def _results(self, texts: Sequence[str], found: SearchResult[EncodedTexts]) -> list[Couplet]:
         return [

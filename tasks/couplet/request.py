@@ -29,6 +29,7 @@ class CoupletRequest(GenerationRequest):
     * ``keep``: the second line with a wildcard (``？``) for each free place: ``春？？？？``.
     * ``avoid``: a word or words that no answer may have, beside those of ``words/avoided.txt``.
     * ``script``: that of the answers; ``auto`` is that of the first line.
+    * ``backward``: the texts are second lines, the answers first ones.
 
     Raises:
         ConfigError: a value outside its range, or ``keep`` beside ``prefix``.
@@ -55,6 +56,7 @@ class CoupletRequest(GenerationRequest):
     script: Script = option(
         "auto", "The characters of the answers; auto: those of the first line.", "couplet"
     )
+    backward: bool = option(False, "TEXT is a second line; answer with a first line.", "couplet")
 
     def __post_init__(self) -> None:
         super().__post_init__()

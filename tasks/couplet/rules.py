@@ -181,13 +181,13 @@ def spread(first: Sequence[str], given: Sequence[str | None]) -> list[str | None
     return [g or known.get(f) for f, g in zip(first, whole, strict=True)]
 
 
-def ending_tone(given: Tones, *, swapped: bool = False) -> str | None:
+def ending_tone(given: Tones, *, backward: bool = False) -> str | None:
     """Returns the tone of a last word that answers a word with the tones ``given``.
 
-    If it may have both, second lines end level, and first lines (``swapped``) oblique: 仄起平收 is
+    If it may have both, second lines end level, and first lines (``backward``) oblique: 仄起平收 is
     the rule, and the reverse an exception.
     """
-    usual, other = (OBLIQUE, LEVEL) if swapped else (LEVEL, OBLIQUE)
+    usual, other = (OBLIQUE, LEVEL) if backward else (LEVEL, OBLIQUE)
     return (usual if other in given else other) if given else None
 
 

@@ -190,8 +190,8 @@ def _traces(predictor: Any, options: Any, texts: Any, numbers: Any, check: Any) 
 
 async def _search(task: str, body: Any, texts: Sequence[str], client: Client) -> Any:
     """Returns the record of each text, with its hypotheses where several are asked for."""
-    options, is_backward = body.options(), getattr(body, "backward", False)
-    work = client.service.search_work(task, options, is_backward=is_backward)
+    options = body.options()
+    work = client.service.search_work(task, options)
     results = await client.compute(task, work, texts)
     records = [result.record() for result in results]
     if options.keys() & {"n_best", "candidates"}:

@@ -26,7 +26,7 @@ class Texts(Body):
 
     def options(self) -> dict[str, Any]:
         """Returns the options of the search that are given."""
-        others = {"texts", "sentences", "backward", "banner"}
+        others = {"texts", "sentences", "banner"}
         return self.model_dump(exclude_none=True, exclude=others)
 
 
@@ -60,9 +60,6 @@ class TranslateBody(_texts_with("search", "output", "length", "translation")):  
 class CoupletBody(_texts_with("search", "output", "couplet")):  # type: ignore[misc]
     """First lines of couplets."""
 
-    backward: bool = Field(
-        False, description="The texts are second lines, answered with first lines."
-    )
     banner: bool = Field(
         False, description="Adds a banner (横批) to each answer; null where none fits."
     )

@@ -103,19 +103,9 @@ class Service:
         codes = dict(zip(("source", "target"), self.languages(), strict=True))
         return {"confidence": round(100 * share, 1), "language": codes.get(side or "", "unknown")}
 
-    def search_work(
-        self, task: str, options: Mapping[str, Any], *, is_backward: bool = False
-    ) -> Work:
-        """Returns the work of a search with ``options``, or raises a RequestError (400 or 404).
-
-        ``is_backward`` asks for first lines of couplets.
-        """
+    def search_work(self, task: str, options: Mapping[str, Any]) -> Work:
+        """Returns the work of a search with ``options``, or raises a RequestError (400 or 404)."""
         predictor = self.predictor(task)
-        if is_backward:
-            if not predictor.has_opposite:
-                message = "this service has no model of first lines"
-                raise RequestError(404, message, field="backward")
-            predictor = predictor.opposite()
         try:
             request: GenerationRequest = predictor.request_type.of(**options)
             config = predictor.check(request)

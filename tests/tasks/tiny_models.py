@@ -19,7 +19,7 @@ from tasks.classification.model import ClassificationModel
 from tasks.classification.predict import Classifier
 from tasks.couplet.config import STRICT, CoupletConfig, CoupletTransformerConfig
 from tasks.couplet.model import CoupletModel
-from tasks.couplet.predict import BACKWARD_FOLDER, CoupletWriter
+from tasks.couplet.predict import CoupletWriter
 from tasks.runs.checkpoint_folder import CONFIG_FILE
 from tasks.runs.config import make_config
 from tasks.runs.training import RunOptions
@@ -100,13 +100,11 @@ def untrained_writer(words: str, *, max_len: int = 64, seed: int = 1) -> Couplet
 
 
 def write_two_way_model(model: Path, folder: Path) -> None:
-    """Copies ``model`` to ``folder``, and once more as its own model of first lines."""
-    backward = folder / BACKWARD_FOLDER
+    """Copies ``model`` to ``folder`` as one that was trained in both directions."""
     shutil.copytree(model, folder)
-    shutil.copytree(model, backward)
-    config = json.loads((backward / CONFIG_FILE).read_text("utf-8"))
-    config["data"]["swapped"] = True
-    (backward / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
+    config = json.loads((folder / CONFIG_FILE).read_text("utf-8"))
+    config["data"]["exchanged"] = 0.5
+    (folder / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
 
 
 def tiny_config(task: str, *assignments: str, **options: Any) -> Any:
