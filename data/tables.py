@@ -9,7 +9,7 @@ import io
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -96,6 +96,24 @@ class Table:
         if self.delimiter:
             return self._as_csv([*record.values(), *added.values()])
         return json.dumps({**record, **added}, ensure_ascii=False) + "\n"
+
+    def written_as(self, path: Path) -> "Table":
+        """Returns the table with the delimiter that the suffix of the output ``path`` stands for.
+
+        Raises a CorpusError if it stands for another format.
+        """
+        suffix = path.suffix.lower()
+        form, others = (
+            ("CSV", _JSON_SUFFIXES) if self.delimiter else ("JSON Lines", (".csv", ".tsv"))
+        )
+        if suffix in (".xlsx", *others):
+            reason = (
+                f"the results are {form}, as the table is; give them another suffix than {suffix}"
+            )
+            raise CorpusError(path, reason)
+        if suffix == ".tsv" or (suffix == ".csv" and self.delimiter == "\t"):
+            return replace(self, delimiter="\t" if suffix == ".tsv" else ",")
+        return self
 
     def require(self, names: Iterable[str]) -> None:
         """Raises a CorpusError, with the most similar name, if a column is missing."""

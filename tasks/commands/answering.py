@@ -71,9 +71,9 @@ def opened_input(
     if columns is not None:
         if texts or path is None:
             raise click.UsageError("with --text, --input must be a table.")
-        if out is not None and out.suffix.lower() == ".xlsx":
-            raise click.UsageError("--output of a table is CSV: give it another suffix than .xlsx.")
-        return _opened_table(open_table(path, layout), columns.split(","), options, added)
+        table = open_table(path, layout)
+        table = table if out is None or options.is_json else table.written_as(out)
+        return _opened_table(table, columns.split(","), options, added)
     if replace(layout, encoding=None) != DEFAULT_LAYOUT:
         raise click.UsageError("--delimiter and --header are for tables: add --text.")
     if layout.encoding is not None and path is None:

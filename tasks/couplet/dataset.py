@@ -24,7 +24,10 @@ class CoupletFolder(Splits[TextPair]):
 
     def __init__(self, folder: Path, config: CoupletData, *, seed: int) -> None:
         if is_file(folder):
-            reason = "a file: a corpus is a folder; put the file into one, under the name train.tsv"
+            reason = (
+                "a file: a corpus is a folder; put the file into one, under the name train.tsv to "
+                "train with it, test.tsv to evaluate a model on it"
+            )
             raise CorpusError(folder, reason)
         if not is_folder(folder):
             raise CorpusError(folder, "there is no such folder")

@@ -178,6 +178,11 @@ def test_the_shipped_model_writes_first_lines_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["hello", "，。！", "他妈的"])
-def test_what_is_no_first_line_is_refused_in_one_line(tiny_models: Models, text: str) -> None:
-    message = error_of(1, "couplet", "--model", tiny_models("couplet"), text)
-    assert text in message
+def test_what_is_no_first_line_is_refused_in_one_line(
+    tiny_models: Models, tmp_path: Path, text: str
+) -> None:
+    command = ("couplet", "--model", tiny_models("couplet"))
+    assert text in error_of(1, *command, text)
+    (tmp_path / "lines.txt").write_text(text, "utf-8")
+    record = json.loads(run(*command, "--json", "--input", tmp_path / "lines.txt").stdout)
+    assert (record["second"], record["score"], record["rules"]) == ("", None, {})

@@ -127,6 +127,9 @@ def test_a_table_comes_back_with_translations(
     rows = [*csv.DictReader(content[1:].splitlines(), delimiter=";")]
     texts = [row["de"] for row in rows[:5]]
     assert [row["translation"] for row in rows[:5]] == lines_of(*command[:3], *texts)
+    assert run(*command, "--output", tmp_path / "out.tsv").exit_code == 0
+    tabs = (tmp_path / "out.tsv").read_text("utf-8-sig").splitlines()
+    assert [*csv.DictReader(tabs, delimiter="\t")] == rows
     before = csv.DictReader(table.read_text("cp1252").splitlines(), delimiter=";")
     assert [{**row, "translation": ""} for row in before] == [
         row | {"translation": ""} for row in rows
@@ -144,7 +147,8 @@ def test_a_table_comes_back_with_translations(
             ("--text=de", "--n-best=2", "--beam=2"),
             "--n-best is for texts, or for tables with --json",
         ),
-        (("--text=de", "--output=t.xlsx"), "give it another suffix than .xlsx"),
+        (("--text=de", "--output=t.xlsx"), "the results are CSV, as the table is"),
+        (("--text=de", "--output=t.jsonl"), "give them another suffix than .jsonl"),
         (("--text=de", "--encoding=nonsense"), "--encoding must be an encoding such as cp1252"),
         (("--text=de", "--delimiter=::"), "--delimiter must be one character"),
         (("--delimiter=;",), "are for tables: add --text"),
@@ -154,5 +158,5 @@ def test_options_that_do_not_fit_are_refused(
     options: tuple[str, ...], message: str, tiny_models: Models, table: Path
 ) -> None:
     model = tiny_models("translation")
-    code = 1 if "column" in message else 2
+    code = 2 if "--" in message else 1
     assert message in error_of(code, "translate", "--model", model, "--input", table, *options)

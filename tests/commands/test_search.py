@@ -196,6 +196,9 @@ def test_evaluate_names_contradicting_options_too(
     assert "nothing to search for" in error_of(2, "evaluate", "classification", *data, "--sample")
     twice = ("--model", tiny_models("classification")) * 2
     assert "one --model" in error_of(2, "evaluate", "classification", *data, *twice)
+    command = ("evaluate", "translation", "--model", tiny_models("translation"))
+    message = error_of(2, *command, "--data", tiny_corpora["translation"], "--src=en", "--tgt=de")
+    assert "the model translates from de to en, not the reverse" in message
 
 
 @pytest.mark.parametrize("arguments", ["--beam 20000", "--threads 100000", "--seed -1"])

@@ -52,6 +52,8 @@ def test_a_resumed_run_has_its_own_configuration(tiny_corpora: Corpora, in_tmp: 
     config = json.loads(Path("run/config.json").read_text())
     assert (config["train"]["epochs"], config["train"]["seed"]) == (2, 3)
     assert config["model"]["d_model"] == 32
+    message = error_of(2, "train", "classification", "--out", "run", "--resume")
+    assert f"run is a run on {tiny_corpora['classification'].name}: name it" in message
 
 
 def test_the_configuration_of_a_run_can_be_used_again(
