@@ -50,7 +50,7 @@ GAP = 2
 BETA = 0.3
 WEIGHT = 1.0
 """Of the loss of the judged answers, as a multiple of the loss of a token of the couplets."""
-LINES = 12
+LINES = 16
 """The judged lines beside each batch, or each microbatch."""
 NEAR = 200
 """They are drawn from this many neighbors in the order of lengths, so that little is padding."""

@@ -4,6 +4,7 @@
     python -m benchmarks.couplet_recipes separate --data couplet --out runs/separate
     python -m benchmarks.couplet_recipes modern --data couplet --out modern
     python -m benchmarks.couplet_recipes grow --init MODEL --out grown
+    python -m benchmarks.couplet_recipes letters --init MODEL --out lettered
 
 ``corpora`` writes two folders of couplets for the study of verse. In ``tagged``, both lines of a
 couplet of ``verse`` begin with a tag, so that the model learns from verse without writing it. In
@@ -12,14 +13,16 @@ the first stage, and the next one starts from it with ``--init``.
 
 ``separate`` trains the preset ``small`` with an embedding table for each line.
 
-The other two prepare the training of the shipped model. ``modern`` copies the corpus and adds four
+The others prepare the training of the shipped model. ``modern`` copies the corpus and adds six
 folders: of ``train`` and ``extra``, ``modern``, couplets about modern things or in today's words,
 and ``digits``, couplets with numerals that answer each other, as digits; ``written``, couplets
 about modern life that were written for this project (``couplet_written.tsv``), without those that
-have characters which the others hardly have; and ``exchanged``, the same with the second line
-first. ``grow`` gives a model an output layer of its own, one more layer on each side and
+have characters which the others hardly have; of those, ``exchanged``, all with the second line
+first, ``newest``, those that were written last, and ``letters``, those with Latin letters, as
+capitals. ``grow`` gives a model an output layer of its own, one more layer on each side and
 feed-forward parts of twice the width: it computes the same, because what is new adds nothing at
-first and the output layer begins as the embedding table.
+first and the output layer begins as the embedding table. ``letters`` adds the capital letters to
+the vocabulary of a model.
 """
 
 from __future__ import annotations
@@ -29,11 +32,13 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_uppercase
 
 import torch
+from torch import Tensor
 
 from core.config import override
 from core.model.sequence_to_sequence import SequenceToSequence
@@ -48,6 +53,8 @@ from tasks.runs.training import RunOptions
 
 TAG = "诗"
 WRITTEN = Path(__file__).with_name("couplet_written.tsv")
+NEWEST = 78_912
+"""The couplets of ``WRITTEN`` after this row were written last."""
 FILES = ("in.txt", "out.txt")
 LEAST_COUNT = 3
 """``data.min_freq`` of the shipped model."""
@@ -91,11 +98,11 @@ def write(folder: Path, couplets: list[list[str]]) -> None:
         (folder / file).write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
-def read_written(known: Container[str]) -> list[list[str]]:
-    """Returns our own couplets, with numerals for digits: those whose second line has ``known``
-    characters alone, and whose first line has at most one other."""
-    numerals = str.maketrans(script.DIGITS)
-    lines = WRITTEN.read_text("utf-8").translate(numerals).splitlines()
+def read_written(known: Container[str], start: int = 0) -> list[list[str]]:
+    """Returns our own couplets after row ``start``, with numerals for digits, and capitals: those
+    whose second line has ``known`` characters alone, and whose first line has at most one other."""
+    others = str.maketrans(script.DIGITS | script.CAPITALS)
+    lines = WRITTEN.read_text("utf-8").translate(others).splitlines()[start:]
     couplets = [[" ".join(line) for line in couplet.split("\t")] for couplet in lines]
 
     def unknown(line: str) -> int:
@@ -115,15 +122,18 @@ def with_digits(couplet: list[str]) -> list[str]:
 
 
 def write_modern(data: Path, out: Path) -> None:
-    """Writes the corpus with ``modern``, ``digits``, ``written`` and ``exchanged``."""
+    """Writes the corpus with the six folders of the recipe ``modern``."""
     for name in ("train", "val", "test", "extra", "verse"):
         shutil.copytree(data / name, out / name)
     couplets = read(data / "train") + read(data / "extra")
     write(out / "modern", [each for each in couplets if MODERN.search(each[0].replace(" ", ""))])
     everyone = couplets + read(data / "verse")
     counts = Counter(c for couplet in everyone for line in couplet for c in line.split())
-    written = read_written({c for c, count in counts.items() if count >= LEAST_COUNT})
+    known = {c for c, count in counts.items() if count >= LEAST_COUNT} | {*ascii_uppercase}
+    written = read_written(known)
     write(out / "written", written)
+    write(out / "newest", read_written(known, NEWEST))
+    write(out / "letters", [each for each in written if not {*ascii_uppercase}.isdisjoint(each[0])])
     write(out / "exchanged", [couplet[::-1] for couplet in written])
     changed = ((each, with_digits(each)) for each in couplets)
     write(out / "digits", [digits for each, digits in changed if digits != each])
@@ -142,16 +152,32 @@ def grow(folder: Path, out: Path) -> None:
         tie_output=False,
     )
     grown = CoupletModel(len(writer.source.vocabulary), config)
-    weights = grown.state_dict()
-    for name, weight in weights.items():
+    for name, weight in grown.state_dict().items():
         if ".out_proj." in name or ".linear2." in name:
             weight.zero_()
-        if name in old:
-            weight[tuple(map(slice, old[name].shape))] = old[name]
-    shutil.copytree(folder, out, ignore=shutil.ignore_patterns("backward", "manifest.json"))
+    _save_grown(folder, out, grown, old)
     settings = json.loads((out / "config.json").read_text("utf-8"))
     settings["model"] |= vars(config)
     (out / "config.json").write_text(json.dumps(settings, indent=2), "utf-8")
+
+
+def add_letters(folder: Path, out: Path) -> None:
+    """Writes the model in ``folder`` with the capital letters in its vocabulary."""
+    writer = CoupletWriter.load(folder, device="cpu")
+    known = writer.codec.vocabulary
+    added = [letter for letter in ascii_uppercase if letter not in known]
+    grown = CoupletModel(len(known) + len(added), writer.config.model)
+    _save_grown(folder, out, grown, writer.models[0].state_dict())
+    with (out / "vocabulary.txt").open("a", encoding="utf-8") as file:
+        file.writelines(f"{letter}\n" for letter in added)
+
+
+def _save_grown(folder: Path, out: Path, grown: CoupletModel, old: Mapping[str, Tensor]) -> None:
+    """Copies ``folder`` to ``out`` with the weights of ``grown``, the ``old`` ones where it can."""
+    for name, weight in grown.state_dict().items():
+        if name in old:
+            weight[tuple(map(slice, old[name].shape))] = old[name]
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns("manifest.json"))
     save_weights(out / WEIGHTS_FILE, grown)
 
 
@@ -175,7 +201,12 @@ class SeparateTraining(CoupletTraining):
     model_class = SeparateTables
 
 
-RECIPES = {"corpora": write_corpora, "modern": write_modern, "grow": grow}
+RECIPES = {
+    "corpora": write_corpora,
+    "modern": write_modern,
+    "grow": grow,
+    "letters": add_letters,
+}
 
 
 def main() -> None:

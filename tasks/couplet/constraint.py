@@ -16,7 +16,7 @@ from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
 from tasks.couplet import rules
 from tasks.couplet.config import FormConfig
 from tasks.couplet.request import WILDCARDS, CoupletRequest
-from tasks.couplet.script import simplified
+from tasks.couplet.script import CAPITALS, simplified
 from tasks.couplet.tones import LEVEL, OBLIQUE, Tones, is_punctuation, line_tones, rhymes, tones
 from tasks.texts import check_unicode
 
@@ -29,9 +29,10 @@ _BITS = {LEVEL: 1, OBLIQUE: 2}
 class CoupletConstraint:
     """Forbids every next character that would break a rule (a ``Constraint`` of a search).
 
-    At least one character always stays allowed. Length and punctuation are always kept. So are the
-    others as long as the vocabulary has a character left, the most important first: ``repetition``,
-    ``characters``, ``avoided``, ``ending``, ``tones``, ``parallels``, and ``rhyme``.
+    At least one character always stays allowed. Length and punctuation are always kept, and letters
+    answer letters if the vocabulary has any. So are the other rules as long as the vocabulary has a
+    character left, the most important first: ``repetition``, ``characters``, ``avoided``,
+    ``ending``, ``tones``, ``parallels``, and ``rhyme``.
 
     Args:
         lines: the first lines of the batch, as characters.
@@ -58,6 +59,7 @@ class CoupletConstraint:
         # [B, L] each: where a character first occurs, the ids of marks and of given characters.
         self._first_positions = tensor([rules.first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
+        self._has_letter = tensor([[c in CAPITALS for c in line] for line in lines], 0).bool()
         forced = [
             [table.given_id(c) if c else -1 for c in rules.spread(*pair)]
             for pair in zip(lines, given or [()] * len(lines), strict=True)
@@ -74,7 +76,8 @@ class CoupletConstraint:
         self._taken = torch.zeros(len(lines), len(table.is_word), dtype=torch.bool, device=device)
         self._is_rhyming = torch.zeros_like(self._taken)
         for row, line in enumerate(lines):
-            self._taken[row, [*table.ids(line), *(i for i in forced[row] if i >= 0)]] = True
+            words = [c for c in line if c not in CAPITALS]
+            self._taken[row, [*table.ids(words), *(i for i in forced[row] if i >= 0)]] = True
             if (end := rules.last_word(line)) >= 0:
                 self._is_rhyming[row, table.rhyming(line[end])] = True
 
@@ -83,7 +86,7 @@ class CoupletConstraint:
 
         ``outputs`` ``[t, R]`` are the tokens so far, ``sentences`` ``[R]`` the rows of the batch.
         """
-        allowed = self._table.is_word.repeat(len(sentences), 1)
+        allowed = self._words(len(outputs), sentences)
         for _, kept in self._asked(outputs, sentences):
             allowed = _narrowed(allowed, kept)
         forced = self._forced(outputs, sentences).unsqueeze(1)
@@ -91,6 +94,12 @@ class CoupletConstraint:
         allowed &= ~is_forced
         allowed.scatter_(1, token, allowed.gather(1, token) | is_forced)
         return allowed.logical_not_()
+
+    def _words(self, position: int, sentences: Tensor) -> Tensor:
+        """Returns ``[R, V]``: the letters where the first line has one, elsewhere the others."""
+        column = min(position, self._has_letter.shape[1] - 1)
+        is_kind = self._has_letter[sentences, column].unsqueeze(1) == self._table.is_letter
+        return _narrowed(self._table.is_word.expand_as(is_kind), is_kind)
 
     def _forced(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R]``: the only possible token where the rules leave no choice, else -1."""
@@ -129,7 +138,7 @@ class CoupletConstraint:
     def reasons(self, output: Tensor) -> list[str]:
         """Returns which rule forbids each token after ``output`` ``[t]``, "" where none does."""
         outputs, first = output.unsqueeze(1), output.new_zeros(1)
-        allowed = self._table.is_word.unsqueeze(0)
+        allowed = self._words(len(output), first)
         if (forced := int(self._forced(outputs, first))) >= 0:
             is_given, is_mark = (x[0, len(output)] >= 0 for x in (self._given, self._marks))
             rule = "given" if is_given else "punctuation" if is_mark else "repetition"
@@ -183,6 +192,8 @@ class CharacterTable:
         # [4, V]: whether a character can have the tones that a place needs, as bits.
         self.fitting = (needs.unsqueeze(1) & ~has) == 0
         self.is_word = torch.tensor(words, device=device)
+        letters = [*[False] * len(SPECIALS), *[c in CAPITALS for c in self._characters]]
+        self.is_letter = torch.tensor(letters, device=device)
         # Any token can stand for a mark that is not in the vocabulary: the predictor copies the
         # marks from the first line.
         self._any_mark = len(SPECIALS) + (marks.index(True) if any(marks) else 0)

@@ -28,7 +28,7 @@ from tasks.couplet.model import CoupletModel
 from tasks.couplet.request import CoupletRequest
 from tasks.couplet.reranking import features_of, rank
 from tasks.couplet.rules import broken, find_avoided, refused_words, split_line
-from tasks.couplet.script import DIGITS, is_traditional, simplified, traditional
+from tasks.couplet.script import CAPITALS, DIGITS, is_traditional, simplified, traditional
 from tasks.couplet.tones import is_chinese, is_punctuation
 from tasks.inside import Place, Trace
 from tasks.runs.checkpoint_folder import read_config
@@ -286,10 +286,13 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         return replace(trace, places=places)
 
     def _as_read(self, text: str) -> str:
-        """Returns ``text`` in simplified characters, with numerals for digits that are unknown."""
-        known = self.codec.vocabulary.stoi
-        numerals = {ord(d): n for d, n in DIGITS.items() if d not in known and n in known}
-        return simplified(text).translate(numerals)
+        """Returns ``text`` in simplified characters, with numerals for digits, and capitals.
+
+        Only where the model does not know the digit or letter itself.
+        """
+        known, others = self.codec.vocabulary.stoi, DIGITS | CAPITALS
+        read = {ord(c): other for c, other in others.items() if c not in known and other in known}
+        return simplified(text).translate(read)
 
     def properties(self) -> dict[str, Any]:
         return super().properties() | {"backward": self.config.data.exchanged > 0}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from tasks.couplet.script import CAPITALS
 from tasks.couplet.tones import (
     LEVEL,
     OBLIQUE,
@@ -76,13 +77,16 @@ def punctuation(pair: Pair) -> str:
 
 
 def characters(pair: Pair) -> str:
-    """No character of the first line is in the second (不重字)."""
-    second = set(pair.words[1])
+    """No character of the first line is in the second (不重字). Latin letters may be."""
+    second = set(pair.words[1]) - CAPITALS.keys()
     return "".join(dict.fromkeys(c for c in pair.words[0] if c in second))
 
 
 def repetition(pair: Pair) -> str:
-    """The second line repeats a character exactly where the first does (重字相应)."""
+    """The second line repeats a character exactly where the first does (重字相应).
+
+    Latin letters count for themselves: APP is answered with KTV.
+    """
     patterns = [first_positions(words) for words in pair.words]
     if patterns[0] == patterns[1]:
         return ""
@@ -166,8 +170,8 @@ def broken_rule(
         return "length"
     # A free place gets a character without tones, which no line has.
     second = [
-        known or (f if is_punctuation(f) else chr(0xF0000 + first.index(f)))
-        for f, known in zip(first, spread(first, given), strict=True)
+        known or (f if is_punctuation(f) else chr(0xF0000 + place))
+        for f, known, place in zip(first, spread(first, given), first_positions(first), strict=True)
     ]
     pair = Pair(first, second, rhyme)
     rules = (punctuation, characters, repetition, *((ending,) if tones != "off" else ()))
@@ -176,9 +180,9 @@ def broken_rule(
 
 def spread(first: Sequence[str], given: Sequence[str | None]) -> list[str | None]:
     """Returns ``given`` for a whole line: also where the first line repeats a character."""
-    known = {f: g for f, g in zip(first, given, strict=False) if g is not None}
+    known = {p: g for p, g in zip(first_positions(first), given, strict=False) if g is not None}
     whole = [*given, *[None] * (len(first) - len(given))]
-    return [g or known.get(f) for f, g in zip(first, whole, strict=True)]
+    return [g or known.get(p) for p, g in zip(first_positions(first), whole, strict=True)]
 
 
 def ending_tone(given: Tones, *, backward: bool = False) -> str | None:
@@ -231,9 +235,12 @@ def last_word(line: Sequence[str]) -> int:
 
 
 def first_positions(characters: Sequence[str]) -> list[int]:
-    """Returns for each character the position where it first occurs: the repetition pattern."""
+    """Returns for each character the position where it first occurs: the repetition pattern.
+
+    That of a Latin letter is its own.
+    """
     seen: dict[str, int] = {}
-    return [seen.setdefault(character, i) for i, character in enumerate(characters)]
+    return [i if c in CAPITALS else seen.setdefault(c, i) for i, c in enumerate(characters)]
 
 
 def words_of(line: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from functools import cache
 from operator import ne
+from string import ascii_letters
 from typing import Any, Literal, get_args
 
 Script = Literal["auto", "simplified", "traditional"]
@@ -11,6 +12,10 @@ SCRIPTS = get_args(Script)
 
 DIGITS = dict(zip("0123456789０１２３４５６７８９", "零一二三四五六七八九" * 2, strict=True))
 """The numeral for each digit, also of full width."""
+
+CAPITALS = dict(zip(ascii_letters, ascii_letters.upper(), strict=True))
+CAPITALS |= {chr(ord(letter) + 0xFEE0): capital for letter, capital in CAPITALS.items()}
+"""The capital for each Latin letter, also of full width; a capital stands for itself."""
 
 
 def simplified(text: str) -> str:

@@ -1,5 +1,7 @@
 """Couplet writers that have learnt nothing, and the form that they keep all the same."""
 
+from string import ascii_letters
+
 from tasks.couplet.predict import CoupletWriter
 from tasks.couplet.rules import ending_tone, last_word
 from tasks.couplet.tones import is_punctuation, line_tones, tones
@@ -18,7 +20,7 @@ def marks(line: str) -> list[tuple[int, str]]:
 
 def has_same_repetitions(first: str, second: str) -> bool:
     return all(
-        (first[i] == first[j]) == (second[i] == second[j])
+        first[i] in ascii_letters or (first[i] == first[j]) == (second[i] == second[j])
         for i in range(len(first))
         for j in range(i)
     )

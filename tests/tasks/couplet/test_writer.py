@@ -43,6 +43,15 @@ def test_every_answer_keeps_the_form(beam_size: int, firsts: list[str], number: 
         assert couplet.rules["length"] and couplet.rules["punctuation"]
 
 
+@pytest.mark.parametrize("options", [{"beam_size": 4}, {"sample": True}])
+def test_letters_answer_letters(options: dict[str, Any]) -> None:
+    writer = untrained_writer("风天山花云江人雨地水树月，BCDE", seed=1)
+    for first in ("app天人", "ａ水，月Bb"):
+        couplet = writer.answer_scored([first], **options)[0]
+        assert [c in "BCDE" for c in couplet.second] == [c in "apａBb" for c in first]
+        assert couplet.rules["repetition"] and couplet.rules["characters"]
+
+
 @given(
     beam_size=st.sampled_from([1, 4]),
     firsts=st.lists(lines, min_size=1, max_size=3),
