@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, overload
@@ -173,7 +173,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         candidates. A line has the same candidates wherever it stands.
         """
         request, texts = CoupletRequest.extended(request), as_texts(texts)
-        lines = [self._as_read(text) for text in texts]
+        lines = [self.as_read(text) for text in texts]
         count = self._candidate_count(request)
         if count is None:
             found = super().generate(lines, request)
@@ -274,7 +274,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
 
     def trace(self, text: str, **options: Any) -> Trace:
         trace, request = super().trace(text, **options), CoupletRequest.of(**options)
-        (tree,), line, places = trace.searches, _characters(self._as_read(trace.text)), []
+        (tree,), line, places = trace.searches, _characters(self.as_read(trace.text)), []
         table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
         given = given_characters(request, [[line]], table)
         constraint = CoupletConstraint([line], table, given)
@@ -285,14 +285,17 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             places.append(Place(Counter(reasons[len(SPECIALS) :]), forbidden))
         return replace(trace, places=places)
 
-    def _as_read(self, text: str) -> str:
+    def as_read(self, text: str) -> str:
         """Returns ``text`` in simplified characters, with numerals for digits, and capitals.
 
         Only where the model does not know the digit or letter itself.
         """
+        return simplified(text).translate(self._read_as)
+
+    @cached_property
+    def _read_as(self) -> dict[int, str]:
         known, others = self.codec.vocabulary.stoi, DIGITS | CAPITALS
-        read = {ord(c): other for c, other in others.items() if c not in known and other in known}
-        return simplified(text).translate(read)
+        return {ord(c): other for c, other in others.items() if c not in known and other in known}
 
     def properties(self) -> dict[str, Any]:
         return super().properties() | {"backward": self.config.data.exchanged > 0}

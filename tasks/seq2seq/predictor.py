@@ -253,13 +253,18 @@ class PairPredictor(Predictor[R], Generic[R, E]):
                 f"each source needs one target: {len(pairs[0])} sources, {len(pairs[1])} targets"
             )
         codecs = self.source, self.target
-        scores = score_texts(self.models, codecs, *pairs, device=self.device, **options)
+        read = [[*map(self.as_read, texts)] for texts in pairs]
+        scores = score_texts(self.models, codecs, *read, device=self.device, **options)
         return scores[0] if isinstance(sources, str) else scores
+
+    def as_read(self, text: str) -> str:
+        """Returns ``text`` in the spelling that the model knows."""
+        return text
 
     def _pair(self, source: str, target: str) -> tuple[Sequence[int], Sequence[int]]:
         """Returns the ids of both texts. Raises a TextError if one is too long for the model."""
         (source,), (target,) = as_texts([source], name="source"), as_texts([target], name="target")
-        pair = self.source.encode(source), self.target.encode(target)
+        pair = self.source.encode(self.as_read(source)), self.target.encode(self.as_read(target))
         for name, ids in zip(("source", "target"), pair, strict=True):
             if len(ids) >= self.max_len:  # with <eos> or <bos>
                 raise TextError(

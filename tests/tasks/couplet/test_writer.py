@@ -50,6 +50,7 @@ def test_letters_answer_letters(options: dict[str, Any]) -> None:
         couplet = writer.answer_scored([first], **options)[0]
         assert [c in "BCDE" for c in couplet.second] == [c in "apａBb" for c in first]
         assert couplet.rules["repetition"] and couplet.rules["characters"]
+    assert writer.score("風ｂ", "雲c") == writer.score("风B", "云C")
 
 
 @given(
