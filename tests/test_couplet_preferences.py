@@ -43,7 +43,7 @@ def test_training_makes_the_better_answer_more_probable(
 
 def test_the_judged_answers_keep_the_length_and_have_points() -> None:
     judged = read_judged()
-    assert len({line.first for line in judged}) == len(judged) > 12_000
+    assert len({line.first for line in judged}) == len(judged) > 24_000
     for line in judged:
         assert len(line.answers) == len(line.points) > 3 and {*line.points} <= {*range(7)}
         assert {*map(len, line.answers)} == {len(line.first)}
