@@ -93,7 +93,7 @@ def main() -> None:
         if len(others) < OTHERS:
             continue
         lines = [true, *others]
-        features = features_of(first, lines, writer, writer.codec.vocabulary)
+        features = features_of(first, lines, writer)
         rows = [
             [*own, words_share(first, line, pairs), cliches(line, counts)]
             for own, line in zip(features, lines, strict=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core.config import check, nearest
-from core.errors import CorpusError, shorten, shown
+from core.errors import ConfigError, CorpusError, shorten, shown
 from core.storage.files import is_file, is_folder, parsed
 from data.readers import chosen_encoding, csv_rows, encoding_of, iter_lines, reading, row_error
 
@@ -97,20 +97,16 @@ class Table:
             return self._as_csv([*record.values(), *added.values()])
         return json.dumps({**record, **added}, ensure_ascii=False) + "\n"
 
-    def written_as(self, path: Path) -> "Table":
-        """Returns the table with the delimiter that the suffix of the output ``path`` stands for.
+    def written_as(self, suffix: str, *, is_json: bool) -> "Table":
+        """Returns the table with the delimiter for results in a file with ``suffix``.
 
-        Raises a CorpusError if it stands for another format.
+        Raises a ConfigError if the suffix is that of another format.
         """
-        suffix = path.suffix.lower()
-        form, others = (
-            ("CSV", _JSON_SUFFIXES) if self.delimiter else ("JSON Lines", (".csv", ".tsv"))
-        )
-        if suffix in (".xlsx", *others):
-            reason = (
-                f"the results are {form}, as the table is; give them another suffix than {suffix}"
-            )
-            raise CorpusError(path, reason)
+        is_json |= not self.delimiter
+        form, others = ("JSON Lines", (".csv", ".tsv")) if is_json else ("CSV", _JSON_SUFFIXES)
+        if suffix in (".xlsx", *_OTHER_SUFFIXES, *others):
+            reason = f"must have another suffix than {suffix}: the results are {form}"
+            raise ConfigError(reason, option="output_path")
         if suffix == ".tsv" or (suffix == ".csv" and self.delimiter == "\t"):
             return replace(self, delimiter="\t" if suffix == ".tsv" else ",")
         return self

@@ -72,7 +72,9 @@ def opened_input(
         if texts or path is None:
             raise click.UsageError("with --text, --input must be a table.")
         table = open_table(path, layout)
-        table = table if out is None or options.is_json else table.written_as(out)
+        if out is not None:
+            with option_names():
+                table = table.written_as(out.suffix.lower(), is_json=options.is_json)
         return _opened_table(table, columns.split(","), options, added)
     if replace(layout, encoding=None) != DEFAULT_LAYOUT:
         raise click.UsageError("--delimiter and --header are for tables: add --text.")

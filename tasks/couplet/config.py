@@ -40,8 +40,8 @@ class CoupletData:
         extra: more training folders beside ``train``.
         extra_weights: how often a couplet of each of them is drawn in an epoch: 2 draws all of them
             twice, 0.3 a new random 30% once. Without it, 1 for each.
-        exchanged: the share of the training couplets that every epoch reads once more with their
-            lines exchanged, drawn anew. Above 0, the model answers second lines with first ones.
+        exchanged: the share of what an epoch draws of each folder that it reads with exchanged
+            lines besides, drawn anew. Above 0, the model answers second lines with first ones.
         min_freq: characters that occur less often than this become ``<unk>``.
         val_share: the share of the training couplets that is held out for validation if there is
             no ``val`` folder; ``train.seed`` selects them.

@@ -3,7 +3,7 @@
 Searches and checks (:mod:`tasks.couplet.rules`) read the tones of characters in the same way.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -16,7 +16,7 @@ from data.vocabulary import EOS_ID, PAD_ID, SPECIALS, Vocabulary
 from tasks.couplet import rules
 from tasks.couplet.config import FormConfig
 from tasks.couplet.request import WILDCARDS, CoupletRequest
-from tasks.couplet.script import CAPITALS, simplified
+from tasks.couplet.script import CAPITALS
 from tasks.couplet.tones import LEVEL, OBLIQUE, Tones, is_punctuation, line_tones, rhymes, tones
 from tasks.texts import check_unicode
 
@@ -30,9 +30,9 @@ class CoupletConstraint:
     """Forbids every next character that would break a rule (a ``Constraint`` of a search).
 
     At least one character always stays allowed. Length and punctuation are always kept, and letters
-    answer letters if the vocabulary has any. So are the other rules as long as the vocabulary has a
-    character left, the most important first: ``repetition``, ``characters``, ``avoided``,
-    ``ending``, ``tones``, ``parallels``, and ``rhyme``.
+    answer letters if the vocabulary has any. The other rules are kept as long as the vocabulary has
+    a character left, the most important first: ``repetition``, ``characters``, ``avoided``,
+    ``ending``, ``tones``, ``parallels``, and ``rhyme``. The first two do not hold for letters.
 
     Args:
         lines: the first lines of the batch, as characters.
@@ -76,8 +76,7 @@ class CoupletConstraint:
         self._taken = torch.zeros(len(lines), len(table.is_word), dtype=torch.bool, device=device)
         self._is_rhyming = torch.zeros_like(self._taken)
         for row, line in enumerate(lines):
-            words = [c for c in line if c not in CAPITALS]
-            self._taken[row, [*table.ids(words), *(i for i in forced[row] if i >= 0)]] = True
+            self._taken[row, [*table.ids(line), *(i for i in forced[row] if i >= 0)]] = True
             if (end := rules.last_word(line)) >= 0:
                 self._is_rhyming[row, table.rhyming(line[end])] = True
 
@@ -123,8 +122,9 @@ class CoupletConstraint:
         marks = self._marks[sentences, :position]
         # A word may stand for a mark that the vocabulary lacks. It does not count as used.
         used = outputs[: marks.shape[1]].t().masked_fill(marks >= 0, PAD_ID)
-        yield "repetition", torch.ones_like(self._taken[sentences]).scatter_(1, used, False)
-        yield "characters", ~self._taken[sentences]
+        fresh = torch.ones_like(self._taken[sentences]).scatter_(1, used, False)
+        yield "repetition", fresh | table.is_letter
+        yield "characters", ~self._taken[sentences] | table.is_letter
         yield "avoided", ~table.completes_avoided(outputs)
         if position >= self._marks.shape[1]:
             return
@@ -143,7 +143,9 @@ class CoupletConstraint:
             is_given, is_mark = (x[0, len(output)] >= 0 for x in (self._given, self._marks))
             rule = "given" if is_given else "punctuation" if is_mark else "repetition"
             return ["" if token == forced else rule for token in range(allowed.shape[1])]
-        reasons = ["" if is_word else "punctuation" for is_word in allowed[0].tolist()]
+        reasons = ["" if is_word else "punctuation" for is_word in self._table.is_word.tolist()]
+        for token in (self._table.is_word & ~allowed[0]).nonzero().flatten().tolist():
+            reasons[token] = "letters"
         reasons[EOS_ID] = "length"
         for rule, kept in self._asked(outputs, first):
             narrowed = _narrowed(allowed, kept)
@@ -283,22 +285,24 @@ def _narrowed(allowed: Tensor, more: Tensor) -> Tensor:
 
 
 def given_characters(
-    request: CoupletRequest, lines: Sequence[Sequence[list[str]]], table: CharacterTable
+    request: CoupletRequest,
+    lines: Sequence[Sequence[list[str]]],
+    table: CharacterTable,
+    as_read: Callable[[str], str],
 ) -> list[list[str | None]]:
     """Returns for each segment of ``lines`` the characters of its answer that the user gives.
 
-    They are the beginning of the answer, or some anywhere in it; None stands for a free one. Raises
-    a ConfigError for one that the model does not know or that breaks a rule, and for a ``keep`` of
-    another length than its line.
+    They are the beginning of the answer, or some anywhere in it; None stands for a free one.
+    ``as_read`` returns a text in the spelling of the model. Raises a ConfigError for a character
+    that the model does not know or that breaks a rule, and for a ``keep`` of another length than
+    its line.
     """
     name, text = ("prefix", request.prefix) if request.keep is None else ("keep", request.keep)
     if text is None:
         return [[] for line in lines for _ in line]
     check_unicode(text, name)
     is_pattern = name == "keep"
-    given = [
-        None if is_pattern and c in WILDCARDS else c for c in "".join(simplified(text).split())
-    ]
+    given = [None if is_pattern and c in WILDCARDS else c for c in "".join(as_read(text).split())]
     check(bool(given), name, text, "a text of at least one character")
     for character in given:
         if character and table.given_id(character) < 0:

@@ -53,7 +53,7 @@ _RULES_OF_A_WHOLE = {"characters", "repetition", "palindrome"}
 NO_GOOD_ANSWER = "no good answer found; this is the best try"
 
 # Tables of characters for as many forms are kept; a service may be asked for any.
-_MOST_TABLES = 8
+_MOST_TABLES = 16
 
 
 class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
@@ -138,7 +138,9 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def _join(cls, members: "Sequence[CoupletWriter]") -> "CoupletWriter":
         first = members[0]
         models = [model for member in members for model in member.models]
-        return cls(models, first.codec, first.config, first.device)
+        exchanged = min(member.config.data.exchanged for member in members)
+        config = replace(first.config, data=replace(first.config.data, exchanged=exchanged))
+        return cls(models, first.codec, config, first.device)
 
     def _compatibility(self) -> Mapping[str, str | Vocabulary]:
         return {"vocabulary": self.codec.vocabulary}
@@ -148,14 +150,14 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         self._candidate_count(request)
         config = super().check(request)
         if request.backward and not self.config.data.exchanged:
-            reason = "needs a model of both directions: train one with --set data.exchanged=1"
+            reason = "needs a model that was trained in both directions (data.exchanged)"
             raise ConfigError(reason, option="backward")
         if request.pass_through:
             raise ConfigError("is an option for translations alone", option="pass_through")
         for name in sorted(_FORM_OPTIONS & request.search_options().keys()):
             reason = "must be left out: the form of a couplet decides its length and what repeats"
             raise ConfigError(reason, option=f"generation.{name}")
-        given_characters(request, [], self._table_for(request))
+        given_characters(request, [], self._table_for(request), self.as_read)
         return config
 
     def rows(self, request: GenerationRequest) -> int:
@@ -226,6 +228,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             joined([*a.hypotheses, *b.hypotheses]) for a, b in zip(drawn, searched, strict=True)
         ]
         ranked = [self._ranked(*pair, count) for pair in zip(lines, both, strict=True)]
+        if request.backward:  # the threshold is that of second lines
+            ranked = [replace(couplet, note="") for couplet in ranked]
         if (record := request.record) is not None:
             found = drawn[0]
             if ranked[0].second in {each.second for each in searched[0].hypotheses}:
@@ -246,7 +250,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
             return joined(sorted(different, key=lambda couplet: -couplet.score)[:count])
         seconds, weights = [couplet.second for couplet in different], self.config.rerank
-        features = features_of(first, seconds, self, self.codec.vocabulary)
+        features = features_of(first, seconds, self)
         ranked = rank(features, seconds, weights, count)
         best = joined([replace(different[i], score=score) for i, score in ranked])
         is_poor = weights.poor is not None and best.score < weights.poor
@@ -276,7 +280,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         trace, request = super().trace(text, **options), CoupletRequest.of(**options)
         (tree,), line, places = trace.searches, _characters(self.as_read(trace.text)), []
         table, best = self._table_for(request), tree.hypotheses[tree.chosen].tokens
-        given = given_characters(request, [[line]], table)
+        given = given_characters(request, [[line]], table, self.as_read)
         constraint = CoupletConstraint([line], table, given)
         for length in range(len(line)):
             reasons = constraint.reasons(torch.tensor(best[:length], device=self.device).long())
@@ -288,9 +292,13 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
     def as_read(self, text: str) -> str:
         """Returns ``text`` in simplified characters, with numerals for digits, and capitals.
 
-        Only where the model does not know the digit or letter itself.
+        What the model knows by itself stays, except in a text in traditional characters.
         """
-        return simplified(text).translate(self._read_as)
+        read = simplified(text)
+        if not is_traditional(text):
+            known = self.codec.vocabulary
+            read = "".join(c if c in known else r for c, r in zip(text, read, strict=True))
+        return read.translate(self._read_as)
 
     @cached_property
     def _read_as(self) -> dict[int, str]:
@@ -315,7 +323,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         table = self._table_for(request)
         lines = [split_line(_characters(text), self.max_len - 1) for text in texts]
         segments = [*chain.from_iterable(lines)]
-        given = given_characters(request, lines, table)
+        given = given_characters(request, lines, table, self.as_read)
 
         def form(indices: Sequence[int]) -> Constraint:
             chosen = [segments[i] for i in indices]
@@ -330,7 +338,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         )
 
     def _table_for(self, request: CoupletRequest) -> CharacterTable:
-        avoided = frozenset(map(simplified, request.avoid))
+        avoided = frozenset(map(self.as_read, request.avoid))
         return self._table(request.form(self.config.form), avoided, backward=request.backward)
 
     def _results(self, texts: Sequence[str], found: SearchResult[EncodedTexts]) -> list[Couplet]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from operator import eq, mul
 from typing import Any, NamedTuple
 
-from data.vocabulary import SPECIALS, Vocabulary
+from data.vocabulary import SPECIALS
 from tasks.couplet.config import RerankConfig
 from tasks.seq2seq.predictor import PairPredictor
 
@@ -56,11 +56,11 @@ def rank(
 
 
 def features_of(
-    first: str, seconds: Sequence[str], model: PairPredictor[Any, Any], vocabulary: Vocabulary
+    first: str, seconds: Sequence[str], model: PairPredictor[Any, Any]
 ) -> list[Features]:
     """Returns the features of the candidates ``seconds`` of ``model``, all as long as ``first``."""
-    seconds, firsts = list(seconds), [first] * len(seconds)
-    forward, backward = model.score(firsts, seconds), model.score(seconds, firsts)
+    seconds, firsts, vocabulary = list(seconds), [first] * len(seconds), model.target.vocabulary
+    forward, backward = model.score_as_read(firsts, seconds), model.score_as_read(seconds, firsts)
     size = max(1, len(first))
     return [
         Features(

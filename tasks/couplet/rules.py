@@ -118,9 +118,13 @@ def rhyme(pair: Pair) -> str:
 
 
 def palindrome(pair: Pair) -> str:
-    """A first line that reads the same backwards (回文) has an answer that does so as well."""
+    """A first line that reads the same backwards (回文) has an answer that does so as well.
+
+    One with Latin letters need not.
+    """
     first, second = pair.words
     is_one = len(first) >= 3 and first == first[::-1] and len(set(first)) > 1
+    is_one &= CAPITALS.keys().isdisjoint(first)
     is_broken = is_one and second != second[::-1]
     return "the first line is one, the second is not" if is_broken else ""
 

@@ -187,7 +187,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         else:
             request = GenerationRequest.of(**options)
             own = request.replaced(pass_through=False, placeholders=False)
-            found = self.search(as_texts([text]), own)
+            found = self.search([*map(self.as_read, as_texts([text]))], own)
             outputs = [hypothesis.tokens for hypothesis in found.outputs[0][0].hypotheses]
             pairs = [*zip(found.texts.segments[0], outputs, strict=True)]
         vocabularies = self.source.vocabulary, self.target.vocabulary
@@ -252,13 +252,19 @@ class PairPredictor(Predictor[R], Generic[R, E]):
             raise TextError(
                 f"each source needs one target: {len(pairs[0])} sources, {len(pairs[1])} targets"
             )
-        codecs = self.source, self.target
         read = [[*map(self.as_read, texts)] for texts in pairs]
-        scores = score_texts(self.models, codecs, *read, device=self.device, **options)
+        scores = self.score_as_read(*read, **options)
         return scores[0] if isinstance(sources, str) else scores
 
+    def score_as_read(
+        self, sources: Sequence[str], targets: Sequence[str], **options: Any
+    ) -> list[PairScore]:
+        """As :meth:`score`, for texts that are in the spelling of the model already."""
+        codecs = self.source, self.target
+        return score_texts(self.models, codecs, sources, targets, device=self.device, **options)
+
     def as_read(self, text: str) -> str:
-        """Returns ``text`` in the spelling that the model knows."""
+        """Returns ``text`` in the spelling that the model knows; a task may have one."""
         return text
 
     def _pair(self, source: str, target: str) -> tuple[Sequence[int], Sequence[int]]:

@@ -165,7 +165,7 @@ def test_options_of_the_form_reach_the_search(tiny_models: Models, tmp_path: Pat
 def test_first_lines_need_a_model_of_both_directions(tiny_models: Models, tmp_path: Path) -> None:
     command, model = ("couplet", "--backward", "春风"), tmp_path / "model"
     message = error_of(2, *command, "--model", tiny_models("couplet"))
-    assert "--backward needs a model of both directions" in message
+    assert "--backward needs a model that was trained in both directions" in message
     write_two_way_model(tiny_models("couplet"), model)
     (first,) = lines_of(*command, "--model", model)
     assert CoupletWriter.load(model, device="cpu").answer("春风", backward=True) == first

@@ -147,8 +147,8 @@ def test_a_table_comes_back_with_translations(
             ("--text=de", "--n-best=2", "--beam=2"),
             "--n-best is for texts, or for tables with --json",
         ),
-        (("--text=de", "--output=t.xlsx"), "the results are CSV, as the table is"),
-        (("--text=de", "--output=t.jsonl"), "give them another suffix than .jsonl"),
+        (("--text=de", "--output=t.xlsx"), "--output must have another suffix than .xlsx"),
+        (("--text=de", "--output=t.csv", "--json"), "than .csv: the results are JSON Lines"),
         (("--text=de", "--encoding=nonsense"), "--encoding must be an encoding such as cp1252"),
         (("--text=de", "--delimiter=::"), "--delimiter must be one character"),
         (("--delimiter=;",), "are for tables: add --text"),
@@ -158,5 +158,5 @@ def test_options_that_do_not_fit_are_refused(
     options: tuple[str, ...], message: str, tiny_models: Models, table: Path
 ) -> None:
     model = tiny_models("translation")
-    code = 2 if "--" in message else 1
+    code = 1 if "column" in message else 2
     assert message in error_of(code, "translate", "--model", model, "--input", table, *options)

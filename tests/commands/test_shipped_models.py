@@ -35,6 +35,7 @@ def test_each_is_complete_and_small(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     parts = {"model.safetensors", "config.json", "vocabulary.txt", "metrics.json", "history.csv"}
     assert parts | {"README.md"} <= names
+    assert all(path.is_file() for path in folder.iterdir())
     assert sum(path.stat().st_size for path in folder.iterdir()) <= MOST_BYTES
 
 

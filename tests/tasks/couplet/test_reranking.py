@@ -25,7 +25,7 @@ def writer_of(rerank: RerankConfig, *, number: int = 0) -> CoupletWriter:
 
 
 def features(first: str, seconds: list[str]) -> list[Features]:
-    return features_of(first, seconds, WRITER, WRITER.codec.vocabulary)
+    return features_of(first, seconds, WRITER)
 
 
 def ranked(first: str, seconds: list[str], count: int, **weights: float) -> list[tuple[int, float]]:
