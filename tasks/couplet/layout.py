@@ -1,8 +1,10 @@
 """A couplet as it hangs beside a door: written downwards, the first line right, under a banner."""
 
 import unicodedata
+from collections import Counter
 from functools import cache
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from math import log
 from pathlib import Path
 
 from core.errors import UserError
@@ -18,28 +20,36 @@ _CELL = 0.55  # inches of a character on paper that has the size of the couplet
 
 
 def banner(first: str, second: str) -> str | None:
-    """Returns the banner (横批) whose subject has most characters in common with the couplet.
+    """Returns the banner (横批) whose subject has most in common with the couplet.
 
     It is a customary phrase of four characters. Subjects are lists of characters
-    (``words/banners.txt``). A banner that repeats a character of the couplet counts one less.
-    Returns None if no subject shares two characters, or if its banner repeats as many.
+    (``words/banners.txt``). A character that they share counts as much as it is rare in subjects
+    (its inverse document frequency), and one that the banner repeats counts against it. Returns
+    None if no subject shares two characters, and more than its banner repeats.
     """
-    characters = set(simplified(first + second))
+    characters, rarity = set(simplified(first + second)), _rarity()
     scores = [
-        (len(shared) - len(characters & set(phrase)), phrase)
+        (sum(rarity[c] for c in shared) - sum(rarity.get(c, 0.0) for c in repeated), phrase)
         for phrase, subject in _banners()
         if len(shared := characters & subject) >= _FEWEST_SHARED
+        and len(shared) > len(repeated := characters & set(phrase))
     ]
-    best, phrase = max(scores, key=lambda scored: scored[0], default=(0, ""))
-    if best <= 0:
-        return None
-    return traditional(phrase) if is_traditional(first + second) else phrase
+    _, phrase = max(scores, key=lambda scored: scored[0], default=(0.0, None))
+    return traditional(phrase) if phrase and is_traditional(first + second) else phrase
 
 
 @cache
 def _banners() -> list[tuple[str, frozenset[str]]]:
     rows = (line.split(" ") for line in read_words("banners.txt"))
     return [(phrase, frozenset(subject)) for phrase, subject in rows]
+
+
+@cache
+def _rarity() -> dict[str, float]:
+    """The logarithm of how many times fewer subjects have a character than there are."""
+    subjects = [subject for _, subject in _banners()]
+    counts = Counter(chain.from_iterable(subjects))
+    return {character: log(len(subjects) / count) for character, count in counts.items()}
 
 
 def vertical(first: str, second: str, banner: str | None = None) -> str:
