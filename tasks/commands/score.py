@@ -33,8 +33,8 @@ def score(task: str, src: str | None, tgt: str | None, data: Path | None, **opti
     log-probability per token, separated by tabs. --json adds the log-probability of every token,
     and the number of tokens that the vocabulary does not know, which are scored as <unk>.
 
-    Texts are scored whole, couplets as `couplet` reads them: in simplified characters, with numerals
-    and capitals. An empty target is scored by its end alone. A pair that is too long for
+    Texts are scored whole, couplets as `couplet` reads them: simplified characters, numerals, and
+    capitals. An empty target is scored by its end alone. A pair that is too long for
     the model has no log-probability: the column is empty, and null in JSON.
 
     \b

@@ -60,6 +60,8 @@ class CoupletConstraint:
         self._first_positions = tensor([rules.first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
         self._has_letter = tensor([[c in CAPITALS for c in line] for line in lines], 0).bool()
+        # From the places of letters to the words that may answer their word, and its beginning.
+        self._letter_words = [rules.letter_words(line) for line in lines]
         forced = [
             [table.given_id(c) if c else -1 for c in rules.spread(*pair)]
             for pair in zip(lines, given or [()] * len(lines), strict=True)
@@ -85,7 +87,7 @@ class CoupletConstraint:
 
         ``outputs`` ``[t, R]`` are the tokens so far, ``sentences`` ``[R]`` the rows of the batch.
         """
-        allowed = self._words(len(outputs), sentences)
+        allowed = self._words(outputs, sentences)
         for _, kept in self._asked(outputs, sentences):
             allowed = _narrowed(allowed, kept)
         forced = self._forced(outputs, sentences).unsqueeze(1)
@@ -94,11 +96,26 @@ class CoupletConstraint:
         allowed.scatter_(1, token, allowed.gather(1, token) | is_forced)
         return allowed.logical_not_()
 
-    def _words(self, position: int, sentences: Tensor) -> Tensor:
-        """Returns ``[R, V]``: the letters where the first line has one, elsewhere the others."""
+    def _words(self, outputs: Tensor, sentences: Tensor) -> Tensor:
+        """Returns ``[R, V]``: letters where the first line has them, elsewhere none.
+
+        Letters spell a word of ``words/letters.txt``, if one is as long as that of the first line.
+        """
+        position, table = len(outputs), self._table
         column = min(position, self._has_letter.shape[1] - 1)
-        is_kind = self._has_letter[sentences, column].unsqueeze(1) == self._table.is_letter
-        return _narrowed(self._table.is_word.expand_as(is_kind), is_kind)
+        is_kind = self._has_letter[sentences, column].unsqueeze(1) == table.is_letter
+        allowed = _narrowed(table.is_word.expand_as(is_kind), is_kind)
+        if any(position in words for words in self._letter_words):
+            spelled = torch.ones_like(allowed)
+            rows = torch.cat([sentences[None], outputs]).t().tolist()
+            for row, (sentence, *output) in enumerate(rows):
+                start, words = self._letter_words[sentence].get(position, (0, ()))
+                begun = table.text(output[start:])
+                if nexts := {word[len(begun)] for word in words if word.startswith(begun)}:
+                    spelled[row] = False
+                    spelled[row, table.ids(sorted(nexts))] = True
+            allowed = _narrowed(allowed, spelled)
+        return allowed
 
     def _forced(self, outputs: Tensor, sentences: Tensor) -> Tensor:
         """Returns ``[R]``: the only possible token where the rules leave no choice, else -1."""
@@ -138,7 +155,7 @@ class CoupletConstraint:
     def reasons(self, output: Tensor) -> list[str]:
         """Returns which rule forbids each token after ``output`` ``[t]``, "" where none does."""
         outputs, first = output.unsqueeze(1), output.new_zeros(1)
-        allowed = self._words(len(output), first)
+        allowed = self._words(outputs, first)
         if (forced := int(self._forced(outputs, first))) >= 0:
             is_given, is_mark = (x[0, len(output)] >= 0 for x in (self._given, self._marks))
             rule = "given" if is_given else "punctuation" if is_mark else "repetition"
@@ -210,6 +227,10 @@ class CharacterTable:
         if not is_punctuation(character):
             return -1
         return self._vocabulary.stoi.get(character, self._any_mark)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Returns the characters of tokens as one string."""
+        return "".join(self._vocabulary.itos[index] for index in ids)
 
     def given_id(self, character: str) -> int:
         """Returns the id of a character that the user gives; -1 if the model does not know it."""

@@ -7,6 +7,7 @@ The sources are the 联律通则 of the Couplet Society of China (中国楹联�
 and Wang Li, 汉语诗律学 (1958), chapter 1, on parallel lines (对仗).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -245,6 +246,19 @@ def first_positions(characters: Sequence[str]) -> list[int]:
     """
     seen: dict[str, int] = {}
     return [i if c in CAPITALS else seen.setdefault(c, i) for i, c in enumerate(characters)]
+
+
+def letter_words(line: Sequence[str]) -> dict[int, tuple[int, list[str]]]:
+    """Returns for each place in a word of Latin letters its beginning and what may answer it.
+
+    That are the words of ``words/letters.txt`` of its length. There is nothing for other lengths.
+    """
+    found: dict[int, tuple[int, list[str]]] = {}
+    for match in re.finditer("[A-Z]+", "".join(CAPITALS.get(c, "-")[0] for c in line)):
+        known = [word for word in read_words("letters.txt") if len(word) == len(match[0])]
+        words = [word for word in known if word != match[0]]
+        found |= {place: (match.start(), words) for place in range(*match.span()) if words}
+    return found
 
 
 def words_of(line: Sequence[str]) -> list[str]:
