@@ -162,7 +162,11 @@ def grow(folder: Path, out: Path) -> None:
 
 
 def add_letters(folder: Path, out: Path) -> None:
-    """Writes the model in ``folder`` with the capital letters in its vocabulary."""
+    """Writes the model in ``folder`` with the capital letters in its vocabulary.
+
+    Their weights are random, those of seed 1.
+    """
+    torch.manual_seed(1)
     writer = CoupletWriter.load(folder, device="cpu")
     known = writer.codec.vocabulary
     added = [letter for letter in ascii_uppercase if letter not in known]
