@@ -175,7 +175,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         candidates. A line has the same candidates wherever it stands.
         """
         request, texts = CoupletRequest.extended(request), as_texts(texts)
-        lines = [self.as_read(text) for text in texts]
+        lines = [*map(self._accepted, texts)]
         count = self._candidate_count(request)
         if count is None:
             found = super().generate(lines, request)
@@ -315,10 +315,14 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             return f"{shown(text)} has the word {word!r}, which no couplet is written for"
         return None
 
+    def _accepted(self, text: str) -> str:
+        """Returns ``text`` as read. Raises a TextError if it is refused."""
+        if reason := self.refusal(text):
+            raise TextError(reason)
+        return self.as_read(text)
+
     def _encode(self, texts: Sequence[str], request: GenerationRequest) -> EncodedTexts:
-        for text in texts:
-            if reason := self.refusal(text):
-                raise TextError(reason)
+        texts = [*map(self._accepted, texts)]
         request = CoupletRequest.extended(request)
         table = self._table_for(request)
         lines = [split_line(_characters(text), self.max_len - 1) for text in texts]

@@ -52,6 +52,8 @@ def test_letters_answer_letters(options: dict[str, Any]) -> None:
             assert [c in letters for c in couplet.second] == [c in "apａBb" for c in first]
             assert couplet.rules["repetition"] and couplet.rules["characters"]
     assert writer.score("風ｂ", "雲b") == writer.score("风B", "云B")
+    with pytest.raises(TextError, match="'b' has no Chinese character"):
+        writer.answer("b")
 
 
 @given(
