@@ -60,7 +60,7 @@ class CoupletConstraint:
         self._first_positions = tensor([rules.first_positions(line) for line in lines])
         self._marks = tensor([[table.mark_id(c) for c in line] for line in lines])
         self._has_letter = tensor([[c in CAPITALS for c in line] for line in lines], 0).bool()
-        # From the places of letters to the words that may answer their word, and its beginning.
+        # From the places of letters to where their word begins, and the words that may answer it.
         self._letter_words = [rules.letter_words(line) for line in lines]
         forced = [
             [table.given_id(c) if c else -1 for c in rules.spread(*pair)]
@@ -106,15 +106,7 @@ class CoupletConstraint:
         is_kind = self._has_letter[sentences, column].unsqueeze(1) == table.is_letter
         allowed = _narrowed(table.is_word.expand_as(is_kind), is_kind)
         if any(position in words for words in self._letter_words):
-            spelled = torch.ones_like(allowed)
-            rows = torch.cat([sentences[None], outputs]).t().tolist()
-            for row, (sentence, *output) in enumerate(rows):
-                start, words = self._letter_words[sentence].get(position, (0, ()))
-                begun = table.text(output[start:])
-                if nexts := {word[len(begun)] for word in words if word.startswith(begun)}:
-                    spelled[row] = False
-                    spelled[row, table.ids(sorted(nexts))] = True
-            allowed = _narrowed(allowed, spelled)
+            allowed = _narrowed(allowed, self._chosen(self._next_letters, outputs, sentences))
         return allowed
 
     def _forced(self, outputs: Tensor, sentences: Tensor) -> Tensor:
@@ -148,7 +140,7 @@ class CoupletConstraint:
         for rule, needs in zip(("ending", "tones"), self._needs, strict=True):
             yield rule, table.fitting[needs[sentences, position]]
         if any(position in echoes for echoes in self._echoes):
-            yield "parallels", self._answers_echo(outputs, sentences)
+            yield "parallels", self._chosen(self._echo_answers, outputs, sentences)
         is_end = (self._needs[0][sentences, position] > 0).unsqueeze(1)
         yield "rhyme", ~(is_end & self._is_rhyming[sentences])
 
@@ -171,15 +163,35 @@ class CoupletConstraint:
             allowed = narrowed
         return reasons
 
-    def _answers_echo(self, outputs: Tensor, sentences: Tensor) -> Tensor:
-        """Returns ``[R, V]``: what answers the word that the next one stands parallel to."""
-        answers = self._taken.new_ones(len(sentences), self._taken.shape[1])
+    def _chosen(
+        self,
+        choices: Callable[[int, Sequence[int]], Sequence[int] | None],
+        outputs: Tensor,
+        sentences: Tensor,
+    ) -> Tensor:
+        """Returns ``[R, V]``: the ``choices`` for a sentence and its output; all where it has None.
+
+        They are ids of tokens.
+        """
+        chosen = self._taken.new_ones(len(sentences), self._taken.shape[1])
         rows = torch.cat([sentences[None], outputs]).t().tolist()  # one copy from the device
         for row, (sentence, *output) in enumerate(rows):
-            if (place := self._echoes[sentence].get(len(output))) is not None:
-                answers[row] = False
-                answers[row, self._table.partners(output[place])] = True
-        return answers
+            if (ids := choices(sentence, output)) is not None:
+                chosen[row] = False
+                chosen[row, ids] = True
+        return chosen
+
+    def _echo_answers(self, sentence: int, output: Sequence[int]) -> list[int] | None:
+        """Returns what answers the word that the next one stands parallel to."""
+        place = self._echoes[sentence].get(len(output))
+        return None if place is None else self._table.partners(output[place])
+
+    def _next_letters(self, sentence: int, output: Sequence[int]) -> list[int] | None:
+        """Returns the letters that go on with a word that may answer that of the first line."""
+        start, words = self._letter_words[sentence].get(len(output), (0, ()))
+        begun = self._table.text(output[start:])
+        letters = {word[len(begun)] for word in words if word.startswith(begun)}
+        return self._table.ids(sorted(letters)) if letters else None
 
 
 class CharacterTable:

@@ -227,9 +227,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         both = [
             joined([*a.hypotheses, *b.hypotheses]) for a, b in zip(drawn, searched, strict=True)
         ]
-        ranked = [self._ranked(*pair, count) for pair in zip(lines, both, strict=True)]
-        if request.backward:  # the threshold is that of second lines
-            ranked = [replace(couplet, note="") for couplet in ranked]
+        poor = None if request.backward else self.config.rerank.poor  # measured on second lines
+        ranked = [self._ranked(*pair, count, poor) for pair in zip(lines, both, strict=True)]
         if (record := request.record) is not None:
             found = drawn[0]
             if ranked[0].second in {each.second for each in searched[0].hypotheses}:
@@ -243,17 +242,19 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             record.end([replace(each, score=scores[second]) for each, second in pairs], chosen)
         return ranked
 
-    def _ranked(self, line: str, found: Couplet, count: int) -> Couplet:
-        """Returns the best ``count`` of the candidates ``found``, with their scores."""
+    def _ranked(self, line: str, found: Couplet, count: int, poor: float | None = None) -> Couplet:
+        """Returns the best ``count`` of the candidates ``found``, with their scores.
+
+        A note says so if the best score is below ``poor``.
+        """
         first = "".join(line.split())
         different = [*{couplet.second: couplet for couplet in found.hypotheses}.values()]
         if not 0 < len(first) < self.max_len:  # in segments, which cannot be scored together
             return joined(sorted(different, key=lambda couplet: -couplet.score)[:count])
-        seconds, weights = [couplet.second for couplet in different], self.config.rerank
-        features = features_of(first, seconds, self)
-        ranked = rank(features, seconds, weights, count)
+        seconds = [couplet.second for couplet in different]
+        ranked = rank(features_of(first, seconds, self), seconds, self.config.rerank, count)
         best = joined([replace(different[i], score=score) for i, score in ranked])
-        is_poor = weights.poor is not None and best.score < weights.poor
+        is_poor = poor is not None and best.score < poor
         return replace(best, note=NO_GOOD_ANSWER) if is_poor else best
 
     def _judged(self, line: str, couplet: Couplet, form: FormConfig) -> Couplet:
@@ -295,7 +296,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         What the model knows by itself stays, except in a text in traditional characters.
         """
         read = simplified(text)
-        if not is_traditional(text):
+        if read != text and not is_traditional(text):
             known = self.codec.vocabulary
             read = "".join(c if c in known else r for c, r in zip(text, read, strict=True))
         return read.translate(self._read_as)

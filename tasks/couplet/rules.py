@@ -125,8 +125,8 @@ def palindrome(pair: Pair) -> str:
     """
     first, second = pair.words
     is_one = len(first) >= 3 and first == first[::-1] and len(set(first)) > 1
-    is_one &= CAPITALS.keys().isdisjoint(first)
-    is_broken = is_one and second != second[::-1]
+    has_letters = not CAPITALS.keys().isdisjoint(first)
+    is_broken = is_one and not has_letters and second != second[::-1]
     return "the first line is one, the second is not" if is_broken else ""
 
 
@@ -251,12 +251,12 @@ def first_positions(characters: Sequence[str]) -> list[int]:
 def letter_words(line: Sequence[str]) -> dict[int, tuple[int, list[str]]]:
     """Returns for each place in a word of Latin letters its beginning and what may answer it.
 
-    That are the words of ``words/letters.txt`` of its length. There is nothing for other lengths.
+    The other words of ``words/letters.txt`` of its length may; a length without any has no places.
     """
     found: dict[int, tuple[int, list[str]]] = {}
-    for match in re.finditer("[A-Z]+", "".join(CAPITALS.get(c, "-")[0] for c in line)):
-        known = [word for word in read_words("letters.txt") if len(word) == len(match[0])]
-        words = [word for word in known if word != match[0]]
+    for match in re.finditer("[A-Z]+", "".join(CAPITALS.get(c, "-") for c in line)):
+        own, known = match[0], read_words("letters.txt")
+        words = [word for word in known if len(word) == len(own) and word != own]
         found |= {place: (match.start(), words) for place in range(*match.span()) if words}
     return found
 

@@ -187,7 +187,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         else:
             request = GenerationRequest.of(**options)
             own = request.replaced(pass_through=False, placeholders=False)
-            found = self.search([*map(self.as_read, as_texts([text]))], own)
+            found = self.search(as_texts([text]), own)
             outputs = [hypothesis.tokens for hypothesis in found.outputs[0][0].hypotheses]
             pairs = [*zip(found.texts.segments[0], outputs, strict=True)]
         vocabularies = self.source.vocabulary, self.target.vocabulary
