@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.translation_distillation import LINES
-from benchmarks.translation_mixture import (
-    GROUPS,
-    RECIPE,
-    WRITTEN,
-    Filter,
-    Names,
-    fault,
-    sentences,
-)
+from benchmarks.translation_mixture import GROUPS, RECIPE, WRITTEN, Filter, Names, fault, sentences
 from tasks.runs.config import make_config
 from tasks.task import task_named
 

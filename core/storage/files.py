@@ -78,10 +78,10 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot write: not a regular file")
     # tempfile makes files that only their owner can read; the renamed file would stay so.
     temporary = _name_beside(target)
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch(exist_ok=False)
     try:
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch(exist_ok=False)
         yield temporary
         _sync(temporary)
         temporary.replace(target)

@@ -30,6 +30,16 @@ def assert_near(actual: object, expected: object, atol: float) -> None:
     torch.testing.assert_close(actual, expected, atol=atol, rtol=0.0)
 
 
+def assert_near_with_gradients(
+    ours: nn.Module, theirs: nn.Module, out: Tensor, expected: Tensor, inputs: list[Tensor]
+) -> None:
+    """The outputs are near, and so are their derivatives, each weighted by one random number."""
+    assert_near(out, expected, 1e-5)
+    upstream = torch.randn_like(out)
+    by_ours = gradients((out * upstream).sum(), inputs, ours)
+    assert_near(by_ours, gradients((expected * upstream).sum(), inputs, theirs), 1e-4)
+
+
 def shake(module: nn.Module) -> None:
     """Random biases and norms: as the zeros and ones they start as, they would hide mistakes."""
     with torch.no_grad():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.model.attention import MyMultiheadAttention, attend, merge_heads, split_heads
 from tests.core.model.attention_cases import Sizes, copied, random_inputs, random_masks
-from tests.core.model.parity import assert_near, gradients
+from tests.core.model.parity import assert_near, assert_near_with_gradients
 
 SIZES = [  # T, S, B, H, K: pairwise different, so that swapped axes cannot pass
     (7, 5, 3, 2, 4),
@@ -40,36 +40,21 @@ def test_equal_to_torch_in_outputs_weights_and_gradients(
     ours, theirs = copied(heads * head_dim, heads, bias=bias)
     inputs = random_inputs(sizes)
     masks = random_masks(attn_kind, padding_kind, sizes)
-    upstream = torch.randn(target_length, batch, heads * head_dim)
 
     for average in (True, False):
         out, weights = ours(*inputs, average_attn_weights=average, **masks)
         out_torch, weights_torch = theirs(*inputs, average_attn_weights=average, **masks)
         shape = (batch, target_length, source_length)
         assert weights.shape == (shape if average else (batch, heads, *shape[1:]))
-        assert_near(out, out_torch, 1e-5)
-        assert_near(weights, weights_torch, 1e-5)
-        upstream_weights = torch.randn_like(weights)
-        assert_near(
-            gradients((out * upstream).sum() + (weights * upstream_weights).sum(), inputs, ours),
-            gradients(
-                (out_torch * upstream).sum() + (weights_torch * upstream_weights).sum(),
-                inputs,
-                theirs,
-            ),
-            1e-4,
-        )
+        both = torch.cat([out.flatten(), weights.flatten()])
+        both_torch = torch.cat([out_torch.flatten(), weights_torch.flatten()])
+        assert_near_with_gradients(ours, theirs, both, both_torch, inputs)
 
     fused, no_weights = ours(*inputs, need_weights=False, **masks)
     fused_torch, _ = theirs(*inputs, need_weights=False, **masks)
     assert no_weights is None
-    assert_near(fused, fused_torch, 1e-5)
     assert_near(fused, out, 1e-5)
-    assert_near(
-        gradients((fused * upstream).sum(), inputs, ours),
-        gradients((fused_torch * upstream).sum(), inputs, theirs),
-        1e-4,
-    )
+    assert_near_with_gradients(ours, theirs, fused, fused_torch, inputs)
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
@@ -88,13 +73,7 @@ def test_equal_to_torch_whichever_inputs_are_one_tensor(shared: str, bias: bool)
     }[shared]
     out, _ = ours(*inputs, need_weights=False)
     out_torch, _ = theirs(*inputs, need_weights=False)
-    assert_near(out, out_torch, 1e-5)
-    upstream = torch.randn_like(out)
-    assert_near(
-        gradients((out * upstream).sum(), inputs, ours),
-        gradients((out_torch * upstream).sum(), inputs, theirs),
-        1e-4,
-    )
+    assert_near_with_gradients(ours, theirs, out, out_torch, inputs)
 
 
 def test_fresh_weights_are_drawn_as_torch_draws_them() -> None:

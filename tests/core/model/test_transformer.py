@@ -16,7 +16,13 @@ from core.model.transformer import (
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
-from tests.core.model.parity import assert_near, gradients, random_mask, shake
+from tests.core.model.parity import (
+    assert_near,
+    assert_near_with_gradients,
+    gradients,
+    random_mask,
+    shake,
+)
 
 # torch's encoder says so whenever it cannot use a path that is of no concern here.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -58,13 +64,7 @@ def assert_equal_to_torch(
     ours: nn.Module, theirs: nn.Module, inputs: list[Tensor], **options: Tensor | None
 ) -> None:
     out, out_torch = ours(*inputs, **options), theirs(*inputs, **options)
-    assert_near(out, out_torch, 1e-5)
-    upstream = torch.randn_like(out)
-    assert_near(
-        gradients((out * upstream).sum(), inputs, ours),
-        gradients((out_torch * upstream).sum(), inputs, theirs),
-        1e-4,
-    )
+    assert_near_with_gradients(ours, theirs, out, out_torch, inputs)
 
 
 @pytest.mark.parametrize("has_norm", [True, False], ids=["final_norm", "no_final_norm"])

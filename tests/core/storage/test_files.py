@@ -3,11 +3,17 @@
 import errno
 import os
 import stat
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from core.errors import UserError
+from core.storage import files
 from core.storage.files import (
     atomic_write,
     exists,
@@ -43,6 +49,30 @@ def test_an_error_in_the_body_leaves_the_old_file_and_nothing_else(tmp_path: Pat
         raise ZeroDivisionError
     assert target.read_text() == "old"
     assert names_in(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("write", [atomic_write, new_folder])
+def test_a_signal_at_any_moment_leaves_nothing(
+    write: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path
+) -> None:
+    """Python handles signals between two of its instructions. Some of them had left the file."""
+    steps = left = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = frame.f_code.co_filename == files.__file__
+        left -= event == "opcode"
+        if left == 0:
+            raise KeyboardInterrupt
+        return trace
+
+    while left <= 0:
+        steps = left = steps + 1
+        sys.settrace(trace)
+        with suppress(KeyboardInterrupt), write(tmp_path / str(steps)):
+            pass
+        sys.settrace(None)
+        assert not list(tmp_path.glob(".*"))
 
 
 def test_what_a_killed_writer_left_can_be_told_and_removed(tmp_path: Path) -> None:
