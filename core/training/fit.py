@@ -255,9 +255,7 @@ class Trainer:
         if not plan:
             raise UserError("there is nothing to train on: the training data has no examples")
         if self._group.size > 1 and not self._group.is_same([len(item) for item in plan]):
-            raise UserError(
-                "the processes read different training data: it must be the same for all"
-            )
+            raise UserError("processes read different training data: it must be the same for all")
         return plan
 
     def _schedule(self, batches: int) -> Schedule:

@@ -113,12 +113,7 @@ def couplet(**options: Any) -> None:
             rows = [*pair, *([f"横批：{banner}"] if banner else [])]
         return rows if is_one else [*rows, ""]
 
-    search_and_answer(
-        "couplet",
-        lines_for,
-        options,
-        whole=pair_for if is_read else None,
-    )
+    search_and_answer("couplet", lines_for, options, whole=pair_for if is_read else None)
 
 
 @dataclass(frozen=True, kw_only=True)

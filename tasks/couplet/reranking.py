@@ -35,10 +35,7 @@ class Features(NamedTuple):
 
 
 def rank(
-    features: Sequence[Features],
-    seconds: Sequence[str],
-    weights: RerankConfig,
-    count: int,
+    features: Sequence[Features], seconds: Sequence[str], weights: RerankConfig, count: int
 ) -> list[tuple[int, float]]:
     """Returns the numbers and the scores of the best ``count`` of ``seconds``, the best first.
 

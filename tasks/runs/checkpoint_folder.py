@@ -35,7 +35,6 @@ TEXT_FILES = ("vocabulary*.txt", "sentencepiece*.model", "classes.txt")
 CONFIDENCE_FILE = "confidence.safetensors"
 FAMILIARITY_FILE = "familiarity.safetensors"
 LANGUAGE_FILE = "language.safetensors"
-CALIBRATION_FILES = (CONFIDENCE_FILE, FAMILIARITY_FILE, LANGUAGE_FILE)
 _MANIFEST_FILE = "manifest.json"  # of version 1.0
 FORMAT_VERSION = 1
 

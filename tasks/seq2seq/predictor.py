@@ -148,10 +148,8 @@ class PairPredictor(Predictor[R], Generic[R, E]):
 
     def measure(self, pairs: Sequence[Pair], group: ProcessGroup = ALONE) -> dict[str, float]:
         """Returns the mean loss and the accuracy on encoded pairs (:func:`.measure_pairs`)."""
-        tokens = self.config.train.batch_tokens
-        return measure_pairs(
-            self.models, pairs, batch_tokens=tokens, device=self.device, group=group
-        )
+        size = self.config.train.batch_tokens
+        return measure_pairs(self.models, pairs, batch_tokens=size, device=self.device, group=group)
 
     @property
     def codecs(self) -> dict[str, Any]:

@@ -7,7 +7,8 @@ digest of the weights.
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,10 @@ from tasks.translation.export import import_ctranslate2, to_ctranslate2
 if TYPE_CHECKING:
     from tasks.translation.predict import Translator
 
-# What is begun cannot be stopped, and a turn in the service lasts a second: then, no more than this
-# many tokens are begun at a time by each worker, those of a source once for each row of the beam.
-_TURN_TOKENS = 3000
+# The tokens of a batch on a CPU, those of a source once for each row of the beam. With larger ones,
+# a worker that has no batch left waits longer for the others. In the service, a thread begins so
+# many for each worker: what is begun cannot be stopped, and a turn lasts a second.
+_BATCH_TOKENS = 1500
 
 
 class CTranslate2Engine:
@@ -57,7 +59,8 @@ class CTranslate2Engine:
         self._max_len = translator.max_len
         self.name = "ctranslate2 int8" if int8 else "ctranslate2"
         self._device = device = translator.device
-        self._workers = torch.get_num_threads() if device.type == "cpu" else 1
+        threads = torch.get_num_threads()
+        self._workers = threads if device.type == "cpu" else 1
         self._engine: Any = ctranslate2.Translator(
             str(cached_export(translator, folder)),
             device=device.type,
@@ -67,6 +70,7 @@ class CTranslate2Engine:
             inter_threads=self._workers,
             intra_threads=1,
         )
+        torch.set_num_threads(threads)  # the two share OpenMP, and CTranslate2 has set it to one
 
     def check(self, config: GenerationConfig, request: GenerationRequest) -> None:
         """Raises a ConfigError for what CTranslate2 cannot do."""
@@ -87,12 +91,10 @@ class CTranslate2Engine:
         segments = source_segments(texts, config, request, self._max_len)
         longest = max((segment.max_length for segment in segments), default=0)
         found = [list[Hypothesis]()] * len(segments)
-        parts: Iterable[Sequence[int]] = [range(len(segments))]
-        if request.on_step is not None:
-            lengths = [(len(each.ids),) for each in segments]
-            most = max(1, _TURN_TOKENS * self._workers // config.beam_size)
-            parts = bucket_by_length(lengths, batch_tokens=most, seed=None)
-        for part in parts:
+        lengths = [(len(each.ids),) for each in segments]
+        begun = max(1, _BATCH_TOKENS * self._workers // config.beam_size)
+        most = sys.maxsize if request.on_step is None else begun
+        for part in bucket_by_length(lengths, batch_tokens=most, seed=None):
             results = self._search([segments[i] for i in part], longest, config, request)
             for i, hypotheses in zip(part, results, strict=True):
                 found[i] = hypotheses
@@ -111,7 +113,8 @@ class CTranslate2Engine:
         sources = [[self._source_words[i] for i in segment.ids] for segment in segments]
         prefixes = [[self._target_words[i] for i in segment.prefix] for segment in segments]
         share = sum(len(source) + 1 for source in sources) // self._workers
-        most = batch_tokens_on(self._device, request.batch_tokens) // config.beam_size  # of rows
+        own = _BATCH_TOKENS if self._device.type == "cpu" else None
+        most = batch_tokens_on(self._device, request.batch_tokens or own) // config.beam_size
         penalty = config.length_penalty if config.beam_size > 1 else 0.0
         futures = self._engine.translate_batch(
             sources,

@@ -57,9 +57,7 @@ def known_letters(codec: TextCodec) -> frozenset[str] | None:
     if not isinstance(codec.tokenizer, SentencePieceBPE):
         return None
     known = codec.vocabulary.itos
-    return frozenset(
-        character for piece in known if not piece.startswith("<0x") for character in piece
-    )
+    return frozenset("".join(piece for piece in known if not piece.startswith("<0x")))
 
 
 class Literal(NamedTuple):

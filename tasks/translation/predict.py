@@ -16,6 +16,7 @@ from core.config import check, check_choice
 from core.decoding.config import GenerationConfig
 from core.errors import ConfigError
 from core.model.sequence_to_sequence import SequenceToSequence
+from core.parallel import map_on_cores
 from core.storage.checkpoint import WEIGHTS_FILE, load_model
 from data.batching import bucket_by_length
 from data.codec import TextCodec
@@ -26,8 +27,8 @@ from tasks.seq2seq.batches import source_tensor
 from tasks.seq2seq.generation import EncodedTexts, SearchResult, SegmentResult, search_segments
 from tasks.seq2seq.n_best import Ranked, joined
 from tasks.seq2seq.predictor import PairPredictor
-from tasks.seq2seq.request import GenerationRequest, batch_tokens_on, ignore_batch
-from tasks.texts import check_unicode, keeps_index
+from tasks.seq2seq.request import DEFAULT_REQUEST, GenerationRequest, batch_tokens_on, ignore_batch
+from tasks.texts import as_texts, check_unicode, keeps_index
 from tasks.translation.confidence import DOUBTFUL, Confidence, capped
 from tasks.translation.config import TranslationConfig
 from tasks.translation.documents import DocumentCodec, EncodedDocuments, Segment
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 Engine = Literal["torch", "ctranslate2"]
 """What searches: this program, or CTranslate2."""
 
+# The characters of texts that are searched for together with CTranslate2.
+_PART = 20_000
 # The decimal places of the familiarity.
 _DIGITS = 4
 
@@ -331,6 +334,25 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         rest = iter(segments)
         documents = [document.replaced(rest) for document in encoded.documents]
         return SearchResult.of(replace(encoded, documents=documents), found, config)
+
+    def generate(
+        self, texts: str | Iterable[str], request: GenerationRequest = DEFAULT_REQUEST
+    ) -> list[Translation]:
+        texts = as_texts(texts)
+        parts = sum(map(len, texts)) // _PART
+        if self._engine is None or parts < 2:
+            return self._results(texts, self.search(texts, request))
+        # While CTranslate2 searches for some texts, others are encoded and decoded.
+        size = -(-len(texts) // parts)
+        cut = [texts[start : start + size] for start in range(0, len(texts), size)]
+        # Only sampling and constraints need the numbers.
+        own = request.replaced(on_batch=ignore_batch, numbers=None)
+        found = map_on_cores(lambda p: self._results(p, self.search(p, own)), cut, workers=2)
+        results: list[Translation] = []
+        for part, translations in zip(cut, found, strict=True):
+            results += translations
+            request.on_batch(len(part))
+        return results
 
     def memory_means(self, segments: Sequence[Sequence[int]]) -> Tensor:
         """Returns the mean ``[N, D]`` of the encoder's output over the tokens of each segment."""

@@ -228,7 +228,7 @@ def test_all_must_resume_the_same_state(ran: Ran) -> None:
 
 def test_all_must_read_the_same_data(ran: Ran) -> None:
     for notes in ran.seen:
-        assert "the processes read different training data" in notes["other data"]
+        assert "processes read different training data" in notes["other data"]
 
 
 def test_an_error_is_shown_once(ran: Ran) -> None:

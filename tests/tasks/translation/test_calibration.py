@@ -11,7 +11,7 @@ import torch
 from core.errors import CheckpointError, ConfigError
 from core.storage.checkpoint import load_tensors
 from data.vocabulary import UNK_ID
-from tasks.runs.checkpoint_folder import CALIBRATION_FILES, CONFIDENCE_FILE
+from tasks.runs.checkpoint_folder import CONFIDENCE_FILE, FAMILIARITY_FILE, LANGUAGE_FILE
 from tasks.seq2seq.batches import source_tensor
 from tasks.translation.confidence import Confidence
 from tasks.translation.config import ExtraCorpus, TranslationData
@@ -20,6 +20,7 @@ from tasks.translation.predict import Translator
 from tests.commands.command_line import lines_of, run
 from tests.core.decoding.search_tables import forbidding
 
+CALIBRATION_FILES = (CONFIDENCE_FILE, FAMILIARITY_FILE, LANGUAGE_FILE)
 GERMAN, ENGLISH = "Ein Hund sieht das Boot.", "A woman hears the sea."
 STRANGE = "Qqq xyz 999 天地 &&&."
 

@@ -10,11 +10,13 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from core.errors import ConfigError, UserError
+from core.parallel import at_most
 from core.storage.checkpoint import WEIGHTS_FILE, load_tensors, save_tensors
 from tasks.runs.checkpoint_folder import PRETRAINED, file_digests
-from tasks.translation import engine
+from tasks.translation import engine, predict
 from tasks.translation.predict import Translator
 from tests.commands.command_line import error_of, lines_of, run
 
@@ -113,7 +115,7 @@ def test_a_turn_of_the_service_begins_few_tokens(
     theirs: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It began 256 rows, whatever their lengths: a long text took nine seconds."""
-    monkeypatch.setattr(engine, "_TURN_TOKENS", 40)
+    monkeypatch.setattr(engine, "_BATCH_TOKENS", 40)
     expected = theirs.translate(TEXTS, beam_size=2)
     own = theirs._engine
     assert isinstance(own, engine.CTranslate2Engine)
@@ -126,6 +128,18 @@ def test_a_turn_of_the_service_begins_few_tokens(
     assert max(map(len, begun)) > 1
     most = 40 * own._workers
     assert all(len(part) == 1 or 2 * max(part) * len(part) <= most for part in begun)
+
+
+def test_texts_are_searched_in_parts(ours: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTranslate2 left PyTorch one thread: the other models of the service were slower."""
+    monkeypatch.setattr(predict, "_PART", 60)
+    with at_most(1):  # and afterwards as before
+        torch.set_num_threads(2)
+        own, finished = Translator.load(device="cpu", engine="ctranslate2"), Mock()
+        assert torch.get_num_threads() == 2
+        found = own.translate(TEXTS, beam_size=1, on_batch=finished)
+    assert found == ours.translate(TEXTS, beam_size=1)
+    assert [call.args for call in finished.call_args_list] == [(2,)] * 3
 
 
 def test_confidence_is_computed_when_it_is_asked_for(theirs: Translator) -> None:
