@@ -11,7 +11,7 @@ from zlib import crc32
 
 import torch
 
-from core.config import check_range, options_of
+from core.config import check_range
 from core.decoding.config import GenerationConfig
 from core.decoding.recording import SearchTree
 from core.decoding.search import Constraint
@@ -195,8 +195,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         count, searched = request.candidates, sorted(request.search_options())
         if count is not None:
             for name in searched:
-                reason = f"cannot stand beside {options_of(type(request))[name].short or name}"
-                raise ConfigError(f"{reason}: it has a search of its own", option="candidates")
+                raise ConfigError("is not for candidates, which have their own search", option=name)
             check_range("candidates", count, 1, MAX_POOL)
             return count
         if not self.config.rerank.is_default:

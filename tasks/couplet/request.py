@@ -67,7 +67,7 @@ class CoupletRequest(GenerationRequest):
         check_choice("script", self.script, SCRIPTS)
         self.form(FormConfig())
         if self.keep is not None and self.prefix is not None:
-            raise ConfigError("cannot stand beside prefix: keep has both", option="keep")
+            raise ConfigError("is for answers without a pattern to keep", option="prefix")
         check(len(self.avoid) <= MAX_AVOIDED, "avoid", len(self.avoid), "at most 10,000 words")
         for word in self.avoid:
             is_short = 1 <= len(word) <= MAX_AVOIDED_LENGTH

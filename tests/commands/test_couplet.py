@@ -145,7 +145,7 @@ def test_a_banner_that_is_missing_is_reported(tiny_models: Models) -> None:
 def test_options_of_another_search_have_the_names_of_the_command(tiny_models: Models) -> None:
     command = ("couplet", "--model", tiny_models("couplet"), "--candidates", 2)
     message = error_of(2, *command, "--beam", 2, "--top-k", 3, "春")
-    assert message == "error: --candidates cannot stand beside beam: it has a search of its own"
+    assert message == "error: --beam is not for candidates, which have their own search"
 
 
 def test_options_of_the_form_reach_the_search(tiny_models: Models, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_wrong_options_are_refused() -> None:
         CoupletRequest(tones="loud")
     with pytest.raises(ConfigError, match="script must be one of auto"):
         CoupletRequest(script="latin")
-    with pytest.raises(ConfigError, match="keep cannot stand beside prefix"):
+    with pytest.raises(ConfigError, match="prefix is for answers without a pattern"):
         CoupletRequest(keep="春？", prefix="春")
     with pytest.raises(ConfigError, match="avoid must be words of 1 to 20 characters"):
         CoupletRequest(avoid=["春" * 21])

@@ -152,7 +152,7 @@ def test_a_note_says_where_no_candidate_is_good() -> None:
 
 def test_other_searches_and_impossible_numbers_are_refused() -> None:
     writer = writer_of(SMALL)
-    with pytest.raises(ConfigError, match="candidates cannot stand beside beam: "):
+    with pytest.raises(ConfigError, match="beam_size is not for candidates"):
         writer.answer(FIRST, candidates=2, beam_size=4, n_best=2)
     with pytest.raises(ConfigError, match="candidates must be at least 1"):
         writer.answer(FIRST, candidates=0)
