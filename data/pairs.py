@@ -77,8 +77,9 @@ def read_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> list[Text
     stderr. Every run of white space becomes one space. Raises a CorpusError without any pair.
 
     Args:
-        src, tgt: the languages, which are the names of the columns. A table of two columns with
-            other names has the sources in the first one, and no header.
+        src, tgt: the languages, which are the names of the columns, or their numbers where there
+            is no header. A table of two columns with other names has the sources in the first one,
+            and no header.
     """
     pairs, left_out = [], Counter[str]()
     for texts in iter_pairs(path, src, tgt, layout):
@@ -107,10 +108,11 @@ def iter_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> Iterator[
         return
     table = open_table(path, layout)
     columns = [src, tgt]
-    if len(table.columns) == 2 and table.header and not {src, tgt} & {*table.columns}:
+    are_two = len(table.columns) == 2
+    if are_two and table.header and not {src, tgt} & {*table.columns}:
         log(f"{path}: no columns {src} and {tgt}: the first column is {src}, the second {tgt}")
         table = open_table(path, replace(layout, header=False))
-    if not table.header and table.delimiter:
+    if are_two and not table.header and table.delimiter and not any(map(str.isdigit, columns)):
         columns = ["1", "2"]
     table.require(columns)
     for row, record in table.rows():

@@ -56,12 +56,12 @@ class TableLayout:
         is_right = self.delimiter in (None, TAB) or (
             len(self.delimiter) == 1 and self.delimiter not in '"\r\n\0'
         )
-        check(is_right, "data.delimiter", self.delimiter, "one character, tab, or none")
+        check(is_right, "data.delimiter", self.delimiter, "one character or tab")
         try:
             is_right = self.encoding is None or isinstance("".encode(self.encoding), bytes)
         except (LookupError, ValueError):
             is_right = False
-        check(is_right, "data.encoding", self.encoding, "an encoding such as cp1252, or none")
+        check(is_right, "data.encoding", self.encoding, "an encoding such as cp1252")
 
 
 DEFAULT_LAYOUT = TableLayout()

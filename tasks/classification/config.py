@@ -146,7 +146,7 @@ def named_numbers(option: str, items: Sequence[str], most: float) -> dict[str, f
         is_right = bool(equals and name) and 0.0 < number <= most
         check(is_right, option, item, f"LABEL=NUMBER, above 0 and at most {most:g}")
         if name in numbers:
-            raise ConfigError(f"{option} has {shown(name)} twice")
+            raise ConfigError(f"has {shown(name)} twice", option=option)
         numbers[name] = number
     return numbers
 

@@ -186,7 +186,7 @@ class PackedClassificationModel:
         temperature: float = 1.0,
     ) -> None:
         if early_exit is not None and model.ngrams is None:
-            raise ConfigError("early_exit needs a model with n-grams (model.ngrams)")
+            raise ConfigError("needs a model with n-grams (model.ngrams)", option="early_exit")
         self._model, self._encoder = copy.deepcopy(model).eval(), PackedEncoder(model.encoder)
         self._early_exit, self._temperature = early_exit, temperature
 

@@ -214,7 +214,7 @@ class Worker:
         if command in ("translate", "couplet"):
             predictor.check(predictor.request_type.of(**self._options))
         elif given(options):
-            raise ConfigError(f"{command} does not search: leave out {', '.join(given(options))}")
+            raise ConfigError(f"{command} does not search: leave out --beam and the like")
 
     def answer(self, chunk: Chunk, columns: Columns, first: int) -> Chunk:
         """Returns the chunk, whose first row has the number ``first``, with the answers."""

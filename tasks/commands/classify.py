@@ -115,17 +115,17 @@ def _classifier(own: ClassifyOptions, line_options: LineOptions) -> Any:
     """Returns the loaded model, with the thresholds of the command."""
     from tasks.classification.predict import Classifier
 
-    classifier = Classifier.load(
-        line_options.model, device=line_options.device, early_exit=own.early_exit
-    )
-    count = len(classifier.classes)
-    if own.top is not None and own.top > count:
-        raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {own.top}")
     with option_names():
+        classifier = Classifier.load(
+            line_options.model, device=line_options.device, early_exit=own.early_exit
+        )
         if own.thresholds:
             prediction = replace(classifier.config.prediction, thresholds=own.thresholds)
             classifier.config = replace(classifier.config, prediction=prediction)
         classifier.check_thresholds()
+    count = len(classifier.classes)
+    if own.top is not None and own.top > count:
+        raise ConfigError(f"--top must be from 1 to {count}, the number of classes, not {own.top}")
     return classifier
 
 

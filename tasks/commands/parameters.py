@@ -88,8 +88,8 @@ batch = click.option(
     "--batch-tokens", type=click.IntRange(1, MAX_BATCH_TOKENS), help="The tokens in a batch."
 )
 CORPUS_HELP = (
-    "A corpus: a folder, a table (CSV, TSV, JSON Lines, .xlsx; .tmx for translation), or a name "
-    "from `data list`."
+    "A corpus: a folder, a table (CSV, TSV, JSON Lines, .xlsx; .tmx for translation; none for "
+    "couplets), or a name from `data list`."
 )
 corpus = click.option("--data", type=PATH, metavar="FOLDER", help=CORPUS_HELP)
 

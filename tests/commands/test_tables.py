@@ -137,7 +137,7 @@ def test_explanations_as_text_json_and_html(model: Path) -> None:
         (2, ("--no-header",), "--delimiter and --header are for tables: add --text"),
         (2, ("--html",), "--html is for --explain"),
         (2, ("--text", "body", "--delimiter", "::"), "must be one character"),
-        (2, ("--early-exit", "0.9"), "early_exit needs a model with n-grams"),
+        (2, ("--early-exit", "0.9"), "--early-exit needs a model with n-grams"),
         (2, ("--early-exit", "0.9", "--explain"), "leave out --early-exit"),
         (2, ("--early-exit", "0"), "'--early-exit': 0.0 is not in the range"),
     ],

@@ -70,6 +70,15 @@ def test_the_texts_of_one_side_are_read(tmp_path: Path) -> None:
     assert len(texts) == 5
 
 
+def test_numbers_name_the_columns_where_there_is_no_header(tmp_path: Path) -> None:
+    """The first two columns were taken, whatever the numbers."""
+    table, layout = written(tmp_path / "t.tsv", "7\tHund\tdog\n"), TableLayout(header=False)
+    assert read_pairs(table, "3", "2", layout) == [("dog", "Hund")]
+    for target in ("9", "en"):
+        with pytest.raises(CorpusError, match=f"no column '{target}'; its columns: 1, 2, 3"):
+            read_pairs(table, "2", target, layout)
+
+
 def test_what_is_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     read_pairs(written(tmp_path / "t.tmx", TMX), "de", "en", LAYOUT)
     assert (
