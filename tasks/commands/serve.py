@@ -32,10 +32,7 @@ _PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 )
 @parameters.from_fields(ServiceConfig, "", has_defaults=True)
 @click.option(
-    "--api-keys",
-    type=PATH,
-    metavar="FILE",
-    help="A file of keys: requests need one, and each is a client.",
+    "--api-keys", type=PATH, help="A file of keys: requests need one, and each is a client."
 )
 @parameters.engine
 @parameters.machine
@@ -82,4 +79,5 @@ def serve(
         if models[task] is not None:
             raise ConfigError(f"--{task} names a model that --only leaves out")
     settings = {"translation": engine}
-    serve_models(chosen, config, host=host, port=port, device=device, settings=settings)
+    with option_names():
+        serve_models(chosen, config, host=host, port=port, device=device, settings=settings)

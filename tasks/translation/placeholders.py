@@ -186,12 +186,13 @@ def read_glossary(path: Path) -> dict[str, str]:
 
     Empty lines are skipped. Raises a CorpusError for any other line.
     """
-    found = {}
+    found: dict[str, str] = {}
     for number, line in enumerate(iter_lines(path), start=1):
         term, _, translation = map(str.strip, line.partition("\t"))
         if not line.strip():
             continue
-        if not (term and translation) or "\t" in translation:
-            raise CorpusError(path, "expected a term, a tab and its translation", number)
+        is_one = found.get(term, translation) == translation
+        if not (term and translation and is_one) or "\t" in translation:
+            raise CorpusError(path, "expected a term, a tab and its one translation", number)
         found[term] = translation
     return found

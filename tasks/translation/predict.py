@@ -128,23 +128,26 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         folder: Folders = None,
         *,
         device: str = "auto",
-        engine: Engine = "torch",
+        engine: Engine | None = None,
         int8: bool = False,
     ) -> Translator:
         """Loads the model in ``folder``, the shipped one by default, or several as an ensemble.
 
         Args:
-            engine: "torch" is this program's own search; "ctranslate2" is faster, but can do less
-                (:mod:`.engine`).
-            int8: compute with 8-bit integers, which CTranslate2 alone can.
+            engine: "torch", the default, is this program's own search; "ctranslate2" is faster, but
+                can do less (:mod:`.engine`).
+            int8: compute with 8-bit integers, which CTranslate2 alone can, and is used for.
 
         Raises:
             CheckpointError, ConfigError, UserError: as for other predictors, or as
                 :class:`.CTranslate2Engine`.
         """
+        engine = engine or ("ctranslate2" if int8 else "torch")
         check_choice("engine", engine, get_args(Engine))
+        if int8 and engine == "torch":
+            raise ConfigError("is for the engine ctranslate2", option="int8")
         translator = super().load(folder, device=device)
-        if engine == "ctranslate2" or int8:
+        if engine == "ctranslate2":
             from tasks.translation.engine import CTranslate2Engine
 
             (path, *_) = model_folders(cls.task, folder)

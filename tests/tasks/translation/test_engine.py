@@ -163,6 +163,8 @@ def test_an_ensemble_is_refused() -> None:
     options = ("--model", folder, "--model", folder, "--engine", "ctranslate2")
     message = error_of(2, "translate", *options, "Hund")
     assert message == "error: --engine cannot be ctranslate2 for an ensemble"
+    message = error_of(2, "translate", "--engine", "torch", "--int8", "Hund")
+    assert message == "error: --int8 is for the engine ctranslate2"
 
 
 def test_without_the_package_the_error_says_what_to_install(

@@ -81,7 +81,7 @@ def test_a_file_of_terms(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Hund\tDog One\n\n C++ \t C plus plus \n", encoding="utf-8")
     assert read_glossary(path) == {"Hund": "Dog One", "C++": "C plus plus"}
-    for line in ("Hund", "Hund\t", "\tDog", "a\tb\tc"):
+    for line in ("Hund", "Hund\t", "\tDog", "a\tb\tc", "Hund\tHound"):
         path.write_text(f"Hund\tDog\n{line}\n", encoding="utf-8")
         with pytest.raises(CorpusError, match=r"terms\.tsv:2: expected a term, a tab"):
             read_glossary(path)
