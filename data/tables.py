@@ -26,7 +26,7 @@ TAB = "tab"
 """The name of a tab as a delimiter, easier to type than the character."""
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-_OTHER_SUFFIXES = (".xls", ".xlsb", ".ods", ".numbers")
+_OTHER_SUFFIXES = (".xls", ".xlsb", ".ods", ".numbers", ".parquet", ".html")
 _SAMPLE_ROWS = 50
 _MAX_NAMES = 10  # in a message
 
