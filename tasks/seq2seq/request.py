@@ -76,8 +76,8 @@ class GenerationRequest(_SearchOptions):  # type: ignore[misc]
       (:mod:`tasks.translation.placeholders`), as with a prefix or a constraint.
     * ``is_scored``: False: nobody reads the scores. Greedy search by CTranslate2 is faster without,
       and they are NaN.
-    * ``batch_tokens``: the most source tokens in a batch; None: :func:`batch_tokens_on` its device.
-    * ``on_batch``: gets the number of segments that have just been finished.
+    * ``batch_tokens``: the most source tokens in a batch; None: as the engine and its device need.
+    * ``on_batch``: gets the number of segments, or of texts, that have just been finished.
     * ``on_step``: is called before every step, in any thread. An exception ends the search.
     * ``record``: records the search for one text of one segment.
     """

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Engine = Literal["torch", "ctranslate2"]
 """What searches: this program, or CTranslate2."""
 
-# The characters of texts that are searched for together with CTranslate2.
+# CTranslate2 searches for texts of about so many characters together.
 _PART = 20_000
 # The decimal places of the familiarity.
 _DIGITS = 4
@@ -343,12 +343,12 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
     ) -> list[Translation]:
         texts = as_texts(texts)
         parts = sum(map(len, texts)) // _PART
-        if self._engine is None or parts < 2:
+        if self._engine is None or self.device.type != "cpu" or parts < 2:
             return self._results(texts, self.search(texts, request))
         # While CTranslate2 searches for some texts, others are encoded and decoded.
         size = -(-len(texts) // parts)
         cut = [texts[start : start + size] for start in range(0, len(texts), size)]
-        # Only sampling and constraints need the numbers.
+        # The numbers are for sampling and constraints, which this engine does not have.
         own = request.replaced(on_batch=ignore_batch, numbers=None)
         found = map_on_cores(lambda p: self._results(p, self.search(p, own)), cut, workers=2)
         results: list[Translation] = []

@@ -55,7 +55,7 @@ def test_an_error_in_the_body_leaves_the_old_file_and_nothing_else(tmp_path: Pat
 def test_a_signal_at_any_moment_leaves_nothing(
     write: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path
 ) -> None:
-    """Python handles signals between two of its instructions. Some of them had left the file."""
+    """Python handles signals between two of its instructions; at some, the file was left."""
     steps = left = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -131,7 +131,7 @@ def test_a_turn_of_the_service_begins_few_tokens(
 
 
 def test_texts_are_searched_in_parts(ours: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CTranslate2 left PyTorch one thread: the other models of the service were slower."""
+    """PyTorch keeps its threads: CTranslate2 left it one, and other models were slower."""
     monkeypatch.setattr(predict, "_PART", 60)
     with at_most(1):  # and afterwards as before
         torch.set_num_threads(2)
