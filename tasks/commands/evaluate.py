@@ -60,7 +60,8 @@ def evaluate(
         table["assignments"] = assignments
     search = given(options)
     if not task.has_search and (search or isinstance(model.model, tuple)):
-        raise click.UsageError(f"{task.name} has one --model, and nothing to search for.")
+        reason = "has one --model, and nothing to search for with --beam, --int8 and the like"
+        raise click.UsageError(f"{task.name} {reason}.")
     if len(corpora) > 1 and "report_in" in table:
         raise click.UsageError("--report is for one --data.")
     folders = [corpus_for(task, each) for each in corpora or (None,)]
