@@ -79,9 +79,9 @@ def train(
         train translation --set train.ema=0.999
         torchrun --nproc-per-node gpu cli.py train translation --data corpus/
     """
-    short = take_given(options, "seed")
-    assignments += table_assignments(task, options)
-    assignments += tuple(f"train.{name}={value}" for name, value in short.items())
+    short = table_assignments(task, options)
+    short += tuple(f"train.{name}={value}" for name, value in take_given(options, "seed").items())
+    assignments = short + assignments
     out = out or Path("runs") / task.name
     _check(out, preset or config_file, **options)
     if options["init"] is not None:

@@ -77,7 +77,8 @@ def test_the_configuration_of_a_run_can_be_used_again(
 
 
 def test_show_config_names_every_option_and_writes_nothing(task: str, in_tmp: Path) -> None:
-    shown = tomllib.loads("\n".join(lines_of("train", task, "--show-config", "--seed", 7)))
+    both = ("--set", "train.seed=7", "--seed", 6)  # --set comes after what is short for it
+    shown = tomllib.loads("\n".join(lines_of("train", task, "--show-config", *both)))
     config = task_named(task).presets["default"]()
     assert shown.keys() == to_mapping(config).keys()
     assert all(shown[name].keys() == section.keys() for name, section in to_mapping(config).items())
