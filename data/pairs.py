@@ -77,9 +77,8 @@ def read_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> list[Text
     stderr. Every run of white space becomes one space. Raises a CorpusError without any pair.
 
     Args:
-        src, tgt: the languages, which are the names of the columns, or their numbers where there
-            is no header. A table of two columns with other names has the sources in the first one,
-            and no header.
+        src, tgt: the languages, which are the names of the columns, or without a header their
+            numbers. A table of two columns with others has no header, and the sources come first.
     """
     pairs, left_out = [], Counter[str]()
     for texts in iter_pairs(path, src, tgt, layout):

@@ -213,8 +213,8 @@ class Worker:
         self._options = given({**options, "batch_tokens": model.batch_tokens})
         if command in ("translate", "couplet"):
             predictor.check(predictor.request_type.of(**self._options))
-        elif given(options):
-            raise ConfigError(f"{command} does not search: leave out --beam and the like")
+        elif searching := [*given(options)]:
+            raise ConfigError(f"is not for {command}: it does not search", option=searching[0])
 
     def answer(self, chunk: Chunk, columns: Columns, first: int) -> Chunk:
         """Returns the chunk, whose first row has the number ``first``, with the answers."""

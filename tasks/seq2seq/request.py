@@ -26,15 +26,18 @@ def ignore_batch(count: int) -> None:
     """The :data:`OnBatch` of callers who need no progress reports."""
 
 
-def batch_tokens_on(device: "torch.device", chosen: int | None = None) -> int:
-    """Returns how many tokens of a side a batch may have: the ``chosen`` number, if there is one.
+def batch_tokens_on(device: "torch.device", size: int | None = None, engine: str = "torch") -> int:
+    """Returns how many tokens of a side a batch may have: ``size``, if that is given.
 
-    On a CPU 3,000: enough rows to keep matrix products busy, few enough to stay in its cache. A GPU
-    waits for the launch of its kernels with so few: 24,000.
+    On a CPU 3,000: enough rows to keep matrix products busy, few enough to stay in its cache; 1,500
+    with CTranslate2, whose last worker works alone on the last batch. On a GPU 24,000: with fewer,
+    it waits for the launch of its kernels.
     """
-    if chosen is not None:
-        return chosen
-    return 3_000 if device.type == "cpu" else 24_000
+    if size is not None:
+        return size
+    if device.type != "cpu":
+        return 24_000
+    return 3_000 if engine == "torch" else 1_500
 
 
 OnStep = Callable[[], None]

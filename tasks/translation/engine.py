@@ -30,10 +30,9 @@ from tasks.translation.export import import_ctranslate2, to_ctranslate2
 if TYPE_CHECKING:
     from tasks.translation.predict import Translator
 
-# The tokens of a batch on a CPU, those of a source once for each row of the beam. With larger ones,
-# a worker that has no batch left waits longer for the others. In the service, a thread begins so
-# many for each worker: what is begun cannot be stopped, and a turn lasts a second.
-_BATCH_TOKENS = 1500
+# What is begun cannot be stopped, and a turn in the service lasts a second: then, a call begins no
+# more than this many tokens for each worker, those of a source once for each row of the beam.
+_TURN_TOKENS = 1500
 
 
 class CTranslate2Engine:
@@ -92,7 +91,7 @@ class CTranslate2Engine:
         longest = max((segment.max_length for segment in segments), default=0)
         found = [list[Hypothesis]()] * len(segments)
         lengths = [(len(each.ids),) for each in segments]
-        begun = max(1, _BATCH_TOKENS * self._workers // config.beam_size)
+        begun = max(1, _TURN_TOKENS * self._workers // config.beam_size)
         most = sys.maxsize if request.on_step is None else begun
         for part in bucket_by_length(lengths, batch_tokens=most, seed=None):
             results = self._search([segments[i] for i in part], longest, config, request)
@@ -113,13 +112,12 @@ class CTranslate2Engine:
         sources = [[self._source_words[i] for i in segment.ids] for segment in segments]
         prefixes = [[self._target_words[i] for i in segment.prefix] for segment in segments]
         share = sum(len(source) + 1 for source in sources) // self._workers
-        own = _BATCH_TOKENS if self._device.type == "cpu" else None
-        most = batch_tokens_on(self._device, request.batch_tokens or own) // config.beam_size
+        size = batch_tokens_on(self._device, request.batch_tokens, self.name)
         penalty = config.length_penalty if config.beam_size > 1 else 0.0
         futures = self._engine.translate_batch(
             sources,
             target_prefix=prefixes if any(prefixes) else None,
-            max_batch_size=max(1, min(most, share)),
+            max_batch_size=max(1, min(size // config.beam_size, share)),  # of rows of the beam
             batch_type="tokens",
             asynchronous=True,
             beam_size=config.beam_size,

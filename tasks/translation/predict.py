@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Engine = Literal["torch", "ctranslate2"]
 """What searches: this program, or CTranslate2."""
 
-# CTranslate2 searches for texts of about so many characters together.
+# The mean number of characters in a part of the texts; see `Translator.generate`.
 _PART = 20_000
 # The decimal places of the familiarity.
 _DIGITS = 4

@@ -84,7 +84,7 @@ def synthesize(
         ],
         "search": asdict(request.resolve(translator.generation)),
         "engine": translator.engine,
-        "batch_tokens": batch_tokens_on(translator.device, request.batch_tokens),
+        "batch_tokens": batch_tokens_on(translator.device, request.batch_tokens, translator.engine),
         "length_ratio": length_ratio,
         "device": translator.device.type,
     }

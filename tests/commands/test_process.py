@@ -386,17 +386,22 @@ def test_a_signal_while_a_module_is_imported_counts(number: signal.Signals, code
     assert_ends_quietly(program, code)
 
 
-def test_a_program_gets_an_answer_before_its_next_line_and_ctrl_c_keeps_what_was_printed(
-    tiny_models: Models,
+@pytest.mark.parametrize(("is_stopped", "code"), [(False, 0), (True, 130)])
+def test_a_program_gets_an_answer_before_its_next_line(
+    is_stopped: bool, code: int, tiny_models: Models
 ) -> None:
+    """Ctrl-C keeps what was printed."""
     with started("translate", "--model", tiny_models("translation"), **PIPES) as process:
         assert process.stdin and process.stdout and process.stderr
         for _ in range(2):
             process.stdin.write(f"{GERMAN}\n".encode())
             process.stdin.flush()
             assert process.stdout.readline().decode() == f"{ENGLISH}\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT) == 130
+        if is_stopped:
+            process.send_signal(signal.SIGINT)
+        else:
+            process.stdin.close()
+        assert process.wait(TIMEOUT) == code
         assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
 
 

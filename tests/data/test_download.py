@@ -59,18 +59,18 @@ def test_a_web_page_in_place_of_the_file_is_refused(
     assert not target.exists()
 
 
-@pytest.mark.parametrize(("listens", "message"), [(False, "refused"), (True, "timed out")])
+@pytest.mark.parametrize(("busy", "reason"), [(False, "Connection refused"), (True, "timed out")])
 def test_a_server_that_does_not_answer(
-    target: Path, monkeypatch: pytest.MonkeyPatch, listens: bool, message: str
+    target: Path, monkeypatch: pytest.MonkeyPatch, busy: bool, reason: str
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr("data.fetching._TIMEOUT", 0.05)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        if listens:
+        if busy:  # nobody listens, or nobody answers
             taken.listen()
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/file.bin"
-        with pytest.raises(NetworkError, match=f"{url}: .*{message}"):
+        with pytest.raises(NetworkError, match=f"{url}: .*{reason}"):
             download(url, target)
 
 

@@ -30,7 +30,7 @@ def assert_near(actual: object, expected: object, atol: float) -> None:
     torch.testing.assert_close(actual, expected, atol=atol, rtol=0.0)
 
 
-def assert_near_with_gradients(
+def assert_same_function(
     ours: nn.Module, theirs: nn.Module, out: Tensor, expected: Tensor, inputs: list[Tensor]
 ) -> None:
     """The outputs are near, and so are their derivatives, each weighted by one random number."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.model.attention import MyMultiheadAttention, attend, merge_heads, split_heads
 from tests.core.model.attention_cases import Sizes, copied, random_inputs, random_masks
-from tests.core.model.parity import assert_near, assert_near_with_gradients
+from tests.core.model.parity import assert_near, assert_same_function
 
 SIZES = [  # T, S, B, H, K: pairwise different, so that swapped axes cannot pass
     (7, 5, 3, 2, 4),
@@ -48,13 +48,13 @@ def test_equal_to_torch_in_outputs_weights_and_gradients(
         assert weights.shape == (shape if average else (batch, heads, *shape[1:]))
         both = torch.cat([out.flatten(), weights.flatten()])
         both_torch = torch.cat([out_torch.flatten(), weights_torch.flatten()])
-        assert_near_with_gradients(ours, theirs, both, both_torch, inputs)
+        assert_same_function(ours, theirs, both, both_torch, inputs)
 
     fused, no_weights = ours(*inputs, need_weights=False, **masks)
     fused_torch, _ = theirs(*inputs, need_weights=False, **masks)
     assert no_weights is None
     assert_near(fused, out, 1e-5)
-    assert_near_with_gradients(ours, theirs, fused, fused_torch, inputs)
+    assert_same_function(ours, theirs, fused, fused_torch, inputs)
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
@@ -73,7 +73,7 @@ def test_equal_to_torch_whichever_inputs_are_one_tensor(shared: str, bias: bool)
     }[shared]
     out, _ = ours(*inputs, need_weights=False)
     out_torch, _ = theirs(*inputs, need_weights=False)
-    assert_near_with_gradients(ours, theirs, out, out_torch, inputs)
+    assert_same_function(ours, theirs, out, out_torch, inputs)
 
 
 def test_fresh_weights_are_drawn_as_torch_draws_them() -> None:

@@ -16,13 +16,7 @@ from core.model.transformer import (
     MyTransformerEncoder,
     MyTransformerEncoderLayer,
 )
-from tests.core.model.parity import (
-    assert_near,
-    assert_near_with_gradients,
-    gradients,
-    random_mask,
-    shake,
-)
+from tests.core.model.parity import assert_near, assert_same_function, gradients, random_mask, shake
 
 # torch's encoder says so whenever it cannot use a path that is of no concern here.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -64,7 +58,7 @@ def assert_equal_to_torch(
     ours: nn.Module, theirs: nn.Module, inputs: list[Tensor], **options: Tensor | None
 ) -> None:
     out, out_torch = ours(*inputs, **options), theirs(*inputs, **options)
-    assert_near_with_gradients(ours, theirs, out, out_torch, inputs)
+    assert_same_function(ours, theirs, out, out_torch, inputs)
 
 
 @pytest.mark.parametrize("has_norm", [True, False], ids=["final_norm", "no_final_norm"])

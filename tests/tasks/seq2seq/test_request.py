@@ -61,6 +61,7 @@ def test_a_gpu_searches_larger_batches_unless_their_size_is_given() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda:1")
     assert (batch_tokens_on(cpu), batch_tokens_on(gpu)) == (3_000, 24_000)
     assert batch_tokens_on(gpu, 500) == batch_tokens_on(cpu, 500) == 500
+    assert [batch_tokens_on(each, None, "ctranslate2") for each in (cpu, gpu)] == [1_500, 24_000]
 
 
 def test_a_string_is_one_word_to_avoid() -> None:

@@ -115,7 +115,7 @@ def test_a_turn_of_the_service_begins_few_tokens(
     theirs: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It began 256 rows, whatever their lengths: a long text took nine seconds."""
-    monkeypatch.setattr(engine, "_BATCH_TOKENS", 40)
+    monkeypatch.setattr(engine, "_TURN_TOKENS", 40)
     expected = theirs.translate(TEXTS, beam_size=2)
     own = theirs._engine
     assert isinstance(own, engine.CTranslate2Engine)

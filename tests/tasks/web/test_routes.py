@@ -254,11 +254,11 @@ def test_a_task_that_is_not_offered() -> None:
         ("translate", {"texts": ["a"] * 101}, 413, "texts", "at most 100"),
         ("translate", {"texts": ["", "a" * 5001]}, 413, "texts[1]", "at most 5,000"),
         ("couplet", {"texts": ["abc"]}, 400, "texts", "no Chinese character"),
-        ("couplet", {"texts": ["风"], "candidates": 2, "beam": 2}, 400, "beam", "not for candi"),
+        ("couplet", {"texts": ["风"], "candidates": 2, "beam": 2}, 400, "beam", "for candidates"),
         ("couplet", {"texts": ["风"], "candidates": 51}, 400, "candidates", "at most 50"),
         ("classify", {"texts": [], "top": 9}, 400, "top", "from 1 to 5"),
         ("score", {"task": "poem", "sources": [], "targets": []}, 400, "task", "translation"),
-        ("score", {"task": "couplet", "sources": ["风"], "targets": []}, 400, "targets", "1 s"),
+        ("score", {"task": "couplet", "sources": ["a"], "targets": []}, 400, "targets", "1 source"),
     ],
 )
 def test_a_bad_request_is_refused_by_the_name_of_its_field(
