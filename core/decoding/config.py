@@ -69,15 +69,13 @@ class GenerationConfig:
     seed: int = option(0, "For sampling: the random seed; else 0.", "search", 0, 2**32 - 1)
     max_length: int | None = option(None, "The most tokens of an output.", "length", 1, _MAX_LENGTH)
     max_length_ratio: float = option(
-        2.0,
-        "An output has at most this many times the tokens of its source,",
-        *("length", 0, _MAX_RATIO),
+        2.0, "The most tokens of an output for each token of its source.", "length", 0, _MAX_RATIO
     )
-    max_length_extra: int = option(10, "plus this many.", "length", 0, _MAX_LENGTH)
+    max_length_extra: int = option(
+        10, "As many tokens more than that ratio allows.", "length", 0, _MAX_LENGTH
+    )
     min_length_ratio: float = option(
-        0.0,
-        "An output has at least this many times the tokens of its source.",
-        *("length", 0, _MAX_RATIO),
+        0.0, "The least tokens of an output for each token of its source.", "length", 0, _MAX_RATIO
     )
     no_repeat_ngram: int = option(
         0,

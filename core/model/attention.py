@@ -25,7 +25,7 @@ class MyMultiheadAttention(nn.Module):
     Args:
         embed_dim: D, the width of queries, keys, values and outputs.
         num_heads: H; must divide ``embed_dim``.
-        dropout: the probability of dropping an attention weight (section 5.4), in training only.
+        dropout: the probability of dropping an attention weight in training, as in torch.nn.
 
     Raises:
         ValueError: a size or a probability out of range.

@@ -27,9 +27,9 @@ class EncoderConfig:
         dim_feedforward: F, the width inside the feed-forward networks.
         dropout: the probability of dropping a number, in training (section 5.4).
         activation: "relu" (the paper's) or "gelu", in the feed-forward networks.
-        norm_first: normalize the input of each sublayer (pre-norm), not its output, as the paper.
-        max_len: the length of the longest sequence. It bounds time and memory; only learned
-            positions have one vector for each place up to it.
+        norm_first: normalize the input of each sublayer (pre-norm), not the sum (the paper).
+        max_len: the length of the longest sequence. It bounds time and memory, and is the number of
+            learned positions.
         positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings, or "rotary"
             ones in self-attention (:mod:`core.model.rotary`).
     """

@@ -36,8 +36,8 @@ class MyTransformerEncoderLayer(nn.Module):
 
     Args:
         d_model: D. nhead: H. dim_feedforward: F.
-        dropout: of attention weights, of the feed-forward's inner layer and of all sublayers'
-            outputs (section 5.4).
+        dropout: of all sublayers' outputs (section 5.4) and, as in torch.nn, of attention weights
+            and of the feed-forward's inner layer.
         activation: "relu" (the paper's), "gelu" or a function.
         norm_first: pre-norm instead of the paper's post-norm.
 

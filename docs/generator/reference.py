@@ -71,8 +71,10 @@ def _signature(name: str, value: Any) -> str:
 
 
 def _plain(signature: str) -> str:
-    """Returns the text of a signature without quotes and the modules of types."""
-    return re.sub(r"['~]|\b(?!torch.d)([a-z_]\w*\.)+(?=[A-Za-z])", "", signature)
+    """Returns the text of a signature without the quotes and the modules of types."""
+    text = re.sub(r"(= '[^']*')|['~]", lambda match: match[1] or "", signature)
+    text = re.sub(r"\b(?!torch.d)([a-z_]\w*\.)+(?=[A-Za-z])", "", text)
+    return re.sub(r"<function (\w+) at \w+>", r"\1", text).replace("<factory>", "...")
 
 
 def _rows(signature: inspect.Signature) -> Iterator[str]:
@@ -98,7 +100,8 @@ def _methods(value: type) -> Iterator[tuple[str, Any]]:
             method = method.__func__
         is_documented = bool(getattr(method, "__doc__", None))
         is_member = inspect.isfunction(method) or isinstance(method, property)
-        if is_member and is_documented and not name.startswith("_"):
+        is_field = name in getattr(value, "__dataclass_fields__", ())
+        if is_member and is_documented and not is_field and not name.startswith("_"):
             yield name, method
 
 

@@ -30,8 +30,8 @@ class ClassifierConfig(EncoderConfig):
 
     Attributes:
         concat_type: the sum of the states, their mean ("avg"), or the last one.
-        ngrams: the scores of hashed n-grams of up to this many tokens are added to those of the
-            encoder (:mod:`tasks.classification.ngrams`). 0: none.
+        ngrams: scores of hashed n-grams of up to this many tokens have a weighted mean with those
+            of the encoder (:mod:`tasks.classification.ngrams`). 0: none.
         char_ngrams: the same for n-grams of 3 to this many characters. 0: none.
         ngram_weights: the number of weights of all n-grams. With few of them, many n-grams share
             weights.
@@ -62,7 +62,7 @@ class ClassificationData(CodecConfig, TableLayout):
     """The corpus: which text is read, and how it becomes ids.
 
     Attributes:
-        text: the columns of a table with the text, joined by a space. None: the corpus is in
+        text: the columns of a table with the text, joined by a space. Empty: the corpus is in
             AG_News' layout, or a folder of texts for every label.
         label: the column of a table with the label.
         delimiter, header, encoding: see :class:`data.tables.TableLayout`.

@@ -95,7 +95,8 @@ class RerankConfig:
         pool: the number of candidates that are drawn for each answer.
         temperature: of their sampling.
         beam: as many are added by a beam search of this size.
-        backward, rarity: the weights of the scores beside the forward one, whose weight is 1.
+        backward: the weight of the first line's probability given the answer; the forward one is 1.
+        rarity: the weight of how rare the characters are.
         poor: where the best score is below this one, a note says so; None: nowhere.
     """
 

@@ -44,8 +44,8 @@ class TranslationData(CodecConfig, TableLayout):
     """The corpus: its languages, and how their text becomes ids.
 
     Attributes:
-        src, tgt: the languages, as in the file names ``train.de`` and ``train.en``, the columns of
-            a table, or a TMX file.
+        src, tgt: the source and the target language, as in the file names ``train.de`` and
+            ``train.en``, the columns of a table, or a TMX file.
         delimiter, header, encoding: see :class:`data.tables.TableLayout`.
         share_vocabulary: use one vocabulary and one embedding table for both languages.
         max_tokens: training pairs with a longer side, or one that is too long for the model, are
