@@ -13,7 +13,7 @@ from defusedxml.ElementTree import iterparse
 
 from core.errors import CorpusError, shorten
 from core.progress import log
-from data.readers import iter_lines, reading
+from data.readers import chosen_encoding, iter_lines, reading
 from data.tables import TableLayout, open_table
 
 PAIR_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".xlsx", ".tmx")
@@ -31,12 +31,14 @@ class TextPair(NamedTuple):
     target: str
 
 
-def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
-    """Returns the lines of two files as pairs, in order.
+def read_parallel(source: Path, target: Path, *, encoding: str | None = None) -> list[TextPair]:
+    """Returns the lines of two files as pairs, in order; without an ``encoding``, it is found.
 
     Raises a CorpusError if the numbers of lines differ, or if a line or a file is empty.
     """
-    first, second = [*iter_lines(source)], [*iter_lines(target)]
+    first, second = (
+        [*iter_lines(path, encoding=chosen_encoding(path, encoding))] for path in (source, target)
+    )
     for path, lines in ((source, first), (target, second)):
         if not lines:
             raise CorpusError(path, "the file is empty")
@@ -44,7 +46,7 @@ def read_parallel(source: str | Path, target: str | Path) -> list[TextPair]:
         raise CorpusError(
             target,
             f"{len(second):,} lines, but {source} has {len(first):,}: "
-            "line n of one must translate line n of the other",
+            "line n of one must belong to line n of the other",
         )
     for path, lines in ((source, first), (target, second)):
         for number, line in enumerate(lines, start=1):
@@ -109,7 +111,8 @@ def iter_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> Iterator[
     columns = [src, tgt]
     are_two = len(table.columns) == 2
     if are_two and table.header and not {src, tgt} & {*table.columns}:
-        log(f"{path}: no columns {src} and {tgt}: the first column is {src}, the second {tgt}")
+        reason = f"no columns {src} and {tgt}: the first column is {src}, the second {tgt}"
+        log(f"{path}: {reason}, and the first row is a pair")
         table = open_table(path, replace(layout, header=False))
     if are_two and not table.header and table.delimiter and not any(map(str.isdigit, columns)):
         columns = ["1", "2"]

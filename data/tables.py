@@ -40,8 +40,7 @@ class TableLayout:
     """How a table is written.
 
     Attributes:
-        delimiter: a character, or ``tab``, between the columns of a CSV file. None: found in its
-            first rows.
+        delimiter: a character, or ``tab``, between the columns of a CSV file. None: it is found.
         header: whether the first row names the columns. Otherwise the names are the numbers of the
             columns, from 1.
         encoding: of a CSV file. None: UTF-8, UTF-16 or cp1252, as its bytes say.
@@ -112,8 +111,10 @@ class Table:
         return self
 
     def require(self, names: Iterable[str]) -> None:
-        """Raises a CorpusError, with the most similar name, if a column is missing."""
+        """Raises a CorpusError if a column is not there (with the most similar name), or twice."""
         for name in names:
+            if self.header.count(name) > 1:
+                raise CorpusError(self.path, f"two columns are {shown(name)}: rename one")
             if name not in self.columns:
                 raise CorpusError(self.path, f"there is no column {shown(name)}{self._hint(name)}")
 
@@ -184,12 +185,13 @@ def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
         delimiter = delimiter or _sniffed_delimiter(path, encoding)
         quoting = _quoting(path, encoding) if delimiter == "\t" else csv.QUOTE_MINIMAL
         read = partial(csv_rows, path, delimiter=delimiter, encoding=encoding, quoting=quoting)
-    _, first = next(read(), (0, []))
+    number, first = next(((row, fields) for row, fields in read() if fields), (0, []))
     if not first:
-        raise CorpusError(path, "the file is empty")
+        what = "its first sheet" if suffix == ".xlsx" else "the file"
+        raise CorpusError(path, f"{what} is empty")
     header = [name.strip() for name in first] if layout.header else []
     columns = _distinct(header) or [str(number) for number in range(1, len(first) + 1)]
-    rows = partial(_cells, path, read, delimiter, columns, has_header=layout.header)
+    rows = partial(_cells, path, read, delimiter, columns, header=number if layout.header else 0)
     return Table(path, columns, rows, delimiter, header, mark)
 
 
@@ -215,16 +217,15 @@ def _cells(
     delimiter: str,
     columns: Sequence[str],
     *,
-    has_header: bool,
+    header: int,
 ) -> Records:
+    advice = f" (delimiter {delimiter!r}): close its quotes, or quote the text"
+    advice = ": empty the others, or name them" if path.suffix.lower() == ".xlsx" else advice
     for row, fields in read():
-        if not fields or (has_header and row == 1):
+        if not fields or row == header:
             continue
         if len(fields) != len(columns):
-            reason = (
-                f"the row has {len(fields)} columns, the first one has {len(columns)} "
-                f"(delimiter {delimiter!r}): close its quotes, or quote the text"
-            )
+            reason = f"the row has {len(fields)} columns, the first one has {len(columns)}{advice}"
             raise row_error(path, row, reason)
         yield row, dict(zip(columns, fields, strict=True))
 

@@ -227,9 +227,8 @@ def hostile_options(rng: Random, world: World, folder: Path) -> Case:
     task = rng.choice(list(COMMANDS))
     command = cli.main.get_command(None, COMMANDS[task])  # type: ignore[arg-type]
     excluded = ("output_file", "model", "threads", "device", "help")  # the others are drawn
-    options = [
-        p for p in command.params if p.name not in excluded and p.param_type_name != "argument"
-    ]
+    drawn = [p for p in command.params if p.name not in excluded]
+    options = [p for p in drawn if p.param_type_name != "argument"]
     arguments = [COMMANDS[task], f"--model={world.model(task)}", *_MACHINE]
     for option in rng.sample(options, rng.choice((1, 1, 2, 4))):
         name = rng.choice([*option.opts, *option.secondary_opts])
@@ -353,9 +352,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         os.environ["TRANSFORMER_SUITE_DATA"] = str(Path(name) / "data")
         world = prepare(Path(name))
-        attempt = partial(
-            try_case, world, options.seed, limit=options.limit, verbose=options.verbose
-        )
+        how = {"limit": options.limit, "verbose": options.verbose}
+        attempt = partial(try_case, world, options.seed, **how)
         end = time.monotonic() + 60 * options.minutes
         numbers = [options.only] if options.only is not None else itertools.count()
         for number in numbers:

@@ -97,9 +97,8 @@ def count_in_steps(owner: type, method: str, name: str) -> None:
 
 def per_step(name: str) -> dict[str, float]:
     """Returns the mean operators and synchronizations inside of one call of a counted method."""
-    return {
-        what: steps[f"{name}: {what}"] / steps[name] for what in ("operators", "synchronizations")
-    }
+    counted = ("operators", "synchronizations")
+    return {what: steps[f"{name}: {what}"] / steps[name] for what in counted}
 
 
 def main() -> None:

@@ -149,9 +149,8 @@ def test_the_wheel_has_one_package_with_all_files(wheel: Path) -> None:
 def test_an_installation_has_one_name_on_the_top_level(environment: Path) -> None:
     """``importlib.metadata`` and pip read ``top_level.txt``."""
     site = packages(environment)
-    names = {
-        path.name for path in site.iterdir() if path.name.startswith(("transformer", *SOURCES))
-    }
+    starts = ("transformer", *SOURCES)
+    names = {path.name for path in site.iterdir() if path.name.startswith(starts)}
     assert {name for name in names if not name.endswith(".dist-info")} == {"transformer_suite"}
     (info,) = site.glob("transformer_suite-*.dist-info")
     assert (info / "top_level.txt").read_text().split() == ["transformer_suite"]

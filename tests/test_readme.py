@@ -239,9 +239,7 @@ def test_every_file_that_is_linked_exists(document: str) -> None:
 
 def text_of(readme: str) -> str:
     """Returns a README and the manual in its language."""
-    return "\n".join(
-        (ROOT / page).read_text(encoding="utf-8") for page in (readme, *MANUAL[readme])
-    )
+    return "\n".join((ROOT / page).read_text("utf-8") for page in (readme, *MANUAL[readme]))
 
 
 @functools.cache

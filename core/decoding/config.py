@@ -25,9 +25,8 @@ class GenerationConfig:
     """How outputs are searched for.
 
     This is the one table of search options, and checks them: commands, the service and requests
-    take theirs from it.
-    Beam search is in :mod:`.beam_search`, with ``diversity`` in :mod:`.diverse_beam_search`, and
-    sampling in :mod:`.sampling`. Lengths are rounded down.
+    take theirs from it. Beam search is in :mod:`.beam_search`, with ``diversity`` in
+    :mod:`.diverse_beam_search`, and sampling in :mod:`.sampling`. Lengths are rounded down.
 
     Raises:
         ConfigError: a value outside its range, or one that has no effect with the others.

@@ -54,8 +54,7 @@ def attention_weights(model: SequenceToSequence, src: Tensor, tgt: Tensor) -> At
 
 @contextmanager
 def recorded_weights(layers: Iterable[nn.Module], name: str) -> Iterator[list[Tensor]]:
-    """Yields the list to which each layer's attention called ``name`` appends its weights
-    ``[B, H, T, S]``."""
+    """Yields the list that gets the weights ``[B, H, T, S]`` of each layer's attention ``name``."""
     weights: list[Tensor] = []
 
     def request(module: nn.Module, args: Any, options: dict[str, Any]) -> Any:

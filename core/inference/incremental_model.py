@@ -24,8 +24,7 @@ class DecoderState:
 
     The memory is stored as its keys and values in ``caches``, and as its ``decoder_inputs``
     (:class:`Memory`). ``length`` counts the steps so far. ``memory_mean`` is the mean of the
-    encoder's output over the tokens of each sentence; the selection of sentences does not change
-    it.
+    encoder's output over the tokens of each sentence, whichever sentences are selected.
     """
 
     caches: list[LayerCache]

@@ -15,8 +15,7 @@ def rotations(length: int, head_dim: int, like: Tensor) -> Tensor:
     """Returns the rotations of the positions 0 to ``length`` - 1, ``[2, length, K]``.
 
     Dimensions i and i + K/2 are a complex number, multiplied by exp(1j * position / 10000^(2i/K))
-    (Su et al., section 3.2.2). The first half has the cosines; the second one the sines, with their
-    signs.
+    (Su et al., section 3.2.2). The first half has the cosines, the second one the signed sines.
 
     Args:
         head_dim: K, an even number.

@@ -93,8 +93,7 @@ class FitOptions:
             were: the position in an epoch would be one among other batches.
         conditions: what the run depends on besides its configuration, for example the digests of
             its corpus. They are saved with the state. The conditions of the main process count.
-        accept_changes: resume a run that was begun under other conditions. The state then lists
-            the changes.
+        accept_changes: resume a run begun under other conditions. The state then lists the changes.
         check_folder: called in the main process before files are written; raises a UserError if
             ``out`` is no longer that of the run.
         on_begin: called before the first step, when nothing can prevent the run from starting or

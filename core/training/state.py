@@ -119,8 +119,7 @@ class TrainingState:
         history, steps: the training curve by epoch and by step.
         best, best_epoch: the best metric, and its epoch; None and 0 before there is one.
         averaged: the epochs whose average is the final model; empty if it is the best epoch alone.
-        conditions: what the run depends on besides its configuration, for example the digests of
-            its corpus.
+        conditions: what the run depends on besides its configuration, such as its corpus' digests.
         changes: how the conditions have changed in the middle of the run, with the user's consent.
         loss_scale: what the loss is multiplied by in fp16, so that small gradients are not zero.
         scaled_steps: the number of steps since it changed.

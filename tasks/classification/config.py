@@ -33,8 +33,7 @@ class ClassifierConfig(EncoderConfig):
         ngrams: scores of hashed n-grams of up to this many tokens have a weighted mean with those
             of the encoder (:mod:`tasks.classification.ngrams`). 0: none.
         char_ngrams: the same for n-grams of 3 to this many characters. 0: none.
-        ngram_weights: the number of weights of all n-grams. With few of them, many n-grams share
-            weights.
+        ngram_weights: the number of weights of all n-grams; if it is low, many n-grams share one.
         ngram_dropout: the probability that an n-gram is left out in training.
     """
 
@@ -71,8 +70,7 @@ class ClassificationData(CodecConfig, TableLayout):
             from those of a folder in AG_News' layout; the run stores which. A model of version 1.0,
             which stores none, removes them.
         lowercase: texts are read in lower case.
-        token_dropout: the probability that a token becomes ``<unk>`` in training (Iyyer et al.
-            2015).
+        token_dropout: how probably a token becomes ``<unk>`` in training (Iyyer et al. 2015).
         max_sen_len: the length of training batches. None: the longest text of the batch. "same":
             the longest training text, for every batch. A number: that many tokens; longer training
             texts are cut and counted, while evaluation and prediction split them into segments.

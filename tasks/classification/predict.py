@@ -48,7 +48,7 @@ def build_model(
 
 @dataclass(frozen=True)
 class Classification:
-    """The class of a text, its probability, and the probabilities of all, the highest first.
+    """The class of a text, its probability, and those of all: of this class, then the highest.
 
     It is the most probable class, unless the model has thresholds (:mod:`.decision`).
     """
@@ -186,8 +186,9 @@ class Classifier(Predictor[Classification]):
         results = []
         rows = zip(cleaned, probabilities.tolist(), chosen, familiar, strict=True)
         for text, row, number, familiarity in rows:
-            by_class = dict(sorted(zip(self.classes, row, strict=True), key=lambda c: -c[1]))
-            result = Classification(self.classes[number], row[number], by_class, familiarity)
+            label, others = self.classes[number], zip(self.classes, row, strict=True)
+            by_class = {label: row[number]} | dict(sorted(others, key=lambda c: -c[1]))
+            result = Classification(label, row[number], by_class, familiarity)
             results.append(result if text else Classification("", 0.0, {}))
         return results
 

@@ -13,7 +13,7 @@ from core.errors import CorpusError, shown
 from core.progress import log
 from core.storage.files import exists, is_file, is_folder, write_text
 from data.readers import csv_rows, iter_lines, row_error
-from data.tables import Table, open_table
+from data.tables import Table, open_table, table_files
 from tasks.classification.config import ClassificationData
 from tasks.runs.dataset import Splits, TableSplits
 
@@ -114,9 +114,11 @@ class TableSource(TableSplits[Row]):
         if not found:
             raise CorpusError(table.path, "no row has a text and a label")
         if others:
+            is_file_each = is_folder(table.path)
+            first = table_files(table.path)[others[0] - 1] if is_file_each else f"row {others[0]}"
             log(
                 f"{table.path}: {len(others):,} of {len(found) + len(others):,} rows have no text "
-                f"or no label and are left out; the first of them is row {others[0]}"
+                f"or no label and are left out; the first of them is {first}"
             )
         return found
 

@@ -187,7 +187,7 @@ class ClassificationTraining(Training):
             baseline_is_right=baseline,
         )
         gap = report.accuracy - (report.baseline_accuracy or 0.0)
-        if gap < -(report.baseline_gap_error or 0.0):
+        if gap < -(report.baseline_gap_error or 0.0) and not config.prediction.thresholds:
             log(
                 f"a linear model is {-100 * gap:.1f} points better than this one: train for more "
                 "epochs (train.epochs), or let n-grams be fitted for more rows (data.fit_ngrams)"

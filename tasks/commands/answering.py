@@ -80,9 +80,11 @@ def opened_input(
         raise click.UsageError("--delimiter and --header are for tables: add --text.")
     if layout.encoding is not None and path is None:
         raise click.UsageError("--encoding is for a file: name it with --input.")
-    if path is not None and path.suffix.lower() in SUFFIXES:
-        has_columns = "text" in click.get_current_context().params
+    if path is not None and (suffix := path.suffix.lower()) in (*SUFFIXES, ".tmx"):
+        has_columns = "text" in click.get_current_context().params and suffix != ".tmx"
         hint = "; for the rows of a table, add --text COLUMN" if has_columns else ""
+        if suffix == ".xlsx":
+            raise click.UsageError(f"{path} is no file of lines{hint}.")
         log(f"{path}: every line is a text{hint}")
     return opened(text_input(texts, options, layout.encoding), options)
 

@@ -15,10 +15,17 @@ from core.storage.files import exists, is_folder
 from data.tables import TableLayout
 from tasks.task import Task
 
-PATH = click.Path(path_type=Path)
+
+class FilePath(click.Path):
+    """The path of a file or folder; "", of a variable without a value, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
-class StreamPath(click.Path):
+class StreamPath(FilePath):
     """The path of a file; "-" is None: a standard stream."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -35,6 +42,7 @@ class Text(click.types.StringParamType):
 
 
 TEXT = Text()
+PATH = FilePath(path_type=Path)
 STREAM = StreamPath(path_type=Path)
 
 # Limits that a machine can take. More threads than this crash OpenMP.

@@ -327,8 +327,7 @@ def given_characters(
 
     They are the beginning of the answer, or some anywhere in it; None stands for a free one.
     ``as_read`` returns a text in the spelling of the model. Raises a ConfigError for a character
-    that the model does not know or that breaks a rule, and for a ``keep`` of another length than
-    its line.
+    that the model does not know or that breaks a rule, and for a ``keep`` not as long as its line.
     """
     name, text = ("prefix", request.prefix) if request.keep is None else ("keep", request.keep)
     if text is None:

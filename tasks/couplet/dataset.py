@@ -12,6 +12,7 @@ from core.storage.files import exists, is_file, is_folder
 from data.codec import CodecConfig, TextCodec
 from data.examples import Examples, encode_pairs
 from data.pairs import TextPair, read_parallel, read_tabbed
+from data.readers import UTF8
 from tasks.couplet.config import CoupletData
 from tasks.runs.dataset import Splits
 from tasks.seq2seq.batches import DrawnPairs, PairData, PairDataset, short_pairs
@@ -51,7 +52,7 @@ class CoupletFolder(Splits[TextPair]):
                 f"or in {split}.tsv with a tab between the lines"
             )
             raise CorpusError(files[0], reason)
-        pairs = read_tabbed(*files) if len(files) == 1 else read_parallel(*files)
+        pairs = read_tabbed(*files) if len(files) == 1 else read_parallel(*files, encoding=UTF8)
         couplets = [TextPair(*("".join(line.split()) for line in pair)) for pair in pairs]
         even = [couplet for couplet in couplets if len(couplet.source) == len(couplet.target)]
         if not even:

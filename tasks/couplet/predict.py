@@ -223,9 +223,8 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
             record=request.record and SearchTree(),
         )
         drawn, searched = super().generate(lines, drawing), super().generate(lines, searching)
-        both = [
-            joined([*a.hypotheses, *b.hypotheses]) for a, b in zip(drawn, searched, strict=True)
-        ]
+        results = zip(drawn, searched, strict=True)
+        both = [joined([*one.hypotheses, *other.hypotheses]) for one, other in results]
         poor = None if request.backward else self.config.rerank.poor  # measured on second lines
         ranked = [self._ranked(*pair, count, poor) for pair in zip(lines, both, strict=True)]
         if (record := request.record) is not None:
@@ -262,9 +261,7 @@ class CoupletWriter(PairPredictor[Couplet, EncodedTexts]):
         known = self.codec.vocabulary
         unknown = [c for c in dict.fromkeys(given) if not is_punctuation(c) and c not in known]
         if unknown:
-            notes.append(
-                f"the model does not know {' '.join(unknown)}: the answer there is a guess"
-            )
+            notes.append(f"the model does not know {' '.join(unknown)}: its answer is a guess")
         rules = broken(given, couplet.second, form.rhyme)
         asked = {"off": (), "ending": ("ending",), "strict": ("ending", "tones")}[form.tones]
         if alike := [rules[rule] for rule in asked if rule in rules]:

@@ -134,11 +134,9 @@ def draw_lengths(
     task = task_named("translation")
     translator, dataset, split = task.open_split(model, Path(data), split, device=device)
     sources, references = zip(*dataset.read(split), strict=True)
-    translations = [translation.text for translation in translator.generate(sources, request)]
+    outputs = [translation.text for translation in translator.generate(sources, request)]
     lengths = [len(translator.source.encode(source)) for source in sources]
-    bins, signature = quality_by_length(
-        lengths, translations, references, metric=metric, width=width
-    )
+    bins, signature = quality_by_length(lengths, outputs, references, metric=metric, width=width)
     with picture(path) as figure:
         figure.set_size_inches(max(6.0, 1.5 + 0.55 * len(bins)), 6)
         scores, counts = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))

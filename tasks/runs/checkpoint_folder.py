@@ -4,8 +4,7 @@
 * ``vocabulary.txt``, ``sentencepiece.model``, ``classes.txt``: convert text to ids and back
 * ``model.safetensors``: the weights, with their checksum and the digests of the text files above
 * ``familiarity.safetensors``: tells texts unlike the training data
-* ``confidence.safetensors``, ``language.safetensors``: a translator's confidence, and how it tells
-  its two languages apart
+* ``confidence.safetensors``, ``language.safetensors``: a translator's confidence and languages
 * ``report.html``, ``report.json``: a classifier's mistakes and figures
 * ``metrics.json``: measurements and provenance
 * ``history.csv``, ``steps.csv``: the training curve by epoch and by step

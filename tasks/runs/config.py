@@ -122,7 +122,7 @@ def _read(path: Path, task: str) -> dict[str, Any]:
     if path.suffix != ".json":
         text = read_text(path, error_class=ConfigError)
         try:
-            return tomllib.loads(text)
+            return tomllib.loads(text.removeprefix("\ufeff"))
         except (RecursionError, ValueError) as error:
             raise ConfigError(f"{path}: not valid TOML: {shorten(str(error))}") from error
     sections = read_json(path, error_class=ConfigError)

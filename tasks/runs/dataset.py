@@ -55,8 +55,8 @@ class Splits(ABC, Generic[R]):
         divided = self.divided(rows)
         if not (divided["train"] and divided.get("val", [0])):
             reason = f"its {len(rows)} rows cannot spare data.val_share = {self._shares['val']} of"
-            path = self._files["train"][-1]
-            raise CorpusError(path, f"{reason} them: add rows, or give another share")
+            advice = "them: add rows (equal texts stay together), or give another share above 0"
+            raise CorpusError(self._files["train"][-1], f"{reason} {advice}")
         return [rows[i] for i in divided[split]]
 
     def divided(self, rows: Sequence[R]) -> dict[str, Sequence[int]]:
@@ -82,8 +82,11 @@ class Splits(ABC, Generic[R]):
         return "test" if "test" in self.names() else None
 
     def split_to_measure(self, metrics: Mapping[str, Any]) -> str:
-        """Returns the split to measure a model on, given its ``metrics.json``."""
-        return "test"
+        """Returns the split to measure a model on, or raises a CorpusError without one."""
+        if (split := self.test_split()) is None:
+            names = ", ".join(self.names())
+            raise CorpusError(self._path, f"no test split; name one of: {names}")
+        return split
 
     def digest(self) -> str | None:
         """Returns what tells whether a model was trained on these rows; None if nothing does."""
@@ -150,8 +153,8 @@ class TableSplits(Splits[R]):
 
     def split_to_measure(self, metrics: Mapping[str, Any]) -> str:
         """Returns the test split of tables that the model was trained on, or all rows of others."""
-        known = (metrics.get("test") or {}).get("sha256")
-        return "test" if "test" in self._tables or known == self.digest() else ALL
+        is_known = (metrics.get("test") or {}).get("sha256") == self.digest()
+        return super().split_to_measure(metrics) if "test" in self._tables or is_known else ALL
 
     def digest(self) -> str:
         digest = hashlib.sha256()

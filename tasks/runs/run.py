@@ -133,6 +133,8 @@ class _Run:
             ) from error
         if not options.group.is_main:
             return {}
+        if (done := state.epoch - 1) > config.train.epochs:
+            log(f"{out}: {done} epochs were done already, more than train.epochs")
         if training.chooses_search:
             if not choices:
                 measure_final()
@@ -212,9 +214,11 @@ class _Run:
 def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str, Any]:
     """Measures the trained model. Returns what ``metrics.json`` says besides the provenance."""
     validation, report = training.validate(), training.evaluate(config)
+    digest = training.dataset.splits.digest() if report is None else None
+    untested = {} if digest is None else {"sha256": digest}
     return {
         "validation": validation,
-        "test": {} if report is None else report.record(),
+        "test": untested if report is None else report.record(),
         "best_epoch": state.best_epoch,
         "averaged_epochs": state.averaged,
         "epochs": state.epoch - 1,

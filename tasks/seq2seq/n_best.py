@@ -49,8 +49,7 @@ class Output:
 def best_combinations(segments: Sequence[Sequence[Hypothesis]], count: int) -> list[Output]:
     """Returns the ``count`` combinations with the highest summed scores, the best first.
 
-    A combination has one hypothesis for each of ``segments``, which have at least one, the best
-    first.
+    A combination has one hypothesis for each of ``segments``, which have some, the best first.
     """
     # Each of the best combinations extends one of the best combinations of the segments before.
     # They are linked lists (rest, hypothesis), so that none is copied on the way.

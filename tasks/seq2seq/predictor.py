@@ -195,8 +195,7 @@ class PairPredictor(Predictor[R], Generic[R, E]):
         """Returns the prediction of ``text``, one sentence, with all that can be seen of it.
 
         Raises:
-            ConfigError, TextError: as :meth:`predict`; or the text is not one sentence of 1 to 60
-                tokens.
+            ConfigError, TextError: as :meth:`predict`; or not one sentence of 1 to 60 tokens.
         """
         tree, (text,) = SearchTree(), as_texts([text])
         result: Any = self.predict([text], **options, record=tree)[0]

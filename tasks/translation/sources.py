@@ -1,8 +1,7 @@
 """Where sentence pairs come from: a folder of aligned lines, or tables and translation memories."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from core.errors import CorpusError
 from core.storage.files import exists, is_file, is_folder
@@ -17,6 +16,7 @@ class PairFolder(Splits[TextPair]):
 
     def __init__(self, folder: Path, config: TranslationData, *, seed: int) -> None:
         self._folder, self._languages = folder, (config.src, config.tgt)
+        self._encoding = config.encoding
         names = {path.stem for path in folder.glob(f"*.{config.src}")}
         whole = {name for name in names if all(map(is_file, self._paths(name)))} | {"train"}
         whole |= {"val"} if any(map(exists, self._paths("val"))) else set()
@@ -24,7 +24,7 @@ class PairFolder(Splits[TextPair]):
         super().__init__(folder, files, {"val": config.val_share}, seed=seed)
 
     def load(self, split: str) -> list[TextPair]:
-        return read_parallel(*self._paths(split))
+        return read_parallel(*self._paths(split), encoding=self._encoding)
 
     def test_split(self) -> str | None:
         """Returns the first split ``test*`` or None. Raises a CorpusError if a side is missing."""
@@ -36,12 +36,6 @@ class PairFolder(Splits[TextPair]):
                 missing = next(p for p in self._paths(path.stem) if not is_file(p))
                 raise CorpusError(missing, f"the file is missing, the other side of {path.name}")
         return None
-
-    def split_to_measure(self, metrics: Mapping[str, Any]) -> str:
-        if (split := self.test_split()) is None:
-            names = ", ".join(self.names())
-            raise CorpusError(self._folder, f"no test split; name one of: {names}")
-        return split
 
     def _paths(self, name: str) -> list[Path]:
         return [self._folder / f"{name}.{language}" for language in self._languages]

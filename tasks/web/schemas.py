@@ -60,9 +60,7 @@ class TranslateBody(_texts_with("search", "output", "length", "translation")):  
 class CoupletBody(_texts_with("search", "output", "couplet")):  # type: ignore[misc]
     """First lines of couplets."""
 
-    banner: bool = Field(
-        False, description="Adds a banner (横批) to each answer; null where none fits."
-    )
+    banner: bool = Field(False, description="Adds a banner (横批) to each answer, or null.")
 
 
 class ClassifyBody(Body):

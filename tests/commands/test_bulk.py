@@ -69,9 +69,8 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 def test_every_kind_of_file_becomes_one_with_the_answers(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     write_lines(source / "a.txt", GERMAN)
-    write_lines(
-        source / "deep" / "b.csv", ["n,text", *(f'{n},"{t}"' for n, t in enumerate(GERMAN))]
-    )
+    rows = (f'{n},"{t}"' for n, t in enumerate(GERMAN))
+    write_lines(source / "deep" / "b.csv", ["n,text", *rows])
     write_lines(source / "c.jsonl", [json.dumps({"n": n, "text": t}) for n, t in enumerate(GERMAN)])
     pq.write_table(pa.table({"n": [0, 1, 2], "text": GERMAN}), source / "d.parquet")
     write_lines(source / "not-a-table.md", ["# no"])

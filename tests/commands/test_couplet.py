@@ -22,9 +22,8 @@ def test_a_pair_of_ones_own_is_checked_without_a_model() -> None:
     assert lines[3].startswith("rhyme book: 中华新韵") and lines[3].endswith("either")
     *_, book = lines_of("couplet", "--check", "大漠孤烟直", "长河落日圆")
     assert "either: 直" in book
-    (line,) = lines_of(
-        *("couplet", "--check", "--json", "--rhyme", "pingshui", "煙鎖池塘柳", "炮鎮海城樓")
-    )
+    check = ("couplet", "--check", "--json", "--rhyme", "pingshui")
+    (line,) = lines_of(*check, "煙鎖池塘柳", "炮鎮海城樓")
     record = json.loads(line)
     assert record["broken"] == {"tones": "锁镇 塘城"}
     assert record["rhyme_book"].startswith("平水韵")
@@ -71,10 +70,8 @@ def test_layouts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
 def test_candidates_end_with_their_rules(tiny_models: Models) -> None:
     model = tiny_models("couplet")
     found = CoupletWriter.load(model).answer_scored("春风", candidates=3).hypotheses
-    rows = [
-        line.split("\t")
-        for line in lines_of("couplet", "--model", model, "--candidates", 3, "春风")
-    ]
+    lines = lines_of("couplet", "--model", model, "--candidates", 3, "春风")
+    rows = [line.split("\t") for line in lines]
     assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["1", "3"]]
     assert [row[3] for row in rows] == [one.second for one in found]
     assert [row[4] for row in rows] == [

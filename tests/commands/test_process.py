@@ -150,9 +150,8 @@ def test_input_is_utf8_in_every_locale(tiny_models: Models) -> None:
 
 
 def test_an_argument_that_is_not_valid_text_is_wrong_usage() -> None:
-    done = subprocess.run(
-        [*command("translate"), b"Hund \xff"], capture_output=True, timeout=TIMEOUT
-    )
+    words = [*command("translate"), b"Hund \xff"]
+    done = subprocess.run(words, capture_output=True, timeout=TIMEOUT)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"is not valid in this locale" in done.stderr
 

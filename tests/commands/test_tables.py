@@ -88,6 +88,11 @@ def test_rows_without_text_keep_their_place_and_thresholds_decide(
     assert found[2]["label"] == "x"
     found = [json.loads(line) for line in lines_of(*command, "--threshold", "World=0.000001")]
     assert [row["predicted_label"] for row in found] == ["World", "", "World"]
+    chosen = ("--threshold", "World=0.000001", "--top", 2, texts[0])
+    assert lines_of("classify", "--model", model, *chosen)[0].split("\t")[::2] == [
+        "World",
+        "Sports",
+    ]
 
 
 def test_a_table_that_was_trained_on_is_measured_on_its_test_rows(
@@ -134,6 +139,7 @@ def test_explanations_as_text_json_and_html(model: Path) -> None:
         (2, ("--text", "body", "--threshold", "Sprots=0.5"), "did you mean 'Sports'?"),
         (2, ("--text", "body", "--threshold", "Sports"), "--threshold must be LABEL=NUMBER"),
         (2, ("--text", "body", "--explain"), "--explain and --top are for texts"),
+        (2, ("--model", ""), "'--model': the path is empty"),
         (2, ("--no-header",), "--delimiter and --header are for tables: add --text"),
         (2, ("--html",), "--html is for --explain"),
         (2, ("--text", "body", "--delimiter", "::"), "must be one character"),
@@ -153,6 +159,16 @@ def test_lines_of_a_table_are_texts_and_that_is_said(model: Path, table: Path) -
     result = run("classify", "--model", model, "--input", table)
     assert result.exit_code == 0
     assert "every line is a text; for the rows of a table, add --text COLUMN" in result.stderr
+    message = "t.xlsx is no file of lines; for the rows of a table, add --text COLUMN"
+    assert message in error_of(2, "classify", "--model", model, "--input", "t.xlsx")
+
+
+def test_without_test_rows_the_training_rows_are_not_measured(table: Path, tmp_path: Path) -> None:
+    table_of, out = ("classification", "--data", table), tmp_path / "run"
+    options = ("--text=body", "--label=topic", "--set=data.test_share=0", "--set=train.epochs=1")
+    assert run("train", *table_of, "--preset=tiny", *options, "--out", out).exit_code == 0
+    message = error_of(1, "evaluate", *table_of, "--model", out)
+    assert "no test split; name one of: all, train, val" in message
 
 
 def test_tables_are_not_for_couplets(table: Path, tiny_models: Models) -> None:

@@ -42,7 +42,8 @@ def test_training_leaves_a_checkpoint_folder(
 
 def test_a_resumed_run_has_its_own_configuration(tiny_corpora: Corpora, in_tmp: Path) -> None:
     command = ("train", "classification", "--data", tiny_corpora["classification"], "--out", "run")
-    Path("my.toml").write_text("[train]\nepochs = 1\nseed = 3\n[data]\nvocab_size = 100\n")
+    # With the byte order mark of Windows.
+    Path("my.toml").write_text("\ufeff[train]\nepochs = 1\nseed = 3\n[data]\nvocab_size = 100\n")
     assert run(*command, "--preset", "tiny", "--config", "my.toml").exit_code == 0
     assert "--resume" in error_of(1, *command, "--preset", "tiny", "--config", "my.toml")
     done = run(*command, "--resume", "--set", "train.epochs=2")

@@ -78,9 +78,8 @@ def publish_captions(server: Behavior) -> Corpus:
 def publish_news(server: Behavior) -> Corpus:
     """A plain file, its checksum known."""
     server.files["/train.csv"] = NEWS
-    file = CorpusFile(
-        name="train.csv", rows=2, sha256=sha256(NEWS), url=f"{server.address}/train.csv"
-    )
+    url = f"{server.address}/train.csv"
+    file = CorpusFile(name="train.csv", rows=2, sha256=sha256(NEWS), url=url)
     return small_corpus(file, accepts_subset=True)
 
 

@@ -16,9 +16,8 @@ from data.corpora import CorpusFile
 from data.fetching import unpack
 from tests.data.small_corpora import ENGLISH, GERMAN, tar_of
 
-FILES = tuple(
-    CorpusFile(name=f"train/{side}.txt", member=f"set/{side}.txt") for side in ("in", "out")
-)
+NAMES = ("in.txt", "out.txt")
+FILES = tuple(CorpusFile(name=f"train/{name}", member=f"set/{name}") for name in NAMES)
 PLAIN, GZIP, TAR = "a.txt", "a.txt.gz", "a.tar.gz"
 
 

@@ -29,13 +29,16 @@ CELLS = st.text(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
-    rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=2), delimiter=st.sampled_from(",\t;|")
+    rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=2),
+    delimiter=st.sampled_from(",\t;|"),
+    start=st.sampled_from(["", "\n", "\r\n\n"]),
 )
 def test_a_table_is_read_as_pandas_reads_it(
-    rows: list[tuple[str, str, str]], delimiter: str, tmp_path: Path
+    rows: list[tuple[str, str, str]], delimiter: str, start: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "t.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(start)
         writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL)
         writer.writerows([("text", "label", "id"), *rows])
     theirs = pandas.read_csv(path, sep=delimiter, dtype=str, keep_default_na=False)
@@ -56,7 +59,10 @@ def test_the_delimiter_is_found_in_rows_full_of_the_others(delimiter: str, tmp_p
 
 def test_names_that_occur_twice_are_numbered_as_in_pandas(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b,a,a\n1,2,3,4\n")
-    assert open_table(path).columns == list(pandas.read_csv(path).columns)
+    table = open_table(path)
+    assert table.columns == list(pandas.read_csv(path).columns)
+    with pytest.raises(CorpusError, match="two columns are 'a': rename one"):
+        table.require(["b", "a"])
 
 
 def test_json_lines_may_lack_keys_and_hold_numbers(tmp_path: Path) -> None:
@@ -202,22 +208,25 @@ def test_quotes_between_tabs_are_those_of_csv_or_of_texts(tmp_path: Path) -> Non
 def test_an_excel_file_is_read_and_becomes_csv(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `excel` is not installed")
     book = openpyxl.Workbook()
-    for row in (
-        ("text", "n", "day", None),
-        ("Grüße", 5, datetime.datetime(2024, 2, 1)),
-        (),
-        (None, 0.5),
-    ):
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(CorpusError, match=r"t\.xlsx: its first sheet is empty"):
+        open_table(tmp_path / "t.xlsx")
+    day = datetime.datetime(2024, 2, 1)
+    for row in ((), ("text", "n", "day", None), ("Grüße", 5, day), (), (None, 0.5)):
         book.active.append(row)
     book.save(tmp_path / "t.xlsx")
     table = open_table(tmp_path / "t.xlsx")
     rows = [*table.rows()]
     assert rows == [
-        (2, {"text": "Grüße", "n": "5", "day": "2024-02-01"}),
-        (4, {"text": "", "n": "0.5", "day": ""}),
+        (3, {"text": "Grüße", "n": "5", "day": "2024-02-01"}),
+        (5, {"text": "", "n": "0.5", "day": ""}),
     ]
     assert table.first_line(["x"]) == "\ufefftext,n,day,x\n"
     assert table.line(rows[0][1], {"x": "a,b"}) == 'Grüße,5,2024-02-01,"a,b"\n'
+    book.active["F5"] = "stray"
+    book.save(tmp_path / "t.xlsx")
+    with pytest.raises(CorpusError, match=r"row 5: .* 6 columns, .* has 3: empty the others, or"):
+        list(open_table(tmp_path / "t.xlsx").rows())
     content = (tmp_path / "t.xlsx").read_bytes()
     for damaged in (b"", b"PK", content[:2000], content.replace(b"sheet1", b"sheet7")):
         with pytest.raises(CorpusError, match=r"t\.xlsx: not a valid \.xlsx file"):

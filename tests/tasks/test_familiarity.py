@@ -95,9 +95,8 @@ def test_a_contrast_tells_other_kinds_that_are_as_near_to_the_mean(tmp_path: Pat
     without = Familiarity.fit(states, drawn(2000, seed=2))
     with_others = Familiarity.fit(states, drawn(2000, seed=2), others=others)
     unseen = drawn(500, seed=6, shift=1.0)
-    before, after = (
-        (each.of(unseen) < UNFAMILIAR).float().mean() for each in (without, with_others)
-    )
+    both = (without, with_others)
+    before, after = ((each.of(unseen) < UNFAMILIAR).float().mean() for each in both)
     assert after > 2 * before
     assert kstest(with_others.of(like).numpy(), "uniform").statistic < 0.1
     with_others.save(tmp_path)

@@ -40,9 +40,8 @@ def test_chinese_is_drawn_without_a_font_of_the_system(
     for number, text in enumerate((*texts, texts[0])):
         draw_couplet(tmp_path / f"couplet{number}{suffix}", *text)
         attention_of(text[0][:2], text[1][1]).draw(tmp_path / f"plot{number}{suffix}")
-        files.append(
-            [(tmp_path / f"{n}{number}{suffix}").read_bytes() for n in ("couplet", "plot")]
-        )
+        paths = [tmp_path / f"{name}{number}{suffix}" for name in ("couplet", "plot")]
+        files.append([path.read_bytes() for path in paths])
     assert capfd.readouterr().err == caplog.text == ""
     assert files[0] == files[2] != files[1]
 

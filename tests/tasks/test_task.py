@@ -35,9 +35,7 @@ def test_every_preset_makes_a_model(task: str, preset: str) -> None:
         if task == "translation":
             model = TranslationModel(50, 50, config.model)
         elif task == "classification":
-            model = ClassificationModel(
-                50, 4, config.model, tokens=[f"token {i}" for i in range(50)]
-            )
+            model = ClassificationModel(50, 4, config.model, tokens=[*map(str, range(50))])
         else:
             model = CoupletModel(50, config.model)
     layers = [name for name, _ in model.named_parameters() if "linear1.weight" in name]

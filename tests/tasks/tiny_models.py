@@ -90,9 +90,8 @@ def untrained_writer(words: str, *, max_len: int = 64, seed: int = 1) -> Couplet
     model_config = complete(
         CoupletTransformerConfig, None, to_mapping(sizes(max_len=max_len)) | {"aligned": True}
     )
-    config = CoupletConfig(
-        model=model_config, generation=GenerationConfig(beam_size=1), form=STRICT
-    )
+    greedy = GenerationConfig(beam_size=1)
+    config = CoupletConfig(model=model_config, generation=greedy, form=STRICT)
     torch.manual_seed(seed)
     model = CoupletModel(len(codec.vocabulary), config.model)
     spread(model)

@@ -92,9 +92,8 @@ def test_few_and_many_rows_give_the_same_outputs(has_bias: bool) -> None:
     x, residual = torch.randn(41, 20), torch.randn(41, 30)
     many, few = layer(x), torch.cat([layer(x[:40]), layer(x[40:])])
     assert_near(few, many, 1e-5)
-    added = torch.cat(
-        [layer.added_to(residual[:40], x[:40]), layer.added_to(residual[40:], x[40:])]
-    )
+    halves = zip(residual.split(40), x.split(40), strict=True)
+    added = torch.cat([layer.added_to(*half) for half in halves])
     assert_near(added, layer.added_to(residual, x), 1e-5)
 
 

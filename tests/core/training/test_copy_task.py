@@ -30,9 +30,7 @@ def test_the_example_copies_every_unseen_sequence() -> None:
     assert result == "exact copies of unseen sequences: 500 of 500 (100.0%)"
     for page in (document(language, "transformer/training.md") for language in LANGUAGES):
         assert done.stdout.rstrip("\n") in [block.text for block in blocks(page)]
-    epochs = re.findall(
-        r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", done.stderr, re.MULTILINE
-    )
+    epochs = re.findall(r"^epoch (\d+): loss \d\.\d{4}, (\d+)/500 exact$", done.stderr, re.M)
     assert [int(number) for number, _ in epochs] == list(range(1, len(epochs) + 1))
     assert len(epochs) == 5
     assert [exact == "500" for _, exact in epochs][:2] == [False, False]

@@ -85,9 +85,8 @@ def test_what_is_validated_and_kept_is_the_average(tmp_path: Path) -> None:
     model = tiny_model()
     steps: list[dict[str, Tensor]] = []
     validate = Scripted(model, [3.0, 1.0, 2.0], "val_loss")
-    run_fit(
-        model, tmp_path / "ema", validate=validate, loss=noted(model, steps), ema=0.8, average=0
-    )
+    loss = noted(model, steps)
+    run_fit(model, tmp_path / "ema", validate=validate, loss=loss, ema=0.8, average=0)
     plain = tiny_model()
     run_fit(plain, tmp_path / "plain", average=0, label_smoothing=0.0)
     tensors, others = (load_tensors(tmp_path / name / STATE) for name in ("ema", "plain"))

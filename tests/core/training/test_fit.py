@@ -88,9 +88,7 @@ def test_a_thread_makes_the_next_batches_of_a_gpu_in_pinned_memory(
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(Tensor, "pin_memory", lambda ids: made.append(get_ident()) or ids + 100)
     model, data, gpu = tiny_model(), Disturbed(8, crash), torch.device("cuda:1")
-    objective = Objective(
-        data=data, loss=loss_of(model), validate=lambda group: {}, metric="val_loss"
-    )
+    objective = Objective(data=data, loss=loss_of(model), validate=lambda _: {}, metric="val_loss")
     config = tiny_config(accumulate=2)
     trainer = Trainer(model, config, objective, FitOptions(out=tmp_path, device=CPU))
     trainer._options = replace(trainer._options, device=gpu)

@@ -13,9 +13,7 @@ from examples import languages
 def test_every_language_has_as_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.de").write_text("".join(f"Satz {n}\n" for n in range(20)), encoding="utf-8")
     (tmp_path / "b.de").write_text("Satz 1\n\nNoch einer, mit Komma\n", encoding="utf-8")
-    (tmp_path / "in.txt").write_text(
-        "".join(f"天 地 {n} ，山\n" for n in range(20)), encoding="utf-8"
-    )
+    (tmp_path / "in.txt").write_text("".join(f"天 地 {n} ，山\n" for n in range(20)), "utf-8")
     out = tmp_path / "out.csv"
     files = [f"de={tmp_path / 'a.de'}", f"de={tmp_path / 'b.de'}", f"zh={tmp_path / 'in.txt'}"]
     monkeypatch.setattr(sys, "argv", ["languages.py", *files, "--rows", "30", "--out", str(out)])

@@ -69,10 +69,8 @@ def test_the_most_confident_mistakes_come_first() -> None:
 
 
 def test_telling_words_are_those_of_one_class() -> None:
-    texts = ["the goal of the coach", "the final goal"] * 20 + [
-        "the bank",
-        "财 the market bank",
-    ] * 20
+    texts = ["the goal of the coach", "the final goal"] * 20
+    texts += ["the bank", "财 the market bank"] * 20
     words = report.telling_words(texts, ["sports"] * 40 + ["business"] * 40)
     assert words["sports"][0] == "goal"
     assert set(words["business"]) == {"bank", "market", "财"}
@@ -89,9 +87,8 @@ def test_words_of_small_classes_are_told() -> None:
 def test_the_page_is_complete_and_shows_texts_as_text(tmp_path: Path) -> None:
     torch.manual_seed(1)
     labels = torch.randint(3, (60,))
-    probabilities = (torch.rand(60, 3) + 0.5 * torch.nn.functional.one_hot(labels, 3)).softmax(
-        dim=1
-    )
+    one_hot = torch.nn.functional.one_hot(labels, 3)
+    probabilities = (torch.rand(60, 3) + 0.5 * one_hot).softmax(dim=1)
     predicted = probabilities.argmax(dim=1)
     texts = ['<script>alert("x")</script> & 文字' for _ in labels]
     names = [[CLASSES[i] for i in numbers.tolist()] for numbers in (predicted, labels)]

@@ -114,14 +114,19 @@ def test_a_small_table_has_small_batches(
     assert capsys.readouterr().err == ""
 
 
-def test_a_folder_of_texts_needs_no_names(tmp_path: Path) -> None:
+def test_a_folder_of_texts_needs_no_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for i, name in enumerate(LABELS):
         (tmp_path / "texts" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "texts" / name / f"{i}.txt").write_text(f"text {i}\n")
+    (empty := tmp_path / "texts" / "ham" / "no.txt").touch()
     dataset = load(tmp_path / "texts", text=(), label="label", test_share=0.0, val_share=0.1)
     assert dataset.classes == ["eggs", "ham", "spam"]
     assert len(dataset.read("train")) == 90
     assert "test" not in dataset.splits.names()
+    said = capsys.readouterr().err
+    assert "1 of 101 rows have no text" in said and said.endswith(f"the first of them is {empty}\n")
 
 
 def test_numbers_as_labels_are_sorted_by_value(tmp_path: Path) -> None:
@@ -173,10 +178,8 @@ def test_a_bad_table_is_refused(
 def test_a_label_that_only_the_test_has_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "train.csv")
     write(tmp_path / "test.csv", [ROWS[0], ROWS[1] | {"topic": "span"}])
-    message = (
-        r"test\.csv: row 3: the label 'span' is not one of the labels in .*did you mean 'spam'"
-    )
-    with pytest.raises(CorpusError, match=message):
+    said = r"test\.csv: row 3: the label 'span' is not one of the labels in .*did you mean 'spam'"
+    with pytest.raises(CorpusError, match=said):
         load(tmp_path)
 
 

@@ -18,10 +18,8 @@ from tasks.task import task_named
 from tests.tasks.tiny_models import measured, untrained_writer
 from tests.tasks.tiny_writers import LEVELS, MARKS, OBLIQUES, UNKNOWN, WRITERS, check_form, marks
 
-SMALL = [
-    untrained_writer(words)
-    for words in ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")
-]
+WORDS = ("风", "雨", "，", "风雨地", "雨地，", "风天，。", "山水月日！")
+SMALL = [*map(untrained_writer, WORDS)]
 
 
 lines = st.text(

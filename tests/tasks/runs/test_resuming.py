@@ -41,9 +41,8 @@ def train(
     accept_changes: bool = False,
 ) -> dict[str, Any]:
     settings = (*SETTINGS[task], f"train.epochs={epochs}", *more)
-    return tiny_models.train(
-        task, data, out, *settings, resume=resume, accept_changes=accept_changes
-    )
+    how = {"resume": resume, "accept_changes": accept_changes}
+    return tiny_models.train(task, data, out, *settings, **how)
 
 
 @pytest.fixture(scope="module")

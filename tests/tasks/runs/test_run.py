@@ -154,9 +154,8 @@ def test_the_test_split_is_used_once_at_the_end(tmp_path: Path) -> None:
 
 
 def test_the_seed_fixes_the_model(tmp_path: Path) -> None:
-    tests = [
-        train(tmp_path / str(i), changed(seed=seed))["test"] for i, seed in enumerate((5, 5, 6))
-    ]
+    seeds = {"a": 5, "b": 5, "c": 6}
+    tests = [train(tmp_path / n, changed(seed=seed))["test"] for n, seed in seeds.items()]
     assert tests[0] == tests[1] != tests[2]
 
 
@@ -314,7 +313,7 @@ def test_what_makes_a_run_what_it_is_cannot_change(
 
 
 def test_a_finished_run_is_resumed_without_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["cli.py", "train", "translation"])
     first = train(tmp_path)
@@ -327,6 +326,7 @@ def test_a_finished_run_is_resumed_without_harm(
         assert (tmp_path / "history.csv").read_bytes() == history
         # All of it, with the command that can be given again.
         assert again | {"trained": None} == first | {"trained": None}
+    assert capsys.readouterr().err.count("2 epochs were done already, more than train.epochs") == 1
 
 
 def test_more_epochs_go_on_where_the_run_ended(tmp_path: Path) -> None:

@@ -84,10 +84,8 @@ def test_what_is_measured_equals_a_loop_over_the_tokens(
         model(source_tensor([source]), torch.tensor([[BOS_ID]])).argmax().item()
         for source, _ in PAIRS
     ]
-    pairs = [
-        *PAIRS,
-        *((source, [guess]) for (source, _), guess in zip(PAIRS, guesses, strict=True)),
-    ]
+    sources = [source for source, _ in PAIRS]
+    pairs = [*PAIRS, *((source, [guess]) for source, guess in zip(sources, guesses, strict=True))]
     loss, right, count = by_hand(pairs)
     measured = measure_pairs([model], pairs, batch_tokens=batch_tokens, device=CPU)
     assert right > 0

@@ -1,5 +1,6 @@
 """Parallel corpora: what is read, how it becomes ids, and what is wrong with bad ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,13 @@ def test_validation_pairs_are_held_out_if_there_are_none(tmp_path: Path) -> None
     assert len(training_pairs(dataset, 1)) == 40
     assert load(tmp_path, config).read("val") == val
     assert load(tmp_path, config, seed=2).read("val") != val
+
+
+def test_files_of_windows_are_read(tmp_path: Path) -> None:
+    (write(tmp_path, SPLITS) / "train.de").write_text("drei Füße – schön\r\n" * 3, "cp1252")
+    assert load(tmp_path).read("train")[2] == ("drei Füße – schön", "a dog runs fast")
+    with pytest.raises(CorpusError, match=r"train\.de:1: not valid utf-8"):
+        load(tmp_path, replace(WORDS, encoding="utf-8"))
 
 
 def test_half_a_validation_split_is_named(tmp_path: Path) -> None:

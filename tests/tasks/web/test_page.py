@@ -432,9 +432,8 @@ def test_what_if_another_word_had_been_chosen(page: Page) -> None:
 @pytest.mark.parametrize("task", ["translation", "classification", "couplet"])
 def test_a_trace_in_a_file(browser: Browser, tmp_path: Path, task: str) -> None:
     """It works from the disk, in both languages, small and dark, and shows what a text hides."""
-    text = (
-        "风天山，云" if task == "couplet" else "Hund </script><script>alert(1)</script> \"'\u202e."
-    )
+    script = "Hund </script><script>alert(1)</script> \"'\u202e."
+    text = "风天山，云" if task == "couplet" else script
     path = tmp_path / "trace.html"
     path.write_text(predictors()[task].trace(text).html(guide="../"), encoding="utf-8")
     context = browser.new_context(locale="zh-CN", viewport={"width": 360, "height": 740})
