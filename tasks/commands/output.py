@@ -60,8 +60,8 @@ def progress_bar(
 
 
 def table(rows: Sequence[Sequence[object]]) -> str:
-    """Returns rows as lines with aligned columns."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    """Returns rows as lines with aligned columns, and fractions with two digits."""
+    cells = [[f"{c:.2f}" if isinstance(c, float) else str(c) for c in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
     return "".join(f"{line.rstrip()}\n" for line in lines)
