@@ -15,8 +15,7 @@ _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")  # "max 100000" or "150000 100000"
 def choose_device(name: str, *, local_rank: int | None = None) -> torch.device:
     """Returns the device "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
-    Of several processes on a machine, each with its ``local_rank``, each gets a GPU of its own
-    with "auto" and "cuda".
+    With "auto" and "cuda", each ``local_rank`` of several processes gets a GPU of its own.
 
     For a GPU, float32 products use TF32, and cuDNN's attention is off: it plans each new shape
     anew, and batches come in many. For the same reason the allocator is asked for segments that

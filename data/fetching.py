@@ -131,8 +131,7 @@ def unpack(path: Path, files: Sequence[CorpusFile], folder: Path, *, origin: str
     ``.gz``. Names in an archive never become paths on this disk.
 
     Raises:
-        CorpusError: the archive, named by its ``origin``, is damaged, or lacks a file, or a file
-            is larger than published.
+        CorpusError: the archive, named by its ``origin``, is damaged, lacks a file or is too large.
         UserError: ``folder`` cannot be written.
     """
     try:

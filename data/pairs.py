@@ -36,19 +36,19 @@ def read_parallel(source: Path, target: Path, *, encoding: str | None = None) ->
 
     Raises a CorpusError if the numbers of lines differ, or if a line or a file is empty.
     """
-    first, second = (
-        [*iter_lines(path, encoding=chosen_encoding(path, encoding))] for path in (source, target)
-    )
-    for path, lines in ((source, first), (target, second)):
-        if not lines:
+    found = {}
+    for path in (source, target):
+        found[path] = [*iter_lines(path, encoding=chosen_encoding(path, encoding))]
+        if not found[path]:
             raise CorpusError(path, "the file is empty")
+    first, second = found[source], found[target]
     if len(first) != len(second):
         raise CorpusError(
             target,
             f"{len(second):,} lines, but {source} has {len(first):,}: "
             "line n of one must belong to line n of the other",
         )
-    for path, lines in ((source, first), (target, second)):
+    for path, lines in found.items():
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 reason = "empty line: remove it, and the same line of the other file"
@@ -109,12 +109,12 @@ def iter_pairs(path: Path, src: str, tgt: str, layout: TableLayout) -> Iterator[
         return
     table = open_table(path, layout)
     columns = [src, tgt]
-    are_two = len(table.columns) == 2
+    are_two, has_names = len(table.columns) == 2, not any(map(str.isdigit, columns))
     if are_two and table.header and not {src, tgt} & {*table.columns}:
-        reason = f"no columns {src} and {tgt}: the first column is {src}, the second {tgt}"
-        log(f"{path}: {reason}, and the first row is a pair")
         table = open_table(path, replace(layout, header=False))
-    if are_two and not table.header and table.delimiter and not any(map(str.isdigit, columns)):
+        place = f"the first column is {src}, the second {tgt}, and " if has_names else ""
+        log(f"{path}: no columns {src} and {tgt}: {place}the first row is a pair")
+    if are_two and not table.header and table.delimiter and has_names:
         columns = ["1", "2"]
     table.require(columns)
     for row, record in table.rows():

@@ -23,8 +23,7 @@ def encoding_of(path: Path) -> str | None:
     """Returns the encoding that the bytes of a file suggest: UTF-8, UTF-16, cp1252 or none.
 
     A file is taken for UTF-16 if it begins with its mark, or if many of the even or the odd bytes
-    are 0; and for cp1252, which Windows programs write, if no line of it has a valid character of
-    UTF-8, and accents are few.
+    are 0; and for cp1252, of Windows, if no line with accents is valid UTF-8, and accents are few.
     """
     others = count = 0
     found: set[int] = set()
@@ -53,10 +52,12 @@ def encoding_of(path: Path) -> str | None:
 
 def chosen_encoding(path: Path, named: str | None) -> str:
     """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a guess."""
-    encoding = named or encoding_of(path)
+    if named is not None:
+        return UTF8 if codecs.lookup(named).name == "utf-8" else named
+    encoding = encoding_of(path)
     if encoding is None:
         log(f"{path}: neither UTF-8 nor cp1252: name its encoding")
-    elif named is None and encoding not in (UTF8, "utf-16"):
+    elif encoding not in (UTF8, "utf-16"):
         log(f"{path}: not UTF-8, and read as {encoding}, an encoding of Windows")
     return encoding or UTF8
 

@@ -41,9 +41,8 @@ class TableLayout:
 
     Attributes:
         delimiter: a character, or ``tab``, between the columns of a CSV file. None: it is found.
-        header: whether the first row names the columns. Otherwise the names are the numbers of the
-            columns, from 1.
-        encoding: of a CSV file. None: UTF-8, UTF-16 or cp1252, as its bytes say.
+        header: whether the first row names the columns; otherwise they have numbers, from 1.
+        encoding: of a text or CSV file. None: UTF-8, UTF-16 or cp1252, as its bytes say.
     """
 
     delimiter: str | None = None
@@ -77,6 +76,7 @@ class Table:
         header: the first row, if that has the names of the columns.
         mark: what a CSV file begins with: a byte order mark, by which Excel knows UTF-8, if the
             file had one or came from Windows.
+        is_quoted: whether fields may stand in quotes, which is not so in some files with tabs.
     """
 
     path: Path
@@ -85,6 +85,7 @@ class Table:
     delimiter: str = ""
     header: Sequence[str] = ()
     mark: str = ""
+    is_quoted: bool = True
 
     def first_line(self, added: Sequence[str]) -> str:
         """Returns what comes before the rows: the mark, and the header with columns added."""
@@ -107,7 +108,7 @@ class Table:
             reason = f"must have another suffix than {suffix}: the results are {form}"
             raise ConfigError(reason, option="output_path")
         if suffix == ".tsv" or (suffix == ".csv" and self.delimiter == "\t"):
-            return replace(self, delimiter="\t" if suffix == ".tsv" else ",")
+            return replace(self, delimiter="\t" if suffix == ".tsv" else ",", is_quoted=True)
         return self
 
     def require(self, names: Iterable[str]) -> None:
@@ -154,6 +155,8 @@ class Table:
         return hint + ("; without a header they are numbered from 1" if is_number else "")
 
     def _as_csv(self, fields: Sequence[object]) -> str:
+        if not self.is_quoted:
+            return self.delimiter.join(map(str, fields)) + "\n"
         line = io.StringIO()
         csv.writer(line, delimiter=self.delimiter, lineterminator="\n").writerow(fields)
         return line.getvalue()
@@ -167,13 +170,12 @@ def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
             raise CorpusError(path, "there is neither a table nor LABEL/*.txt in the folder")
         return Table(path, ["text", "label"], partial(_texts, path, layout.encoding))
     if suffix in _JSON_SUFFIXES:
-        first_rows = islice(_objects(path), _SAMPLE_ROWS)
-        if names := dict.fromkeys(name for _, record in first_rows for name in record):
+        if names := dict.fromkeys(name for _, record in _objects(path) for name in record):
             return Table(path, list(names), partial(_objects, path))
         raise CorpusError(path, "the file has no rows")
     if suffix in _OTHER_SUFFIXES:
         raise CorpusError(path, "save it as CSV or .xlsx")
-    delimiter = "\t" if layout.delimiter == TAB else layout.delimiter
+    delimiter, is_quoted = "\t" if layout.delimiter == TAB else layout.delimiter, True
     read: Callable[[], Iterator[tuple[int, list[str]]]]
     if suffix == ".xlsx":
         delimiter, mark, read = delimiter or ",", "\ufeff", partial(_excel_rows, path)
@@ -183,16 +185,17 @@ def open_table(path: Path, layout: TableLayout = DEFAULT_LAYOUT) -> Table:
             is_plain = encoding.lower().startswith("utf-8") and file.read(3) != codecs.BOM_UTF8
         mark = "" if is_plain else "\ufeff"
         delimiter = delimiter or _sniffed_delimiter(path, encoding)
-        quoting = _quoting(path, encoding) if delimiter == "\t" else csv.QUOTE_MINIMAL
+        is_quoted = delimiter != "\t" or _is_quoted(path, encoding)
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
         read = partial(csv_rows, path, delimiter=delimiter, encoding=encoding, quoting=quoting)
-    number, first = next(((row, fields) for row, fields in read() if fields), (0, []))
+    number, first = next(((n, fields) for n, fields in read() if any(fields)), (0, []))
     if not first:
         what = "its first sheet" if suffix == ".xlsx" else "the file"
         raise CorpusError(path, f"{what} is empty")
     header = [name.strip() for name in first] if layout.header else []
     columns = _distinct(header) or [str(number) for number in range(1, len(first) + 1)]
     rows = partial(_cells, path, read, delimiter, columns, header=number if layout.header else 0)
-    return Table(path, columns, rows, delimiter, header, mark)
+    return Table(path, columns, rows, delimiter, header, mark, is_quoted)
 
 
 def table_paths(path: Path, suffixes: Sequence[str] = SUFFIXES) -> dict[str, Path]:
@@ -219,10 +222,10 @@ def _cells(
     *,
     header: int,
 ) -> Records:
-    advice = f" (delimiter {delimiter!r}): close its quotes, or quote the text"
-    advice = ": empty the others, or name them" if path.suffix.lower() == ".xlsx" else advice
+    in_csv = f" (delimiter {delimiter!r}): close its quotes, or quote the text"
+    advice = ": empty the others, or name them" if path.suffix.lower() == ".xlsx" else in_csv
     for row, fields in read():
-        if not fields or row == header:
+        if not fields or row <= header:
             continue
         if len(fields) != len(columns):
             reason = f"the row has {len(fields)} columns, the first one has {len(columns)}{advice}"
@@ -230,14 +233,17 @@ def _cells(
         yield row, dict(zip(columns, fields, strict=True))
 
 
-def _quoting(path: Path, encoding: str) -> Literal[0, 3]:
-    """Returns whether quotes in a file with tabs are those of CSV, or characters of its texts."""
-    rows = csv_rows(path, delimiter="\t", encoding=encoding)
+def _is_quoted(path: Path, encoding: str) -> bool:
+    """Returns whether quotes in a file with tabs are those of CSV, not characters of its texts."""
+    widths = set[int]()
     try:
-        is_csv = len({len(fields) for _, fields in rows if fields}) <= 1
+        for _, fields in csv_rows(path, delimiter="\t", encoding=encoding):
+            widths |= {len(fields)} if fields else set()
+            if len(widths) > 1 or any("\t" in field and "\n" in field for field in fields):
+                return False
     except CorpusError:
-        is_csv = False
-    return csv.QUOTE_MINIMAL if is_csv else csv.QUOTE_NONE
+        return False
+    return True
 
 
 def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -248,10 +254,12 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         reason = "save it as CSV, or install the extra excel (openpyxl), which reads .xlsx"
         raise CorpusError(path, reason) from error
     width = 0
-    with reading(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles, which are not read
+    with reading(path):
         try:
-            sheet = load_workbook(path, read_only=True, data_only=True).worksheets[0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about styles, which are not read
+                sheet = load_workbook(path, read_only=True, data_only=True).worksheets[0]
+            sheet.reset_dimensions()  # some programs write wrong ones
             for row, values in enumerate(sheet.iter_rows(values_only=True), start=1):
                 # A date without its midnight.
                 cells = ("" if value is None else str(value) for value in values)

@@ -149,9 +149,8 @@ def _contrast(states: Tensor, others: Tensor) -> Tensor:
 
     mean, scale = states.mean(dim=0), states.std(dim=0, correction=0) + 1e-6
     is_other = [0] * len(states) + [1] * len(others)
-    model = LogisticRegression(
-        C=_CONTRAST_INVERSE_REGULARIZATION, class_weight="balanced", max_iter=500
-    )
+    strength = {"C": _CONTRAST_INVERSE_REGULARIZATION, "max_iter": 500}
+    model = LogisticRegression(class_weight="balanced", **strength)
     model.fit(((torch.cat([states, others]) - mean) / scale).numpy(), is_other)
     weights = torch.from_numpy(model.coef_[0]).to(scale) / scale
     bias = float(model.intercept_[0]) - weights @ mean

@@ -52,10 +52,8 @@ def as_texts(texts: Any, *, name: str = "text") -> list[str]:
         raise TypeError(f"expected a {name} (str) or several of them (list of str), not {kind}")
     checked = list(texts)
     if missing := [number for number, text in enumerate(checked) if _is_missing(text)]:
-        message = (
-            f"{len(missing)} of {len(checked)} {name}s are missing (None or NaN): read as empty"
-        )
-        warnings.warn(message, stacklevel=2)
+        counts = f"{len(missing)} of {len(checked)} {name}s"
+        warnings.warn(f"{counts} are missing (None or NaN): read as empty", stacklevel=2)
         for number in missing:
             checked[number] = ""
     for number, text in enumerate(checked, start=1):

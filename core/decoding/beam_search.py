@@ -42,8 +42,7 @@ def beam_search(
     is :func:`greedy_search`, which describes the other arguments.
 
     Args:
-        n_best: how many hypotheses are wanted, at most and by default ``beam_size``. With fewer a
-            search ends sooner.
+        n_best: hypotheses that are wanted, at most and by default ``beam_size``; fewer end sooner.
 
     Returns:
         For each sentence 1 to ``n_best`` hypotheses, the best first. Outputs that reach the length

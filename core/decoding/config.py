@@ -35,9 +35,7 @@ class GenerationConfig:
     RETIRED = MappingProxyType({"int8": None})
 
     # A beam of N outputs of length L needs attention scores of N * N * L numbers.
-    beam_size: int = option(
-        5, "The width of the beam; 1 is greedy search.", "search", 1, 256, short="beam"
-    )
+    beam_size: int = option(5, "The width of the beam; 1: greedy.", "search", 1, 256, short="beam")
     n_best: int = option(
         1, "The N best outputs of each text, each with its score.", "output", 1, 1000, metavar="N"
     )

@@ -48,8 +48,7 @@ def diverse_beam_search(
     (:mod:`core.decoding.beam_search`, which describes the other arguments).
 
     Args:
-        diversity: the strength of the penalty, in natural logarithms. The paper recommends 0.2 to
-            0.8 for most tasks.
+        diversity: the strength of the penalty, in natural logarithms; in the paper 0.2 to 0.8.
 
     Returns:
         For each sentence 1 to ``beam_size`` different hypotheses, the best first without penalties.

@@ -207,7 +207,7 @@ def attend_cached(q: Tensor, cache: KeyValueCache, mask: Tensor | None) -> Tenso
     """
     batch_size, num_heads, beams, head_dim = q.shape
     count = len(cache)
-    is_short = count < _FEW_POSITIONS and beams == 1 and batch_size > _FEW_ROWS
+    is_short = 0 < count < _FEW_POSITIONS and beams == 1 and batch_size > _FEW_ROWS
     keys, values = cache.read(_FEW_POSITIONS if is_short else 0)
     if is_short:
         filled = (0, _FEW_POSITIONS - count)

@@ -28,8 +28,7 @@ class EncoderConfig:
         dropout: the probability of dropping a number, in training (section 5.4).
         activation: "relu" (the paper's) or "gelu", in the feed-forward networks.
         norm_first: normalize the input of each sublayer (pre-norm), not the sum (the paper).
-        max_len: the length of the longest sequence. It bounds time and memory, and is the number of
-            learned positions.
+        max_len: the longest sequence. It bounds time and memory; learned positions are as many.
         positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings, or "rotary"
             ones in self-attention (:mod:`core.model.rotary`).
     """

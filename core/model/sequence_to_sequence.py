@@ -87,14 +87,12 @@ class SequenceToSequence(nn.Module):
 
     def encode(self, src: Tensor) -> Memory:
         """``src`` ``[S, B]`` -> the memory, together with its padding."""
-        src_is_pad = padding_mask(src, PAD_ID)
+        is_pad = padding_mask(src, PAD_ID)
         x = self.src_embedding(src)
-        states = self.transformer.encoder(
-            self.positional_encoding(x), src_key_padding_mask=src_is_pad
-        )
+        states = self.transformer.encoder(self.positional_encoding(x), src_key_padding_mask=is_pad)
         reader = self.source_reader
-        added = None if reader is None else reader(x, states, src_is_pad)
-        return Memory(states, src_is_pad, added)
+        added = None if reader is None else reader(x, states, is_pad)
+        return Memory(states, is_pad, added)
 
     @property
     def source_reader(self) -> nn.Module | None:

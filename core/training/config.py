@@ -23,8 +23,7 @@ class TrainConfig:
     """The options of :func:`core.training.fit.fit`.
 
     Attributes:
-        epochs: the number of passes over the training data; 0, where a task allows it: as many as
-            the data need.
+        epochs: passes over the training data; 0, where a task allows it: as many as they need.
         batch_tokens: the largest number of tokens, with padding, in one side of a batch.
         accumulate: the number of batches in one step.
         learning_rate: the schedule's peak; "noam" has its own.

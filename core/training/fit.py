@@ -70,8 +70,8 @@ class Objective:
         validate: returns the metrics of the model in evaluation mode, ``metric`` among them. All
             processes of the group that it gets call it, and may share the work.
         metric: decides which epoch is best; see :func:`.kept_checkpoints.is_better`.
-        measure_final: returns the metric of the model as it will be used, by which the best epoch
-            and the average of epochs are compared; None: the metric of ``validate``.
+        measure_final: returns the metric of the model as it will be used, in full precision, by
+            which the best epoch and the average are compared; None: the metric of ``validate``.
     """
 
     data: TrainingData
@@ -331,7 +331,8 @@ def stop_requests(group: ProcessGroup) -> Iterator[Callable[[], bool]]:
         received.append(number)
         line = "stopping as soon as this step is saved"
         if group.size == 1:
-            signal.signal(number, previous[number])
+            for each, handler in previous.items():
+                signal.signal(each, handler)
             line += "; once more to stop at once"
         elif len(received) > 1:
             return

@@ -74,9 +74,9 @@ class KeptCheckpoints:
 
         ``measure_final`` decides, the metric of the model as it will be used; or else ``validate``.
         """
-        if is_file(best := self._path(state.best_epoch)):
-            load_weights(best, self.model)
-            self._save_model()  # the run may have ended before, with an average
+        best = self._path(state.best_epoch)
+        load_weights(best if is_file(best) else self.folder / WEIGHTS_FILE, self.model)
+        self._save_model()  # the run may have ended before, with an average
         epochs = sorted(candidate.epoch for candidate in state.candidates)
         if self.config.average < 2 or len(epochs) < 2:
             return

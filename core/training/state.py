@@ -5,8 +5,7 @@ The tensors of the file are called
 * ``model.NAME``: the weights and buffers
 * ``optimizer.NAME.SLOT``: the optimizer's moments of a weight, and the number of its steps
 * ``ema.NAME``: the moving average of a weight, and ``ema.n_averaged``
-* ``numbers``: :class:`TrainingState`, as the bytes of its JSON, so that the checksum of the file
-  covers it too
+* ``numbers``: :class:`TrainingState`, as the bytes of its JSON: the file's checksum covers it too
 
 Random numbers are not in it: every step has a seed of its own. A file with a right checksum may
 still be crafted, or come from another version of this program, so every name, shape and type is
@@ -30,7 +29,7 @@ from core.storage.checkpoint import load_tensors, save_tensors
 HISTORY_FILE = "history.csv"
 """The training curve by epoch."""
 STEPS_FILE = "steps.csv"
-"""The training curve by step: a row for every ``train.log_every`` steps, with their means."""
+"""The training curve by step: a row for ``train.log_every`` steps, with means within the epoch."""
 STATE_FILE = "state.safetensors"
 STATE_FOLDER = "training"
 """The subfolder of a run that holds what resuming needs, and prediction does not."""

@@ -77,8 +77,7 @@ class ClassificationData(CodecConfig, TableLayout):
         val_share: the share of the training rows that is held out for validation if there is no
             validation file; ``train.seed`` selects the rows. None: 0.03, or what gives 100 rows and
             ten of each class on average, if that is more, but at most 0.2.
-        test_share: the share of a table that is held out for the test if there is no test table.
-            0: there is no test then.
+        test_share: that of a table which is held out for the test without a test table. 0: no test.
         fit_ngrams: up to this number of training rows, the n-grams are fitted as a logistic
             regression before the training (:mod:`.linear`), and only the encoder is trained. With
             more rows, or from an initial model, both are trained.

@@ -71,9 +71,8 @@ def fitted_weights(
     rarity = np.log((1 + len(texts)) / (1 + documents)) + 1
     total = np.maximum(counts.sum(axis=1), 1)
     features = diags_array(total**-0.5) @ counts @ diags_array(rarity)
-    model = LogisticRegression(
-        C=_INVERSE_REGULARIZATION, fit_intercept=False, max_iter=_MAX_ITERATIONS
-    )
+    strength = {"C": _INVERSE_REGULARIZATION, "max_iter": _MAX_ITERATIONS}
+    model = LogisticRegression(fit_intercept=False, **strength)
     with threadpool_limits(torch.get_num_threads()):
         model.fit(features, labels, None if weights is None else weights.numpy()[list(labels)])
     found = model.coef_ if len(model.classes_) > 2 else model.coef_ * [[-0.5], [0.5]]

@@ -85,9 +85,8 @@ def bootstrap_intervals(
     probabilities of their counts, so a resample takes no longer for more texts.
     """
     cells, counts = np.unique(np.stack([truth, predicted]), axis=1, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(
-        len(truth), counts / len(truth), size=_RESAMPLES
-    )
+    rng, total = np.random.default_rng(seed), len(truth)
+    drawn = rng.multinomial(total, counts / total, size=_RESAMPLES)
     cell_numbers = np.tile(np.arange(len(counts)), 2)
     classes_of = csr_array((np.ones(cells.size), (cell_numbers, cells.ravel())))  # [cells, C]
     is_right = cells[0] == cells[1]

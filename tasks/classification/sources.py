@@ -114,8 +114,8 @@ class TableSource(TableSplits[Row]):
         if not found:
             raise CorpusError(table.path, "no row has a text and a label")
         if others:
-            is_file_each = is_folder(table.path)
-            first = table_files(table.path)[others[0] - 1] if is_file_each else f"row {others[0]}"
+            files = table_files(table.path)
+            first = files[others[0] - 1] if is_folder(table.path) else f"row {others[0]}"
             log(
                 f"{table.path}: {len(others):,} of {len(found) + len(others):,} rows have no text "
                 f"or no label and are left out; the first of them is {first}"

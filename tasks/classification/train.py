@@ -74,9 +74,8 @@ class ClassificationTraining(Training):
             write_classes(options.out, dataset.classes)
             log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
         config = replace(config, prediction=replace(config.prediction, temperature=1.0))
-        self.classifier = Classifier(
-            self.model, dataset.codec, dataset.classes, config, options.device
-        )
+        parts = (self.model, dataset.codec, dataset.classes, config)
+        self.classifier = Classifier(*parts, options.device)
         self.examples = {name: dataset.encoded(name) for name in ("train", "val")}
         self.classifier.check_thresholds()
         if config.train.epochs == 0:

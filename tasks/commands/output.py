@@ -12,7 +12,8 @@ from click.exceptions import Exit
 
 from core.errors import UserError
 from core.storage.files import reason_of
-from tasks.streaming.lines import ignore, open_output
+from tasks.seq2seq.request import ignore_batch
+from tasks.streaming.lines import open_output
 
 
 def print_results(text: str) -> None:
@@ -51,7 +52,7 @@ def progress_bar(
     There is no bar when results appear in the same terminal, or when a person writes the lines.
     """
     if is_typed or not sys.stderr.isatty() or (is_stdout_busy and sys.stdout.isatty()):
-        yield ignore
+        yield ignore_batch
         return
     from core.progress import Progress
 

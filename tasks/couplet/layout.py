@@ -57,9 +57,8 @@ def vertical(first: str, second: str, banner: str | None = None) -> str:
 
     The banner above them is read from right to left, as the columns are.
     """
-    rows = [
-        f"{_wide(s)}{_SPACE * 2}{_wide(f)}" for f, s in zip_longest(first, second, fillvalue="")
-    ]
+    both = zip_longest(first, second, fillvalue="")
+    rows = [f"{_wide(s)}{_SPACE * 2}{_wide(f)}" for f, s in both]
     top = [banner[::-1], ""] if banner else []
     return "".join(f"{row.rstrip()}\n" for row in [*top, *rows])
 

@@ -56,9 +56,7 @@ class CoupletRequest(GenerationRequest):
     script: Script = option(
         "auto", "The characters of the answers; auto: those of the first line.", "couplet"
     )
-    backward: bool = option(
-        False, "The texts are second lines; answer with first lines.", "couplet"
-    )
+    backward: bool = option(False, "The texts are second lines; answer by first lines.", "couplet")
 
     def __post_init__(self) -> None:
         super().__post_init__()

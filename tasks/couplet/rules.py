@@ -69,10 +69,8 @@ def length(pair: Pair) -> str:
 
 def punctuation(pair: Pair) -> str:
     """Both lines have the same marks at the same places (节律对拍, article 4)."""
-    marks = (
-        {(i, c) for i, c in enumerate(line) if is_punctuation(c)}
-        for line in (pair.first, pair.second)
-    )
+    lines = (pair.first, pair.second)
+    marks = ({(i, c) for i, c in enumerate(line) if is_punctuation(c)} for line in lines)
     different = sorted(set.symmetric_difference(*marks))
     return f"place {different[0][0] + 1}: {different[0][1]}" if different else ""
 

@@ -32,11 +32,27 @@ BOOKS = {
 Tones = frozenset[str]
 
 _TONES = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
-# The rhymes of 中华新韵 (1941), with their finals as pypinyin spells them; 支 and 齐 are one.
+# The rhymes of 中华新韵 (1941), with their finals as pypinyin spells them; "-i" is that of 支.
 _FINALS = (
-    *("a ia ua", "o uo", "e", "ie ve", "er", "i", "ei uei", "ai uai", "u", "v", "ou iou", "ao iao"),
+    *(
+        "a ia ua",
+        "o uo",
+        "e",
+        "ie ve",
+        "er",
+        "i",
+        "-i",
+        "ei uei",
+        "ai uai",
+        "u",
+        "v",
+        "ou iou",
+        "ao iao",
+    ),
     *("an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),
 )
+# Those of other characters with several readings have one rhyme in words of today.
+_WITH_RHYMES = frozenset("行乐觉还着得了都角宿塞参没给")
 # The rhymes of entering tones: 一屋, 二沃, 三觉...
 _ENTERING = "屋沃觉质物月曷黠屑药陌锡职缉合叶洽"
 # A longer line is no couplet, and looking for phrases takes a fifth of a millisecond a character.
@@ -94,9 +110,9 @@ def _line_tones(line: str, rhyme: str) -> tuple[Tones, ...]:
         run = "".join(group)
         readings = _readings(run) if is_text else [[] for _ in run]
         in_phrases += map(_tones_of, readings)
-    # A phrase may give the neutral tone, which decides nothing.
+    # No phrase decides about several tones, or about the neutral one.
     return tuple(
-        other if has_entering_tone(character) else tones or other
+        tones if len(tones) == 1 and not has_entering_tone(character) else other
         for character, tones, other in zip(line, in_phrases, alone, strict=True)
     )
 
@@ -111,11 +127,13 @@ def rhymes(character: str, rhyme: str = "modern") -> frozenset[str]:
         return frozenset(name for _, name in _pingshui()[character])
     if not is_chinese(character):
         return frozenset()
-    from pypinyin import Style, pinyin
+    from pypinyin.contrib.tone_convert import to_finals
 
-    readings = pinyin(character, style=Style.FINALS, heteronym=True, errors="ignore")
-    finals = {final for spellings in readings for final in spellings}
-    return frozenset(_RHYME_OF_FINAL[final] for final in finals & _RHYME_OF_FINAL.keys())
+    found = set()
+    for reading in _readings(character)[0][: None if character in _WITH_RHYMES else 1]:
+        final = to_finals(reading)
+        found.add("-i" if final == "i" and reading[0] in "zcsr" else final)
+    return frozenset(_RHYME_OF_FINAL[final] for final in found & _RHYME_OF_FINAL.keys())
 
 
 def _readings(run: str) -> list[list[str]]:

@@ -96,9 +96,8 @@ def draw_histories(output: Path, runs: Sequence[Path]) -> None:
         for axes in grid[len(panels) :]:
             axes.remove()
         keys = [Line2D([], [], color=colors(number), linewidth=2) for number in range(count)]
-        figure.legend(
-            keys, _names(runs), loc="outside upper center", ncols=columns, fontsize="medium"
-        )
+        names = _names(runs)
+        figure.legend(keys, names, loc="outside upper center", ncols=columns, fontsize="medium")
 
 
 def _names(runs: Sequence[Path]) -> list[str]:

@@ -55,7 +55,7 @@ class Splits(ABC, Generic[R]):
         divided = self.divided(rows)
         if not (divided["train"] and divided.get("val", [0])):
             reason = f"its {len(rows)} rows cannot spare data.val_share = {self._shares['val']} of"
-            advice = "them: add rows (equal texts stay together), or give another share above 0"
+            advice = "them: add rows, or give another share above 0"
             raise CorpusError(self._files["train"][-1], f"{reason} {advice}")
         return [rows[i] for i in divided[split]]
 

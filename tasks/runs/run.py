@@ -214,11 +214,12 @@ class _Run:
 def _metrics(training: Training, config: Any, state: TrainingState) -> dict[str, Any]:
     """Measures the trained model. Returns what ``metrics.json`` says besides the provenance."""
     validation, report = training.validate(), training.evaluate(config)
-    digest = training.dataset.splits.digest() if report is None else None
-    untested = {} if digest is None else {"sha256": digest}
+    test = {} if report is None else report.record()
+    if report is None and (digest := training.dataset.splits.digest()):
+        test = {"sha256": digest}  # of the table, which was trained on
     return {
         "validation": validation,
-        "test": untested if report is None else report.record(),
+        "test": test,
         "best_epoch": state.best_epoch,
         "averaged_epochs": state.averaged,
         "epochs": state.epoch - 1,

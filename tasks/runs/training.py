@@ -60,8 +60,7 @@ class Training(ABC):
     """The base class of every task's training. Its constructor reads the corpus.
 
     Args:
-        vocabulary: the folder to load the vocabulary from: that of the run, or of the initial
-            model; None: build it.
+        vocabulary: the folder to load it from, of the run or of the initial model; None: build it.
 
     Attributes:
         config: that of the run, in which the constructor may fill in what follows from the corpus.

@@ -47,8 +47,7 @@ class PairScore:
     def row(self) -> str:
         """Returns the log-probability, the number of tokens and the mean, separated by tabs.
 
-        Without a probability the first and the last are empty, which ``sort`` and awk take for a
-        small number.
+        Without a probability the first and the last are empty, for ``sort`` a small number.
         """
         numbers = (self.log_prob, self.mean)
         log_prob, mean = (f"{x:.4f}" if math.isfinite(x) else "" for x in numbers)

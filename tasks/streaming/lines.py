@@ -16,6 +16,7 @@ from typing import Any, cast
 from core.errors import UserError
 from core.storage.files import atomic_write, is_file, reason_of
 from data.readers import chosen_encoding, iter_lines
+from tasks.seq2seq.request import ignore_batch
 
 # Large enough to fill batches of sentences of one length, small enough for memory and latency.
 # Chunks twice as large need a fifth more memory and are not faster.
@@ -31,10 +32,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 # Characters that JSON does not escape, but that many readers treat as line breaks.
 _ESCAPED_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-
-
-def ignore(count: int) -> None:
-    """Ignores a progress report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +71,7 @@ class LineWork:
         chunks: Iterable[Sequence[str]],
         write: Callable[[str], object],
         *,
-        on_lines: Callable[[int], None] = ignore,
+        on_lines: Callable[[int], None] = ignore_batch,
     ) -> None:
         self.count = 0
         self.tally = Counter[str]()
@@ -179,6 +176,8 @@ def open_texts(
         with open_rows(lines()) as (chunks, _):
             yield chunks, sum(1 for _ in lines())
     else:
+        if encoding is not None:
+            raise UserError(f"{path}: a pipe must be in UTF-8: leave out --encoding")
         try:
             stream = path.open("rb")
         except OSError as error:

@@ -55,9 +55,7 @@ def calibrate(
     found = translator.search(sources, GenerationRequest(pass_through=False, placeholders=False))
     # A text of several segments has one reference for all of them.
     rows = zip(found.texts.segments, found.outputs, references, strict=True)
-    single = [
-        (ids[0], best.hypotheses[0], right) for ids, (best, *_), right in rows if len(ids) == 1
-    ]
+    single = [(ids[0], best.hypotheses[0], ref) for ids, (best, *_), ref in rows if len(ids) == 1]
     if not single:
         raise UserError("no validation text is a single sentence: there is nothing to calibrate on")
     segments, best, references = zip(*single, strict=True)

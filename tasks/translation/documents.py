@@ -4,6 +4,7 @@ A text has line breaks, indentation, marks of lists, emoji and lines in the targ
 stay as they are. Between them are segments: sentences, or parts of long ones.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -119,10 +120,9 @@ class DocumentCodec:
 
     def lost(self, segment: Segment, hypothesis: Hypothesis) -> list[str]:
         """Returns the placeholders of ``segment`` that are not exactly once in its translation."""
-        if not segment.literals:
-            return []
-        text = self._target.decode(hypothesis.tokens)
-        return [each for each in segment.literals if text.count(each) != 1]
+        text = self._target.decode(hypothesis.tokens) if segment.literals else ""
+        found = ((each, re.findall(rf"{re.escape(each)}(?!\w)", text)) for each in segment.literals)
+        return [each for each, places in found if len(places) != 1]
 
     def without(self, segment: Segment, placeholders: Sequence[str]) -> Segment:
         """Returns ``segment`` without these placeholders; the fallback replaces the first."""
@@ -134,6 +134,13 @@ class DocumentCodec:
                 others[FALLBACK] = own
             text = text.replace(name, FALLBACK if is_free else own.source)
         return Segment(self._source.encode(text), text, others)
+
+    def around_literals(self, segment: Segment) -> list[int]:
+        """Returns the ids of what is not a placeholder, or of the whole if that has no letter."""
+        text = segment.text
+        for name in segment.literals:
+            text = text.replace(name, "")
+        return self._source.encode(text) if any(map(str.isalpha, text)) else segment.ids
 
     def segments_of(self, text: str) -> list[list[int]]:
         """Returns the ids of a sentence, in several segments if it is too long for the model."""

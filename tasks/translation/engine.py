@@ -1,7 +1,6 @@
 """CTranslate2 as the engine of a translator: its search, inside of everything else that is ours.
 
-The model is exported once (:mod:`.export`), into the data folder, and the export is named by the
-digest of the weights.
+The model is exported once (:mod:`.export`), into the data folder; its digest names the export.
 """
 
 import hashlib

@@ -62,9 +62,8 @@ def build_codecs(
 
 def load_codecs(folder: Path, config: TranslationData) -> tuple[TextCodec, TextCodec]:
     """Loads the codecs that :func:`build_codecs` saved in ``folder``."""
-    codecs = [
-        TextCodec.load(folder, tokenizer=config.tokenizer, side=side) for side in _sides(config)
-    ]
+    name = config.tokenizer
+    codecs = [TextCodec.load(folder, tokenizer=name, side=side) for side in _sides(config)]
     return codecs[0], codecs[-1]
 
 

@@ -170,6 +170,9 @@ def literal_of(word: str, letters: frozenset[str]) -> tuple[str, str, str]:
     if not 0 < len(literal) <= _LONGEST:
         return "", "", ""
     is_literal = _LITERAL.fullmatch(literal) is not None
+    if is_literal and word[:start].endswith("<") and word[end:].startswith(">"):
+        start, end = start - 1, end + 1  # <anna@example.com>
+        literal = word[start:end]
     if not is_literal and not any(c.isalnum() and c in letters for c in literal):
         is_literal = any(c.isalpha() or _IS_EMOJI(c) for c in literal)
     return (word[:start], literal, word[end:]) if is_literal else ("", "", "")

@@ -310,7 +310,8 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
             search = self._engine.search
         found = search(encoded, config, request)
         counts = [len(text) for text in encoded.segments]
-        texts_of = zip(request.numbers or range(len(counts)), counts, strict=True)
+        numbers = range(len(counts)) if request.numbers is None else request.numbers
+        texts_of = zip(numbers, counts, strict=True)
         number_of = [number for number, count in texts_of for _ in range(count)]
         segments = [segment for document in encoded.documents for segment in document.segments]
         pending = {index: s for index, s in enumerate(segments) if s.literals}
@@ -387,16 +388,24 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         return results
 
     def _familiarities(self, found: SearchResult[EncodedDocuments]) -> list[float | None]:
-        """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""
-        texts = found.texts.segments
+        """Returns the familiarity of each text: the mean of its segments, weighted by tokens.
+
+        Placeholders do not count: no training text has as many.
+        """
+        texts = [document.segments for document in found.texts.documents]
         if self.familiarity is None or not found.texts.is_judged:
             return [None] * len(texts)
-        segments = [ids for text in texts for ids in text]
-        means, lengths = found.memory_means, torch.tensor([len(ids) + 1.0 for ids in segments])
-        if means is None:  # of an engine that does not return them
-            means = self.memory_means(segments)
+        segments = [segment for text in texts for segment in text]
+        around = [self._documents.around_literals(segment) for segment in segments]
+        lengths = torch.tensor([len(ids) + 1.0 for ids in around])
+        if (means := found.memory_means) is None:  # of an engine that does not return them
+            means = self.memory_means(around)
+        elif changed := [i for i, segment in enumerate(segments) if segment.literals]:
+            own = self.memory_means([around[i] for i in changed])
+            means = means.index_copy(0, torch.tensor(changed), own)
         weighted = iter((self.familiarity.of(means, lengths) * lengths).tolist())
-        sums = [(sum(islice(weighted, len(t))), sum(len(ids) + 1 for ids in t)) for t in texts]
+        counts = iter(lengths.tolist())
+        sums = [(sum(islice(weighted, len(t))), sum(islice(counts, len(t)))) for t in texts]
         return [round(total / count, _DIGITS) if count else None for total, count in sums]
 
 

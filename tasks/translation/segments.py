@@ -18,12 +18,13 @@ _SENTENCE_END = re.compile(
     r"""(?<![.!?…])([.!?…]++)["'”’»“)\]]*+\s++(?![a-zß-öø-ÿ])|[。！？][”’」』）]*+\s*+"""
 )
 # After these a dot does not end a sentence: a single letter ("z. B."), a number of one or two
-# digits ("3. Mai"), an abbreviation.
+# digits ("3. Mai"), an abbreviation; of some words, only before a number ("Art. 5").
 _NO_END = re.compile(
-    r"\b(?:[^\W\d]|\d{1,2}|abb|bd|bzw|ca|co|corp|dept|dipl|dr|etc|evtl|fr|geb|hr|inc|jr|ltd|mio|mr"
-    r"|mrd|mrs|ms|nr|prof|sog|sr|st|str|tel|vgl|vol|vs)\Z",
+    r"\b(?:[^\W\d]|\d{1,2}|abb|bd|bzgl|bzw|ca|co|corp|dept|dipl|dr|etc|evtl|exkl|fa|fr|geb|ggf|hr"
+    r"|hrsg|inc|inkl|jr|lt|ltd|mio|mr|mrd|mrs|ms|nr|okt|prof|sog|sr|st|\w*str|tel|vgl|vol|vs|zzgl)\Z",
     re.IGNORECASE,
 )
+_NO_END_BEFORE_NUMBER = re.compile(rf"{_NO_END.pattern}|\b(?:abs|art|kap|max|min|mo|mwst)\Z", re.I)
 _LONGEST_ABBREVIATION = 5
 # Where a sentence that is too long is split, the best places first: after a clause, between words.
 _BREAKS = (re.compile(r"[.!?…,;:\u2013\u2014]\s+|[，；：、]\s*"), re.compile(r"\s+"))
@@ -105,4 +106,5 @@ def _is_end(match: re.Match[str]) -> bool:
     if match[1] != ".":  # the other marks have no other use
         return True
     before = match.string[max(0, match.start() - _LONGEST_ABBREVIATION - 1) : match.start()]
-    return _NO_END.search(before) is None
+    is_before_number = match.string[match.end() : match.end() + 1].isdigit()
+    return (_NO_END_BEFORE_NUMBER if is_before_number else _NO_END).search(before) is None

@@ -30,9 +30,7 @@ class ServiceConfig:
     # Time in which several requests are computed together is divided among them by their lengths.
     max_seconds: float = option(30.0, "Computing time of a request.", "", 0.01, 86_400)
     max_queue: int = option(256, "Requests that wait for a model; more get a 503.", "", 1, 100_000)
-    rate_limit: int = option(
-        600, "Requests in a minute from one client; 0: no limit.", "", 0, 1_000_000
-    )
+    rate_limit: int = option(600, "A client's requests in a minute; 0: no limit.", "", 0, 1_000_000)
     # When there are more, those that wait longest for their client's request are closed.
     max_connections: int = option(256, "Open connections.", "", 1, 100_000)
     read_seconds: float = option(
@@ -62,6 +60,9 @@ class ServiceConfig:
         for host in self.allowed_hosts:
             is_host = re.fullmatch(r"\*|[\w.\-]+|\[[0-9a-fA-F:.]+\]", host) is not None
             check(is_host, "allowed_hosts", host, "a host name without a port, or *")
+        for proxy in self.trusted_proxies:
+            is_address = re.fullmatch(r"\*|(?=.*[.:])[0-9a-fA-F:.]+(/\d+)?", proxy) is not None
+            check(is_address, "trusted_proxies", proxy, "an IP address or network, or *")
 
     def limits(self) -> dict[str, Any]:
         """Returns the limits of a single request, as clients see them."""

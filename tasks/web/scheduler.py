@@ -95,7 +95,8 @@ class Batch:
 class Scheduler:
     """The requests that wait for one model, ``capacity`` at most, and threads that compute them.
 
-    A thread has a batch, and computes while it is the turn of that batch.
+    A thread has a batch, and computes while it is the turn of that batch; only scores and classes
+    that other cores have begun to compute go on.
     """
 
     def __init__(self, name: str, *, capacity: int, metrics: Metrics) -> None:

@@ -53,6 +53,8 @@ def serve(
         service = Service.load(models, config, device=device, settings=settings)
         try:
             Server(service, host).run(sockets=[listener])
+        except OSError as error:  # another program may have begun to listen
+            raise UserError(f"cannot serve at {host}:{port}: {error.strerror}") from error
         finally:
             service.close()
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import ClientDisconnect, Request
 
+from core.config import check
 from core.errors import UserError
 from tasks.runs.checkpoint_folder import headline, model_folder, read_metrics
 from tasks.seq2seq.request import GenerationRequest
@@ -61,8 +62,11 @@ class Service:
         predictors, about = {}, {}
         for task, folder in folders.items():
             how = (settings or {}).get(task, {})
-            predictors[task] = task_named(task).load(folder, device=device, **how)
-            predictors[task].try_out()
+            predictor: Any = task_named(task).load(folder, device=device, **how)
+            predictor.try_out()
+            predictors[task] = predictor
+            if task_named(task).has_search and (beam := predictor.generation.beam_size):
+                check(beam <= config.max_beam, "max_beam", config.max_beam, f"{beam} or more")
             metrics = read_metrics(model_folder(task, folder))
             about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}
             about[task]["shipped"] = folder is None

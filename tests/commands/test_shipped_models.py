@@ -22,7 +22,7 @@ TEST_FILES = {
 OF_A_TENTH = {
     "translation": {"bleu": 43.16616696626913, "loss": 1.2538718679549596},
     "classification": {"accuracy": 0.9197860962566845},
-    "couplet": {"bleu": 2.5122728045674076, "loss": 3.5582573364201324},
+    "couplet": {"bleu": 2.542777578668967, "loss": 3.5582573364201324},
 }
 """What the shipped models reach on every tenth line of these files, with the program as it was
 when `make figures` found their published figures. A new model has new ones."""

@@ -85,6 +85,14 @@ def test_samples_do_not_depend_on_their_batch(sentences: list[str]) -> None:
     assert sum(a != b.text for a, b in zip(other, drawn, strict=True)) > 6
 
 
+def test_a_text_is_no_less_familiar_for_what_it_keeps() -> None:
+    """Placeholders made every text with an address or a term of a glossary unfamiliar."""
+    texts = ["Ich habe einen BMW gekauft.", "Schreib mir bitte an <anna@beispiel.de>."]
+    results = Translator.load(device="cpu").translate_scored(texts, glossary={"gekauft": "bought"})
+    assert all(result.familiarity > 0.3 and result.confidence > 0.5 for result in results)
+    assert results[1].text.endswith(" <anna@beispiel.de>.")
+
+
 def test_couplets_are_the_best_of_ranked_candidates() -> None:
     (plain,) = lines_of("couplet", "夏夜乘凉数星斗")
     ranked = [line.split("\t") for line in lines_of("couplet", "--candidates", 3, "夏夜乘凉数星斗")]

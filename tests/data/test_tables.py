@@ -73,6 +73,8 @@ def test_json_lines_may_lack_keys_and_hold_numbers(tmp_path: Path) -> None:
     table.require(["title", "stars"])
     texts = [table.text(line, row, ["title", "body", "stars"]) for line, row in table.rows()]
     assert texts == ["x 5", "t"]
+    path.write_text('{"a": 1}\n' * 99 + '{"label": 2}\n')
+    assert open_table(path).added_names(["label"]) == ["predicted_label"]
 
 
 def test_rows_get_new_columns_and_keep_their_own_cells(tmp_path: Path) -> None:
@@ -192,6 +194,8 @@ def test_an_encoding_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert record == {"天": "春", "地": "秋"}
     with pytest.raises(CorpusError, match=r"row 1: not valid ascii \(byte 0x"):
         open_table(path, TableLayout(encoding="ascii"))
+    path.write_text("天,地\n春,秋\n", "utf-8-sig")
+    assert open_table(path, TableLayout(encoding="utf8")).columns == ["天", "地"]
     for name in ("nonsense", "base64", "\0"):
         with pytest.raises(ConfigError, match=r"data\.encoding must be an encoding"):
             TableLayout(encoding=name).check_layout()
@@ -202,7 +206,11 @@ def test_quotes_between_tabs_are_those_of_csv_or_of_texts(tmp_path: Path) -> Non
     excel = open_table(written(tmp_path, 'a\tb\n"say ""no"""\t"two\nlines"\n', "t.tsv"))
     assert [*excel.rows()] == [(2, {"a": 'say "no"', "b": "two\nlines"})]
     plain = open_table(written(tmp_path, 'a\tb\n"Ja", sagt er.\t"Yes," he says.\n', "t.tsv"))
-    assert [*plain.rows()] == [(2, {"a": '"Ja", sagt er.', "b": '"Yes," he says.'})]
+    ((_, record),) = plain.rows()
+    assert record == {"a": '"Ja", sagt er.', "b": '"Yes," he says.'}
+    assert plain.line(record, {"c": "x"}) == '"Ja", sagt er.\t"Yes," he says.\tx\n'
+    lines = 'a\tb\n„Ja.\t"Yes.\nNein.“\tNo."\n'  # not one row with a tab and a line break in it
+    assert len([*open_table(written(tmp_path, lines, "t.tsv")).rows()]) == 2
 
 
 def test_an_excel_file_is_read_and_becomes_csv(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ function draw() {
 // The first line of the couplet, then the second: when asked for a first line, the answer comes first.
 const inOrder = (given, answer) => isBackward() ? [answer, given] : [given, answer];
 
-function candidate(first, { second, rules, broken, score, banner }, rank) {
+function candidate(first, { second, rules, broken, score, banner, note }, rank) {
   const kept = pattern();
   const characters = [...second].map((character, i) => {
     const isKept = kept[i] === character;
@@ -72,7 +72,7 @@ function candidate(first, { second, rules, broken, score, banner }, rank) {
     const what = broken?.[name] ? ` (${broken[name]})` : "";
     return make("li", { className: isKept ? "kept-rule" : "broken-rule" }, `${isKept ? "✓" : "✗"} ${say(`rule_${name}`)}${what}`, state);
   });
-  const lost = Object.keys(broken ?? {}).map(name => say(`rule_${name}`)).join(", ");
+  const lost = Object.keys(broken ?? {}).map(name => say(`rule_${name}`)).join(document.documentElement.lang.startsWith("zh") ? "、" : ", ");
   const summary = make("summary", { textContent: lost ? `✗ ${say("broken", lost)}` : `✓ ${say("allKept", checks.length)}` });
   const heading = make("h2", { textContent: say("candidate", rank + 1), tabIndex: -1 });
   const copy = make("button", { type: "button", textContent: say("copy"), onclick: () => task.write([...inOrder(first, second), ...(banner ? [banner] : [])].join("\n")) });
@@ -80,7 +80,8 @@ function candidate(first, { second, rules, broken, score, banner }, rank) {
   const small = make("small", { textContent: `${say("score")} ${score.toFixed(2)}` });
   const enlarge = make("button", { type: "button", textContent: say("enlarge"), hidden: rank === front, onclick: () => putInFront(rank) });
   const list = make("details", { className: "rules" }, summary, make("ul", {}, ...checks));
-  const item = make("li", {}, heading, paper, ...(checks.length ? [list] : []), small, make("div", { className: "actions" }, copy, save, enlarge));
+  const warning = note ? [make("p", { className: "note", lang: "en", textContent: note })] : [];
+  const item = make("li", {}, heading, paper, ...warning, ...(checks.length ? [list] : []), small, make("div", { className: "actions" }, copy, save, enlarge));
   item.dataset.rank = rank;
   return item;
 }

@@ -74,7 +74,7 @@ const WORDS = {
     unlike: "换一个长度惩罚，胜出的就不同：不用惩罚时是“{0}”", beside: "贪心搜索与各种束宽并列", width: "宽度",
     steps: "步数", show: "显示", compare: "比较贪心搜索和宽度 1 到 8", before: "模型自己的输出是“{0}”（log P {1}），现在是“{2}”（log P {3}）。",
     place: "位置", first: "上联", second: "下联", rule_length: "字数", rule_punctuation: "标点", rule_given: "你给的字", rule_letters: "字母对字母",
-    rule_repetition: "重字", rule_characters: "上联的字", rule_avoided: "粗俗字", rule_ending: "句脚平仄",
+    rule_repetition: "重字", rule_characters: "上联的字", rule_avoided: "粗俗词", rule_ending: "尾字平仄",
     rule_tones: "平仄", rule_parallels: "句中自对", rule_rhyme: "同韵", form_hint: "每个位置上：格律允许多少个字，其中概率最大的字，每条规则禁止多少个字，以及概率高但被禁止的字。",
     likeliest: "其中最可能的", forbids: "禁止", lost: "概率高但被禁止",
     part_encoder: "编码器", part_ngrams: "n 元组", part_together: "合起来", divided: "除以 {0}", probability: "概率",

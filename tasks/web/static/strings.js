@@ -66,7 +66,7 @@ const de = {
 const zh = {
   lessSure: "点线：不太有把握（置信度低于 80%）", wrong: "波浪线：可能译错（低于 40%）", probablyWrong: "可能译错",
   secondLine: "下联",
-  direction: "方向", forward: "对下联", backward: "对上联", rhyme: "韵书", modern: "今韵", pingshui: "平水韵", banner: "横批",
+  direction: "方向", forward: "对下联", backward: "对上联", rhyme: "韵书", modern: "今音", pingshui: "平水韵", banner: "横批",
   knows_translate: "模型用日常德语、书信、图片说明、演讲和新闻训练；长句和生僻词，它常会译错。",
   knows_classify: "模型用 2004 至 2005 年的美国新闻训练，分四类：World、Sports、Business、Sci/Tech。每行一篇。",
   knows_couplet: "模型用对联（包括写现代生活的）和古诗训练。",
@@ -82,8 +82,8 @@ const zh = {
   empty: "请先输入文字。", firstLine: "上联", answerLine: "作答", first: "上联", second: "下联",
   keepHint: "点击要保留的字，其余的字重新对。", keep: "保留“{0}”", kept: "已保留：{0}", again: "重新对", release: "全部不保留",
   picture: "保存图片", candidate: "候选 {0}", enlarge: "放大", allKept: "{0} 条规则都符合", broken: "不符合：{0}", rule_length: "字数相等", rule_punctuation: "标点相同",
-  rule_characters: "不用上联的字", rule_repetition: "重字相应", rule_ending: "尾字平仄相反", rule_tones: "平仄相对", rule_rhyme: "句脚不同韵",
-  rule_palindrome: "回文相应", rule_parallels: "句中自对", rule_avoided: "无粗俗字", isKept: "符合", isBroken: "不符合",
+  rule_characters: "不用上联的字", rule_repetition: "重字相应", rule_ending: "尾字平仄相反", rule_tones: "平仄相对", rule_rhyme: "尾字不同韵",
+  rule_palindrome: "回文相应", rule_parallels: "句中自对", rule_avoided: "无粗俗词", isKept: "符合", isBroken: "不符合",
   gone: "服务没有响应。它还在运行吗？文字没有丢失，请再试一次。", busy: "服务繁忙，请 {0} 秒后再试。", key: "此服务需要 API 密钥",
   forPrograms: "程序接口", noTask: "此服务没有这个任务的模型。",
 };

@@ -1,6 +1,6 @@
 // Translation: as one types, sentence by sentence, with alternatives and attention.
 
-import { $, Task, make, request } from "./client.js";
+import { $, ServiceError, Task, make, request } from "./client.js";
 import { say } from "./strings.js";
 
 const CHOICES = 5;
@@ -9,6 +9,7 @@ const PAUSE = 600; // milliseconds without a key before a request
 
 let sentences = []; // { input, space, hypotheses, chosen }
 let options = { n_best: CHOICES };
+let most = CHUNK; // characters in a request of a single sentence
 let timer;
 let selected = -1;
 let maps; // the attention that is shown
@@ -18,6 +19,7 @@ export const task = new Task("translate", "translate-text", run);
 export function offer(model, limits) {
   const beam = Math.min(Math.max(model.defaults.beam, CHOICES), limits.max_beam);
   options = { n_best: Math.min(CHOICES, beam), beam };
+  most = limits.max_text;
   const names = new Intl.DisplayNames([document.documentElement.lang], { type: "language" });
   const name = code => { try { return names.of(code); } catch { return code; } };
   $("source-language").textContent = name(model.source);
@@ -33,23 +35,36 @@ async function run(text, signal) {
   const chosen = task.fields.chosen?.split(".").map(Number) ?? [];
   task.progress.value = 0;
   for (const [number, chunk] of chunks.entries()) {
-    const { results } = await request("translate", { texts: [chunk], sentences: true, ...options }, signal);
+    const { results } = await request("translate", { texts: [chunk], sentences: true, ...options }, signal).catch(error => {
+      if (error instanceof ServiceError && !found.length) show([]); // no translation of another text
+      throw error;
+    });
     for (const sentence of results[0].sentences) found.push({ ...sentence, chosen: 0 });
     task.progress.value = (number + 1) / chunks.length;
-    sentences = found.map((s, i) => ({ ...s, chosen: s.hypotheses[chosen[i]] ? chosen[i] : 0 }));
-    selected = -1;
-    draw();
+    show(found.map((s, i) => ({ ...s, chosen: s.hypotheses[chosen[i]] ? chosen[i] : 0 })));
   }
 }
 
-// Splits a text after lines, and between sentences of long lines, into requests.
+function show(found) {
+  sentences = found;
+  selected = -1;
+  draw();
+}
+
+// Splits a text into requests: after lines, and where a sentence surely ends, not after an abbreviation or a date. The
+// service divides long sentences; only those that it does not accept are cut here, at a space.
 function chunked(text) {
   const chunks = [""];
-  for (const part of text.match(/.{1,600}?(?:[.!?…]\s+|$)|.{1,600}|\n/g) ?? []) {
-    if (chunks.at(-1).length + part.length > CHUNK) chunks.push("");
+  for (let part of text.split(/(?<=\n|(?:\p{L}{5,}[.]|[!?…])["'”’“»)]*\s)(?=\S)/u)) {
+    for (; part.length > most; ) {
+      const end = part.lastIndexOf(" ", most - 1) + 1 || most - /[\ud800-\udbff]/.test(part[most - 1]);
+      chunks.push(part.slice(0, end), "");
+      part = part.slice(end);
+    }
+    if (chunks.at(-1).length + part.length > Math.min(CHUNK, most)) chunks.push("");
     chunks[chunks.length - 1] += part;
   }
-  return chunks;
+  return chunks.filter(chunk => chunk);
 }
 
 const translationOf = sentence => sentence.hypotheses[sentence.chosen].translation;

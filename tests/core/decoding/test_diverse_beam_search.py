@@ -30,10 +30,8 @@ def diverse(
 ) -> list[list[Hypothesis]]:
     """Runs diverse beam search, one table for each sentence; no length penalty by default."""
     limits = torch.tensor([FAR] * len(tables) if max_lengths is None else max_lengths)
-    options = {"length_penalty": 0.0, **options}
-    return diverse_beam_search(
-        reader(tables), Histories(len(tables)), max_lengths=limits, **options
-    )
+    options = {"length_penalty": 0.0, "max_lengths": limits, **options}
+    return diverse_beam_search(reader(tables), Histories(len(tables)), **options)
 
 
 # By hand

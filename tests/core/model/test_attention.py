@@ -169,9 +169,7 @@ def test_self_attention_without_masks_follows_any_permutation(
     shuffled = x[order]
     for need_weights in (True, False):
         out, weights = module(x, x, x, need_weights=need_weights)
-        out_shuffled, weights_shuffled = module(
-            shuffled, shuffled, shuffled, need_weights=need_weights
-        )
+        out_shuffled, weights_shuffled = module(*[shuffled] * 3, need_weights=need_weights)
         assert_near(out_shuffled, out[order], 1e-5)
         if weights is not None:
             assert_near(weights_shuffled, weights[:, order][:, :, order], 1e-5)

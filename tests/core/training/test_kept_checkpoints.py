@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.core.training.tiny_runs import Pairs, Scripted, run_fit, same, tiny_m
 
 # Epochs of three steps: what is kept is decided by the epoch.
 SHORT = Pairs(batches=3)
+fit_short = partial(run_fit, data=SHORT)
 
 
 def assert_mean(average: dict[str, Tensor], kept: Sequence[dict[str, Tensor]]) -> None:
@@ -38,9 +40,7 @@ def test_the_best_epochs_weights_are_kept(
     """On disk and in the model; of two equal epochs the earlier."""
     model = tiny_model()
     validate = Scripted(model, values, metric)
-    state = run_fit(
-        model, tmp_path, data=SHORT, validate=validate, metric=metric, epochs=4, average=0
-    )
+    state = fit_short(model, tmp_path, validate=validate, metric=metric, epochs=4, average=0)
     assert (state.best_epoch, state.best) == (best, values[best - 1])
     assert [path.name for path in (tmp_path / STATE_FOLDER).iterdir()] == [STATE_FILE]
     assert same(weights_of(model), validate.seen[best - 1])
@@ -54,9 +54,7 @@ def test_patience(tmp_path: Path, patience: int, epochs: int) -> None:
     """Two better epochs, a worse one, a better one, three worse ones: after how many it ends."""
     model = tiny_model()
     validate = Scripted(model, [3.0, 2.0, 2.5, 1.9, 2.0, 2.1, 2.2], "val_loss")
-    state = run_fit(
-        model, tmp_path, data=SHORT, validate=validate, epochs=7, patience=patience, average=0
-    )
+    state = fit_short(model, tmp_path, validate=validate, epochs=7, patience=patience, average=0)
     assert len(state.history) == epochs
 
 
@@ -80,7 +78,7 @@ def test_the_average_of_the_best_is_kept_only_if_it_is_better(
 ) -> None:
     model = tiny_model()
     validate = Scripted(model, [*values, of_average], metric)
-    state = run_fit(model, tmp_path, data=SHORT, validate=validate, metric=metric, average=2)
+    state = fit_short(model, tmp_path, validate=validate, metric=metric, average=2)
     assert len(validate.seen) == 4
     *epochs, average = validate.seen
     assert_mean(average, [epochs[e - 1] for e in averaged])
@@ -131,9 +129,7 @@ def test_the_average_of_the_last_epochs(tmp_path: Path, is_kept: bool) -> None:
     kept beside them, to be the model where their mean is no better."""
     model = tiny_model()
     validate = Scripted(model, [1.0, 3.0, 2.0, 4.0, 0.5 if is_kept else 1.5], "val_loss")
-    state = run_fit(
-        model, tmp_path, data=SHORT, validate=validate, average=2, average_of="last", epochs=4
-    )
+    state = fit_short(model, tmp_path, validate=validate, average=2, average_of="last", epochs=4)
     *epochs, average = validate.seen
     assert_mean(average, epochs[2:])
     assert state.averaged == ([3, 4] if is_kept else [])
@@ -171,10 +167,23 @@ def test_an_average_that_was_kept_is_not_mistaken_for_the_best_epoch(
     assert same(*files)
 
 
+def test_the_best_epoch_of_a_run_without_averages_is_measured_with_its_own_weights(
+    tmp_path: Path,
+) -> None:
+    """``train.average`` was raised on --resume: the weights of the last epoch were measured."""
+    model, seen = tiny_model(), list[dict[str, Tensor]]()
+    first = Scripted(model, [3.0, 1.0, 2.0], "val_loss")
+    fit_short(model, tmp_path, validate=first, epochs=3, average=0)
+    then = {"validate": Scripted(model, [2.5, 2.6], "val_loss"), "epochs": 5, "average": 2}
+    measure = lambda: seen.append(weights_of(model)) or len(seen)  # noqa: E731
+    assert fit_short(model, tmp_path, **then, resume=True, measure_final=measure).best_epoch == 2
+    assert same(seen[0], first.seen[1])
+
+
 def test_a_run_whose_metric_was_never_a_number_has_no_model(tmp_path: Path) -> None:
     model = tiny_model()
     with pytest.raises(UserError, match="no epoch had a val_loss that is a number"):
-        run_fit(model, tmp_path, data=SHORT, validate=Scripted(model, [math.nan] * 3, "val_loss"))
+        fit_short(model, tmp_path, validate=Scripted(model, [math.nan] * 3, "val_loss"))
 
 
 def test_an_ended_run_whose_weights_lack_a_tensor_is_refused(tmp_path: Path) -> None:
@@ -189,7 +198,7 @@ def test_an_ended_run_whose_weights_lack_a_tensor_is_refused(tmp_path: Path) -> 
 def test_half_precision_on_disk_is_what_the_model_ends_with(tmp_path: Path) -> None:
     """What is measured after training is what others will load."""
     model = tiny_model()
-    run_fit(model, tmp_path, data=SHORT, weights_on_disk="fp16")
+    fit_short(model, tmp_path, weights_on_disk="fp16")
     for name, tensor in load_tensors(tmp_path / WEIGHTS_FILE).items():
         assert tensor.dtype == torch.float16
         assert torch.equal(model.state_dict()[name], tensor.float())

@@ -26,13 +26,8 @@ def by_the_paper(
     return weight
 
 
-@pytest.mark.parametrize("is_fused", [True, False])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])
-def test_steps_are_the_papers(
-    weight_decay: float, is_fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not is_fused:
-        monkeypatch.delattr(torch, "_fused_adamw_")
+def test_steps_are_the_papers(weight_decay: float) -> None:
     torch.manual_seed(1)
     start = torch.randn(5, 3)
     gradients = [torch.randn(5, 3) for _ in range(7)]

@@ -62,9 +62,7 @@ def test_the_most_confident_mistakes_come_first() -> None:
     probabilities = torch.tensor([[0.9, 0.1, 0], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0, 0, 1.0]])
     predicted = probabilities.argmax(dim=1)
     labels = torch.tensor([0, 1, 2, 2])
-    found = report.confident_mistakes(
-        ["a", "b", "c", "d"], labels, predicted, probabilities, CLASSES
-    )
+    found = report.confident_mistakes([*"abcd"], labels, predicted, probabilities, CLASSES)
     assert [(m["text"], m["label"]) for m in found] == [("c", "eggs"), ("b", "<b>spam</b>")]
 
 

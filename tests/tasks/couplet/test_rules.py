@@ -83,6 +83,8 @@ def test_well_known_couplets(first: str, second: str, expected: dict[str, str] |
     [
         ("物华天宝", "人杰地灵", set(), set()),  # 杰 has the entering tone
         ("感时花溅泪", "恨别鸟惊心", set(), set()),
+        ("疏影横斜水清浅", "暗香浮动月黄昏", {"tones"}, {"tones"}),  # 清 and 黄
+        ("百业兴隆春色好", "万家奋勇马蹄先", set(), set()),
         ("国破山河在", "城春草木深", set(), set()),
         ("烟锁池塘柳", "炮镇海城楼", {"tones", "rhyme"}, {"tones"}),  # 有 and 尤 are two rhymes
     ],

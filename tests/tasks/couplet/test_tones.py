@@ -42,6 +42,7 @@ def test_words_and_marks() -> None:
         ("朝朝暮暮", "平平仄仄"),
         ("孩子，", "平仄　"),  # the neutral tone of the phrase decides nothing
         ("长", "？"),
+        ("横水清", "？仄平"),  # 清 was oblique, too (qing4), if another character had two tones
     ],
 )
 def test_phrases_decide_between_the_readings_of_a_character(line: str, expected: str) -> None:
@@ -68,6 +69,8 @@ def test_entering_tones_are_oblique_by_the_classical_table() -> None:
 def test_rhymes() -> None:
     """The rhymes of 杜甫《春望》: 深, 心, 金, 簪 are all of 十二侵."""
     assert all("十二侵" in rhymes(character, "pingshui") for character in "深心金簪")
-    assert rhymes("红") == rhymes("动") != rhymes("花")
+    assert rhymes("红") == rhymes("动") != rhymes("花") == rhymes("家")
+    assert rhymes("事") == rhymes("知") != rhymes("溪")
+    assert rhymes("先", "pingshui") == {"一先", "十七霰"}
     assert rhymes("红", "pingshui") != rhymes("动", "pingshui")  # one tone, one rhyme
     assert rhymes("，") == rhymes("a") == frozenset()

@@ -34,10 +34,8 @@ def tokens(found: Sequence[Sequence[Hypothesis]]) -> list[list[list[int]]]:
 @every_search
 def test_the_batches_do_not_matter(options: GenerationConfig) -> None:
     model = network()
-    alone = [
-        search(model, [source], options, numbers=[number])[0]
-        for number, source in enumerate(SOURCES)
-    ]
+    each = enumerate(SOURCES)
+    alone = [search(model, [source], options, numbers=[number])[0] for number, source in each]
     assert len({str(one) for one in tokens(alone)}) > len(SOURCES) // 2  # not all the same
     for batch_tokens in (1, 20, 10_000):
         found = search(model, SOURCES, options, batch_tokens=batch_tokens)

@@ -26,9 +26,8 @@ def test_the_weights_are_the_models_and_the_tokens_are_labeled() -> None:
     assert found.source == ["a", "b", "c", "<eos>"]
     assert found.target == ["<bos>", "E", "F"]
     assert found.written == ["E", "F", "<eos>"]
-    weights = attention_weights(
-        model, torch.tensor([[4, 5, 6, 3]]).t(), torch.tensor([[2, 8, 9]]).t()
-    )
+    src, tgt = torch.tensor([[4, 5, 6, 3]]).t(), torch.tensor([[2, 8, 9]]).t()
+    weights = attention_weights(model, src, tgt)
     for shown, expected in zip((found.encoder, found.decoder, found.cross), weights, strict=True):
         assert isinstance(shown, np.ndarray)
         assert np.array_equal(shown, expected[:, 0].numpy())

@@ -57,9 +57,8 @@ def uncalibrated(model: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_ends_with_a_calibration(translator: Translator) -> None:
-    known, strange, both, empty = translator.translate_scored(
-        [GERMAN, STRANGE, f"{GERMAN} {STRANGE}", ""]
-    )
+    texts = [GERMAN, STRANGE, f"{GERMAN} {STRANGE}", ""]
+    known, strange, both, empty = translator.translate_scored(texts)
     # All translations of the few validation pairs are good, which says nothing about others.
     assert known.confidence is None
     assert known.familiarity is not None and strange.familiarity is not None
@@ -168,9 +167,8 @@ def test_only_a_translation_model_is_calibrated_by_it(
 
 
 def test_lines_in_the_target_language_stay_as_they_are(translator: Translator) -> None:
-    kept, document = translator.translate_scored(
-        [f"  {ENGLISH}", f"{GERMAN}\n\n  - {ENGLISH}\n{GERMAN}"]
-    )
+    texts = [f"  {ENGLISH}", f"{GERMAN}\n\n  - {ENGLISH}\n{GERMAN}"]
+    kept, document = translator.translate_scored(texts)
     assert (kept.text, kept.segments, kept.confidence) == (f"  {ENGLISH}", 0, None)
     translated = translator.translate(GERMAN)
     assert document.text == f"{translated}\n\n  - {ENGLISH}\n{translated}"

@@ -39,10 +39,7 @@ def test_the_vocabulary_is_that_of_the_training_split_alone(tmp_path: Path) -> N
 
 
 def test_two_vocabularies_are_two(tmp_path: Path) -> None:
-    config = TranslationData(
-        tokenizer="whitespace", vocab_size=None, min_freq=1, share_vocabulary=False
-    )
-    dataset = load(write(tmp_path, SPLITS), config)
+    dataset = load(write(tmp_path, SPLITS), config := replace(WORDS, share_vocabulary=False))
     assert "Hund" in dataset.source.vocabulary
     assert "Hund" not in dataset.target.vocabulary
     assert "dog" in dataset.target.vocabulary
@@ -86,9 +83,7 @@ def test_any_two_languages_will_do(tmp_path: Path) -> None:
         "test.zh-CN": ["猫"],
         "test.fr": ["x"],
     }
-    config = TranslationData(
-        src="zh-CN", tgt="fr", tokenizer="characters", vocab_size=None, min_freq=1
-    )
+    config = replace(WORDS, src="zh-CN", tgt="fr", tokenizer="characters")
     dataset = load(write(tmp_path, files), config)
     assert dataset.read("train") == [("狗", "un chien")]
     assert dataset.splits.names() == ["test", "train", "val"]
@@ -116,7 +111,7 @@ def test_a_test_file_without_its_other_side_is_named(
 def test_validation_pairs_are_held_out_if_there_are_none(tmp_path: Path) -> None:
     """A corpus without ``val`` files was refused, though the other tasks split their own."""
     lines = {f"train.{x}": [f"{x}{i} {x}" for i in range(50)] for x in ("de", "en")}
-    config = TranslationData(tokenizer="whitespace", vocab_size=None, min_freq=1, val_share=0.2)
+    config = replace(WORDS, val_share=0.2)
     dataset = load(write(tmp_path, lines), config)
     train, val = dataset.read("train"), dataset.read("val")
     assert (len(train), len(val)) == (40, 10)
@@ -136,7 +131,7 @@ def test_validation_pairs_are_held_out_if_there_are_none(tmp_path: Path) -> None
 def test_files_of_windows_are_read(tmp_path: Path) -> None:
     (write(tmp_path, SPLITS) / "train.de").write_text("drei Füße – schön\r\n" * 3, "cp1252")
     assert load(tmp_path).read("train")[2] == ("drei Füße – schön", "a dog runs fast")
-    with pytest.raises(CorpusError, match=r"train\.de:1: not valid utf-8"):
+    with pytest.raises(CorpusError, match=r"train\.de:1: not valid UTF-8"):
         load(tmp_path, replace(WORDS, encoding="utf-8"))
 
 

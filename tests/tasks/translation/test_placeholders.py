@@ -43,6 +43,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         "t.me/abc",
         "example.com",
         "anna.schmidt@firma.de",
+        "<anna@firma.de>",
         "max_99@mail.co.uk",
         "@transformer",
         "#wetter",

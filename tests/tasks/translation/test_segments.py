@@ -33,6 +33,7 @@ def test_sentences_are_told_apart(expected: list[str]) -> None:
         "Vor dem Haus von Dr. Müller steht Prof. Schmidt, geb. Maier.",
         "Er zeigt ein Buch in der U.S. Armee, z. B. am 3. Mai.",
         "Kinder stehen bzw. sitzen ca. 5 m entfernt.",
+        "Nach Art. 5 Abs. 2 zahlt die Fa. Müller, Bahnhofstr. 3, 50 Euro inkl. MwSt.",
         "auf dem E.S.E. Electronics steht",
         "Das kostet 3.50 Euro bei example.com.Shop",
         "Er sagte nichts ... und ging.",

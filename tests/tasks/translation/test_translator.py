@@ -84,10 +84,8 @@ LONG_TEXTS = {
 def test_long_texts_are_translated_whole(
     text: str, limit: str, folder: Path, echo: list[list[int]]
 ) -> None:
-    lengths: dict[str, Any] = {"max_tokens": 20}
-    translator = untrained_translator(
-        folder, **({"max_len": 21} if limit == "model.max_len" else lengths)
-    )
+    lengths = {"max_len": 21} if limit == "model.max_len" else {"max_tokens": 20}
+    translator = untrained_translator(folder, **lengths)
     (found,) = translator.translate_scored([text])
     assert found.text == text
     assert found.segments == len(echo) == (1 if text.count(" ") < 20 else found.segments)

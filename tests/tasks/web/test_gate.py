@@ -196,7 +196,11 @@ def test_metrics_count_requests_and_hold_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_beam": 257}, {"cors_origins": ("example.org",)}, {"allowed_hosts": ("a b",)}]
+    "options",
+    [
+        {"max_beam": 257},
+        *({name: ("a b",)} for name in ("cors_origins", "allowed_hosts", "trusted_proxies")),
+    ],
 )
 def test_impossible_limits_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

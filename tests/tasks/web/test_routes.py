@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
+from core.errors import UserError
 from tasks.classification.explain import explain
 from tasks.couplet.layout import banner
 from tasks.couplet.request import CoupletRequest
@@ -157,6 +158,8 @@ def test_first_lines_need_a_model_of_both_directions(
     assert refusal(web, "/v1/couplet", body)["field"] == "backward"
     write_two_way_model(tiny_models("couplet"), tmp_path / "model")
     own = Service.load({"couplet": tmp_path / "model"}, ServiceConfig(), device="cpu")
+    with pytest.raises(UserError, match="max_beam must be 5 or more, not 4"):
+        Service.load({"couplet": None}, ServiceConfig(max_beam=4), device="cpu")
     writer, other = own.predictor("couplet"), client_of(own)
     for backward in (True, False):
         (result,) = post(other, "/v1/couplet", body | {"backward": backward})["results"]
