@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,9 +68,8 @@ class ClassificationTraining(Training):
     ) -> None:
         super().__init__(config, options, vocabulary)
         dataset = self.dataset
-        self.has_other_classes = (
-            vocabulary is not None and read_classes(vocabulary) != dataset.classes
-        )
+        before = dataset.classes if vocabulary is None else read_classes(vocabulary)
+        self.has_other_classes = before != dataset.classes
         if self.has_other_classes:
             write_classes(options.out, dataset.classes)
             log(f"the classes are not those of {vocabulary}: the last layer is newly initialized")
@@ -119,9 +119,8 @@ class ClassificationTraining(Training):
             return self.validation
         examples, batch_tokens = self.examples["val"], self.config.train.batch_tokens
         # Texts are few and short, and have a row of logits each: the main process is enough.
-        return group.broadcast(
-            lambda: measure_texts(self.classifier, examples, batch_tokens=batch_tokens)
-        )
+        measure = partial(measure_texts, self.classifier, examples, batch_tokens=batch_tokens)
+        return group.broadcast(measure)
 
     def calibrate(self, config: ClassificationConfig) -> ClassificationConfig:
         """Fits temperature and familiarity, and with fitted n-grams their weight.

@@ -23,7 +23,7 @@ from tasks.commands.options import (
     use_threads,
 )
 from tasks.commands.output import print_results, progress_bar, results_to
-from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_rows, open_texts
+from tasks.streaming.lines import CELL_BREAK, Chunk, Lines, LineWork, as_json, open_rows, open_texts
 from tasks.task import task_named
 
 
@@ -117,11 +117,13 @@ def _opened_table(
             while head:  # not before the first result: what cannot be computed has no output
                 write(head.pop())
             for line in lines.split("\n")[:-1]:
-                values = zip_longest(names, added.values(), line.split("\t", len(names) - 1))
+                cells = line.replace(CELL_BREAK, "\n").split("\t", len(names) - 1)
+                values = zip_longest(names, added.values(), cells)
                 new = {name: kind(value) if value else kind() for name, kind, value in values}
                 write(table.line(records.popleft(), new))
 
-        yield LineWork(chunks, write if options.is_json else write_rows, on_lines=on_lines)
+        work = write if options.is_json else write_rows
+        yield LineWork(chunks, work, on_lines=on_lines, are_cells=True)
         write_rows("")
 
 
@@ -172,9 +174,8 @@ def search_and_answer(
         ]
 
     with option_names(), opened_input(texts, line_options, text, layout, {column: str}) as work:
-        predictor: Any = task_named(task).load(
-            line_options.model, device=line_options.device, **how_to_load
-        )
+        load = task_named(task).load
+        predictor: Any = load(line_options.model, device=line_options.device, **how_to_load)
         request = predictor.request_type.of(
             **search_options,
             is_scored=line_options.is_json,

@@ -148,7 +148,7 @@ def tiny() -> CoupletConfig:
     return CoupletConfig(
         form=STRICT,
         model=_sizes(presets.TINY_TRANSFORMER, max_len=64),
-        train=presets.TINY_TRAINING,
+        train=presets.TINY_TRAIN,
         generation=GenerationConfig(beam_size=1),
     )
 

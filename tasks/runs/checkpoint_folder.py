@@ -84,18 +84,16 @@ def check_files(folder: Path) -> None:
     for name in sorted(right.keys() | now.keys()):
         if right.get(name) != now.get(name):
             reason = "is missing" if name not in now else "is damaged or was changed"
-            raise CheckpointError(
-                f"{folder}: {shorten(name)} {reason}: it does not match {source.name}"
-            )
+            reason = f"{shorten(name)} {reason}: it does not match {source.name}"
+            raise CheckpointError(f"{folder}: {reason}")
 
 
 def read_config(folder: Path, task: str, config_class: type[C]) -> C:
     """Checks the files in ``folder`` and returns its configuration, or raises a CheckpointError."""
     about = describe(folder)
     if about["task"] != task:
-        raise CheckpointError(
-            f"{folder}: a model for {shorten(str(about['task']))}, not for {task}"
-        )
+        other = shorten(str(about["task"]))
+        raise CheckpointError(f"{folder}: a model for {other}, not for {task}")
     check_files(folder)
     try:
         rest = {name: value for name, value in about.items() if name not in ("task", "version")}

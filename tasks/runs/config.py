@@ -21,9 +21,7 @@ TINY_TRANSFORMER = TransformerConfig(
 )
 """Trains in seconds on any machine: for tests and first steps."""
 
-TINY_TRAINING = TrainConfig(
-    epochs=2, batch_tokens=500, warmup_steps=50, average=0, precision="fp32"
-)
+TINY_TRAIN = TrainConfig(epochs=2, batch_tokens=500, warmup_steps=50, average=0, precision="fp32")
 
 SMALL_TRANSFORMER = TransformerConfig(
     d_model=128,

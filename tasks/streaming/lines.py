@@ -30,21 +30,25 @@ MAX_LINE_BYTES = 1 << 24
 _BLOCK_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
+CELL_BREAK = "\0"
+"""Stands for a line break inside the result of a cell: no text has it."""
+
 # Characters that JSON does not escape, but that many readers treat as line breaks.
 _ESCAPED_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Consecutive lines of an input. ``first`` is the number of the first of them, from 0."""
+    """Consecutive lines or cells of an input; ``first`` is the number of the first, from 0."""
 
     first: int
     lines: Sequence[str]
+    are_cells: bool = False
 
     @property
     def texts(self) -> list[str]:
-        """The lines, with a space for every line break inside them."""
-        return [one_line(line) for line in self.lines]
+        """The cells, or the lines with a space for every line break inside them."""
+        return [*self.lines] if self.are_cells else [one_line(line) for line in self.lines]
 
     @property
     def numbers(self) -> range:
@@ -60,6 +64,7 @@ class LineWork:
     Args:
         write: writes text, which is always whole lines.
         on_lines: gets the number of lines that have just been finished.
+        are_cells: whether they are cells of a table, which keep their line breaks.
 
     Attributes:
         count: how many lines have been read so far.
@@ -72,8 +77,10 @@ class LineWork:
         write: Callable[[str], object],
         *,
         on_lines: Callable[[int], None] = ignore_batch,
+        are_cells: bool = False,
     ) -> None:
-        self.count = 0
+        self.count, self._are_cells = 0, are_cells
+        self._mark = CELL_BREAK if are_cells else " "
         self.tally = Counter[str]()
         self._chunks = chunks
         self._write = write
@@ -83,7 +90,7 @@ class LineWork:
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks in order."""
         for lines in self._chunks:
-            chunk = Chunk(first=self.count, lines=lines)
+            chunk = Chunk(first=self.count, lines=lines, are_cells=self._are_cells)
             self.count += len(lines)
             self._unreported = len(lines)
             yield chunk
@@ -100,8 +107,8 @@ class LineWork:
         self._on_lines(count)
 
     def write(self, lines: Iterable[str]) -> None:
-        """Writes the results of the current chunk; a line break inside a line becomes a space."""
-        self._write("".join(f"{one_line(line)}\n" for line in lines))
+        """Writes the results of the current chunk, each as a line."""
+        self._write("".join(f"{self._mark.join(line.splitlines())}\n" for line in lines))
 
 
 def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:

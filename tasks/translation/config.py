@@ -106,7 +106,7 @@ def tiny() -> TranslationConfig:
     return TranslationConfig(
         model=presets.TINY_TRANSFORMER,
         data=TranslationData(vocab_size=600, byte_fallback=True),
-        train=presets.TINY_TRAINING,
+        train=presets.TINY_TRAIN,
         generation=GenerationConfig(beam_size=1),
     )
 

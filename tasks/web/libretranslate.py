@@ -74,9 +74,8 @@ router = APIRouter(tags=["LibreTranslate"])
 async def languages(service: Offered) -> JSONResponse:
     source, target = service.languages()
     targets = {source: [source, target], target: [target]}
-    return JSONResponse(
-        [{"code": c, "name": _NAMES.get(c, c), "targets": t} for c, t in targets.items()]
-    )
+    both = [{"code": c, "name": _NAMES.get(c, c), "targets": t} for c, t in targets.items()]
+    return JSONResponse(both)
 
 
 @router.post("/translate", summary="Translate texts", openapi_extra=_body(TranslationQuery))

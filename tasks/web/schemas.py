@@ -70,9 +70,7 @@ class ClassifyBody(Body):
     top: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Shows the probabilities of this many classes; else of all."
     )
-    explain: bool = Field(
-        False, description="Adds what each word contributes to the log-odds of the class."
-    )
+    explain: bool = Field(False, description="Says what each word adds to the class's log-odds.")
 
 
 class ScoreBody(Body):

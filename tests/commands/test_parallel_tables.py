@@ -131,9 +131,12 @@ def test_a_table_comes_back_with_translations(
     tabs = (tmp_path / "out.tsv").read_text("utf-8-sig").splitlines()
     assert [*csv.DictReader(tabs, delimiter="\t")] == rows
     before = csv.DictReader(table.read_text("cp1252").splitlines(), delimiter=";")
-    assert [{**row, "translation": ""} for row in before] == [
-        row | {"translation": ""} for row in rows
-    ]
+    assert [*before] == [{k: v for k, v in row.items() if k != "translation"} for row in rows]
+    mail = tmp_path / "mail.csv"
+    mail.write_text(f'de\n"{texts[0]}\n\n- {texts[1]}"\n', "utf-8")
+    of_mail = f"{rows[0]['translation']}\n\n- {rows[1]['translation']}"
+    lines = run(*command[:4], mail, "--text=de").stdout.splitlines(keepends=True)
+    assert [row["translation"] for row in csv.DictReader(lines)] == [of_mail]
     records = [json.loads(line) for line in lines_of(*command, "--json", "--n-best=2", "--beam=2")]
     assert [record["input"] for record in records[:5]] == texts
     assert len(records[0]["hypotheses"]) == 2

@@ -66,10 +66,8 @@ def test_names_that_occur_twice_are_numbered_as_in_pandas(tmp_path: Path) -> Non
 
 
 def test_json_lines_may_lack_keys_and_hold_numbers(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, '{"body": "x", "stars": 5}\n\n{"title": "t", "body": null}\n', "t.jsonl"
-    )
-    table = open_table(path)
+    lines = '{"body": "x", "stars": 5}\n\n{"title": "t", "body": null}\n'
+    table = open_table(path := written(tmp_path, lines, "t.jsonl"))
     table.require(["title", "stars"])
     texts = [table.text(line, row, ["title", "body", "stars"]) for line, row in table.rows()]
     assert texts == ["x 5", "t"]
@@ -82,9 +80,8 @@ def test_rows_get_new_columns_and_keep_their_own_cells(tmp_path: Path) -> None:
     table = open_table(path)
     ((_, record),) = table.rows()
     lines = table.first_line(["label"]) + table.line(record, {"label": "x;y"})
-    ((_, read),) = open_table(
-        written(tmp_path, lines, "out.csv"), TableLayout(delimiter=";")
-    ).rows()
+    out = written(tmp_path, lines, "out.csv")
+    ((_, read),) = open_table(out, TableLayout(delimiter=";")).rows()
     assert read == {"id": "1", "text": 'a "quoted";\ntext', "label": "x;y"}
     table = open_table(written(tmp_path, '{"text": "é", "n": [1]}\n', "t.jsonl"))
     ((_, record),) = table.rows()

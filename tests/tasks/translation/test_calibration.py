@@ -98,9 +98,8 @@ def test_the_means_are_those_of_the_encoder_without_padding(translator: Translat
     segments = [translator.source.encode(text) for text in (GERMAN, STRANGE, "Hund")]
     model = translator.models[0]
     with torch.no_grad():
-        expected = [
-            model.encode(source_tensor([ids])).states.mean(dim=0).squeeze(0) for ids in segments
-        ]
+        states = [model.encode(source_tensor([ids])).states for ids in segments]
+    expected = [each.mean(dim=0).squeeze(0) for each in states]
     found = translator.memory_means(segments)
     torch.testing.assert_close(found, torch.stack(expected), atol=1e-3, rtol=1e-3)
 
