@@ -37,7 +37,7 @@ class GenerationConfig:
     # A beam of N outputs of length L needs attention scores of N * N * L numbers.
     beam_size: int = option(5, "The width of the beam; 1: greedy.", "search", 1, 256, short="beam")
     n_best: int = option(
-        1, "The N best outputs of each text, each with its score.", "output", 1, 1000, metavar="N"
+        1, "N best outputs, or samples, of each text, with scores.", "output", 1, 1000, metavar="N"
     )
     # The normalizer of a long output overflows beyond 10.
     length_penalty: float = option(
