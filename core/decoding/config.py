@@ -69,7 +69,7 @@ class GenerationConfig:
         2.0, "The most tokens of an output for each token of its source.", "length", 0, _MAX_RATIO
     )
     max_length_extra: int = option(
-        10, "As many tokens more than that ratio allows.", "length", 0, _MAX_LENGTH
+        10, "This many tokens more than the ratio allows.", "length", 0, _MAX_LENGTH
     )
     min_length_ratio: float = option(
         0.0, "The least tokens of an output for each token of its source.", "length", 0, _MAX_RATIO

@@ -27,7 +27,7 @@ class EncoderConfig:
         dim_feedforward: F, the width inside the feed-forward networks.
         dropout: the probability of dropping a number, in training (section 5.4).
         activation: "relu" (the paper's) or "gelu", in the feed-forward networks.
-        norm_first: normalize the input of each sublayer (pre-norm), not the sum (the paper).
+        norm_first: normalize the input of a sublayer (pre-norm); the paper normalizes its sum.
         max_len: the longest sequence. It bounds time and memory; learned positions are as many.
         positions: "sinusoidal" (section 3.5) or "learned" vectors in the embeddings, or "rotary"
             ones in self-attention (:mod:`core.model.rotary`).

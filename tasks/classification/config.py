@@ -30,8 +30,8 @@ class ClassifierConfig(EncoderConfig):
 
     Attributes:
         concat_type: the sum of the states, their mean ("avg"), or the last one.
-        ngrams: scores of hashed n-grams of up to this many tokens have a weighted mean with those
-            of the encoder (:mod:`tasks.classification.ngrams`). 0: none.
+        ngrams: n-grams of up to this many tokens are hashed and scored; the scores of a class are a
+            weighted mean of theirs and the encoder's (:mod:`tasks.classification.ngrams`). 0: none.
         char_ngrams: the same for n-grams of 3 to this many characters. 0: none.
         ngram_weights: the number of weights of all n-grams; if it is low, many n-grams share one.
         ngram_dropout: the probability that an n-gram is left out in training.
@@ -77,7 +77,7 @@ class ClassificationData(CodecConfig, TableLayout):
         val_share: the share of the training rows that is held out for validation if there is no
             validation file; ``train.seed`` selects the rows. None: 0.03, or what gives 100 rows and
             ten of each class on average, if that is more, but at most 0.2.
-        test_share: that of a table which is held out for the test without a test table. 0: no test.
+        test_share: the share of a table to hold out for the test if there is no test table.
         fit_ngrams: up to this number of training rows, the n-grams are fitted as a logistic
             regression before the training (:mod:`.linear`), and only the encoder is trained. With
             more rows, or from an initial model, both are trained.

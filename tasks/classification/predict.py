@@ -48,7 +48,7 @@ def build_model(
 
 @dataclass(frozen=True)
 class Classification:
-    """The class of a text, its probability, and those of all: of this class, then the highest.
+    """The class of a text, its probability, and those of all: first this one's, then the highest.
 
     It is the most probable class, unless the model has thresholds (:mod:`.decision`).
     """

@@ -34,25 +34,11 @@ Tones = frozenset[str]
 _TONES = {"1": LEVEL, "2": LEVEL, "3": OBLIQUE, "4": OBLIQUE}
 # The rhymes of 中华新韵 (1941), with their finals as pypinyin spells them; "-i" is that of 支.
 _FINALS = (
-    *(
-        "a ia ua",
-        "o uo",
-        "e",
-        "ie ve",
-        "er",
-        "i",
-        "-i",
-        "ei uei",
-        "ai uai",
-        "u",
-        "v",
-        "ou iou",
-        "ao iao",
-    ),
-    *("an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),
+    *("a ia ua", "o uo", "e", "ie ve", "er", "i", "-i", "ei uei", "ai uai", "u", "v", "ou iou"),
+    *("ao iao", "an ian uan van", "en in uen vn", "ang iang uang", "eng ing ueng", "ong iong"),
 )
-# Those of other characters with several readings have one rhyme in words of today.
-_WITH_RHYMES = frozenset("行乐觉还着得了都角宿塞参没给")
+# Characters whose readings are all common and do not rhyme. Of others, the first reading counts.
+_SEVERAL_RHYMES = frozenset("行乐觉还着得了都角宿塞参没给")
 # The rhymes of entering tones: 一屋, 二沃, 三觉...
 _ENTERING = "屋沃觉质物月曷黠屑药陌锡职缉合叶洽"
 # A longer line is no couplet, and looking for phrases takes a fifth of a millisecond a character.
@@ -130,7 +116,7 @@ def rhymes(character: str, rhyme: str = "modern") -> frozenset[str]:
     from pypinyin.contrib.tone_convert import to_finals
 
     found = set()
-    for reading in _readings(character)[0][: None if character in _WITH_RHYMES else 1]:
+    for reading in _readings(character)[0][: None if character in _SEVERAL_RHYMES else 1]:
         final = to_finals(reading)
         found.add("-i" if final == "i" and reading[0] in "zcsr" else final)
     return frozenset(_RHYME_OF_FINAL[final] for final in found & _RHYME_OF_FINAL.keys())

@@ -65,7 +65,8 @@ class Service:
             predictor: Any = task_named(task).load(folder, device=device, **how)
             predictor.try_out()
             predictors[task] = predictor
-            if task_named(task).has_search and (beam := predictor.generation.beam_size):
+            if task_named(task).has_search:
+                beam = predictor.generation.beam_size
                 check(beam <= config.max_beam, "max_beam", config.max_beam, f"{beam} or more")
             metrics = read_metrics(model_folder(task, folder))
             about[task] = {"parameters": metrics.get("parameters"), "result": headline(metrics)}
