@@ -11,7 +11,8 @@ SCRIPTS = get_args(Script)
 
 
 DIGITS = dict(zip("0123456789０１２３４５６７８９", "零一二三四五六七八九" * 2, strict=True))
-"""The numeral for each digit, also of full width."""
+DIGITS["〇"] = "零"
+"""The numeral for each digit, also of full width, and for the sign of zero."""
 
 CAPITALS = dict(zip(ascii_letters, ascii_letters.upper(), strict=True))
 CAPITALS |= {chr(ord(letter) + 0xFEE0): capital for letter, capital in CAPITALS.items()}

@@ -202,7 +202,7 @@ def test_several_answers_are_a_list() -> None:
 
 
 def test_unknown_digits_are_read_as_numerals() -> None:
-    writer = untrained_writer("二五年三四月九")
-    assert writer.answer(["25年", "２５年"]) == [writer.answer("二五年")] * 2
+    writer = untrained_writer("零二五年三四月九")
+    assert writer.answer(["205年", "２０５年", "二〇五年"]) == [writer.answer("二零五年")] * 3
     knows_digits = untrained_writer("2二五年三四月九")
     assert "2" not in knows_digits.answer("2年月")  # a digit that is known is itself
