@@ -49,12 +49,17 @@ def lines(text: str) -> list[tuple[str, str]]:
     """
     single = _LINES_BEFORE.sub("", text.rstrip())
     if not _LINE_BREAK.search(single):
-        start = _ONLY_LINE_START.match(single)
-        end = start.end() if start else 0
+        end = line_start(single, is_alone=True)
         return [(single[:end], single[end:])]
     starts = [*_LINE_START.finditer(text)]
     ends = [*(start.start() for start in starts[1:]), len(text)]
     return [(start[0], text[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def line_start(line: str, *, is_alone: bool) -> int:
+    """Returns the length of what a line begins with and is no part of its text."""
+    start = (_ONLY_LINE_START if is_alone else _LINE_START).match(line)
+    return start.end() if start else 0
 
 
 def sentences(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from tasks.classification.predict import Classifier
 from tasks.couplet.layout import banner
 from tasks.task import task_named
 from tasks.texts import check_unicode
-from tasks.translation.segments import sentences
+from tasks.translation.segments import line_start, sentences
 from tasks.web import schemas
 from tasks.web.config import ServiceConfig, key_in
 from tasks.web.errors import RequestError
@@ -56,7 +56,7 @@ async def translate(body: schemas.TranslateBody, client: Client) -> JSONResponse
     if not body.sentences:
         return _answer(body.texts, await _search("translation", body, body.texts, client))
     parts = [_sentences(text) for text in body.texts]
-    texts = [text.strip() for part in parts for text in part]
+    texts = [sentence for part in parts for sentence, _ in part]
     records = iter(await _search("translation", body, texts, client))
     return _answer(body.texts, [_joined(part, [*islice(records, len(part))]) for part in parts])
 
@@ -220,23 +220,24 @@ def _answer(texts: Iterable[str], records: Iterable[dict[str, Any]]) -> JSONResp
     return JSONResponse({"results": [{"input": text, **plain(record)} for text, record in pairs]})
 
 
-def _sentences(text: str) -> list[str]:
-    """Returns the sentences of every line, with the white space after them.
+def _sentences(text: str) -> list[tuple[str, str]]:
+    """Returns the sentences of every line, each with the white space after it.
 
-    White space at the beginning of a line is a part of its own.
+    What a line begins with, such as the number of a list, is the space after an empty sentence.
     """
-    parts: list[str] = []
-    for line in text.splitlines(keepends=True):
-        indent = len(line) - len(line.lstrip())
-        parts += [part for part in (line[:indent], *sentences(line[indent:])) if part]
+    parts, lines = list[tuple[str, str]](), text.splitlines(keepends=True)
+    for line in lines:
+        start = line_start(line, is_alone=len(lines) == 1)
+        parts += [("", line[:start])] if start else []
+        parts += [(s.rstrip(), s[len(s.rstrip()) :]) for s in sentences(line[start:])]
     return parts
 
 
-def _joined(parts: Sequence[str], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _joined(parts: Sequence[tuple[str, str]], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns the record of a text whose sentences were translated one by one."""
     of_sentences = [
-        {"input": part.strip(), "space": part[len(part.rstrip()) :], **record}
-        for part, record in zip(parts, records, strict=True)
+        {"input": sentence, "space": space, **record}
+        for (sentence, space), record in zip(parts, records, strict=True)
     ]
     return {
         "translation": "".join(part["translation"] + part["space"] for part in of_sentences),
