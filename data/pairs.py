@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -31,14 +31,16 @@ class TextPair(NamedTuple):
     target: str
 
 
-def read_parallel(source: Path, target: Path, *, encoding: str | None = None) -> list[TextPair]:
-    """Returns the lines of two files as pairs, in order; without an ``encoding``, it is found.
+def read_parallel(
+    source: Path, target: Path, *, encoding_of: Callable[[Path], str] = chosen_encoding
+) -> list[TextPair]:
+    """Returns the lines of two files as pairs, in order.
 
     Raises a CorpusError if the numbers of lines differ, or if a line or a file is empty.
     """
     found = {}
     for path in (source, target):
-        found[path] = [*iter_lines(path, encoding=chosen_encoding(path, encoding))]
+        found[path] = [*iter_lines(path, encoding=encoding_of(path))]
         if not found[path]:
             raise CorpusError(path, "the file is empty")
     first, second = found[source], found[target]

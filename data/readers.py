@@ -50,7 +50,7 @@ def encoding_of(path: Path) -> str | None:
     return "cp1252" if not found & _NOT_CP1252 and 3 * others < count else None
 
 
-def chosen_encoding(path: Path, named: str | None) -> str:
+def chosen_encoding(path: Path, named: str | None = None) -> str:
     """Returns the encoding ``named`` by the user, or else :func:`encoding_of`; logs a guess."""
     if named is not None:
         return UTF8 if codecs.lookup(named).name == "utf-8" else named

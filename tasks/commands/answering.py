@@ -23,7 +23,7 @@ from tasks.commands.options import (
     use_threads,
 )
 from tasks.commands.output import print_results, progress_bar, results_to
-from tasks.streaming.lines import CELL_BREAK, Chunk, Lines, LineWork, as_json, open_rows, open_texts
+from tasks.streaming.lines import Chunk, Lines, LineWork, as_json, open_rows, open_texts
 from tasks.task import task_named
 
 
@@ -113,18 +113,19 @@ def _opened_table(
     ):
         head = [] if options.is_json else [table.first_line(names)]
 
-        def write_rows(lines: str) -> None:
-            while head:  # not before the first result: what cannot be computed has no output
+        def write_row(result: str) -> None:
+            if options.is_json:
+                write(f"{result}\n")
+                return
+            if head:  # not before the first result: what cannot be computed has no output
                 write(head.pop())
-            for line in lines.split("\n")[:-1]:
-                cells = line.replace(CELL_BREAK, "\n").split("\t", len(names) - 1)
-                values = zip_longest(names, added.values(), cells)
-                new = {name: kind(value) if value else kind() for name, kind, value in values}
-                write(table.line(records.popleft(), new))
+            values = zip_longest(names, added.values(), result.split("\t", len(names) - 1))
+            new = {name: kind(value) if value else kind() for name, kind, value in values}
+            write(table.line(records.popleft(), new))
 
-        work = write if options.is_json else write_rows
-        yield LineWork(chunks, work, on_lines=on_lines, are_cells=True)
-        write_rows("")
+        yield LineWork(chunks, write_row, on_lines=on_lines, are_cells=True)
+        if head:
+            write(head.pop())
 
 
 def search_and_answer(

@@ -4,6 +4,7 @@ Or there is a file ``train.tsv`` with a couplet on each line: its two lines with
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from core.errors import CorpusError
@@ -52,7 +53,8 @@ class CoupletFolder(Splits[TextPair]):
                 f"or in {split}.tsv with a tab between the lines"
             )
             raise CorpusError(files[0], reason)
-        pairs = read_tabbed(*files) if len(files) == 1 else read_parallel(*files, encoding=UTF8)
+        in_utf8 = partial(read_parallel, encoding_of=lambda path: UTF8)
+        pairs = read_tabbed(*files) if len(files) == 1 else in_utf8(*files)
         couplets = [TextPair(*("".join(line.split()) for line in pair)) for pair in pairs]
         even = [couplet for couplet in couplets if len(couplet.source) == len(couplet.target)]
         if not even:

@@ -30,9 +30,6 @@ MAX_LINE_BYTES = 1 << 24
 _BLOCK_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-CELL_BREAK = "\0"
-"""Stands for a line break inside the result of a cell: no text has it."""
-
 # Characters that JSON does not escape, but that many readers treat as line breaks.
 _ESCAPED_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -64,7 +61,8 @@ class LineWork:
     Args:
         write: writes text, which is always whole lines.
         on_lines: gets the number of lines that have just been finished.
-        are_cells: whether they are cells of a table, which keep their line breaks.
+        are_cells: whether they are cells of a table. They and their results keep line breaks, and
+            ``write`` gets each result by itself.
 
     Attributes:
         count: how many lines have been read so far.
@@ -80,7 +78,6 @@ class LineWork:
         are_cells: bool = False,
     ) -> None:
         self.count, self._are_cells = 0, are_cells
-        self._mark = CELL_BREAK if are_cells else " "
         self.tally = Counter[str]()
         self._chunks = chunks
         self._write = write
@@ -107,8 +104,12 @@ class LineWork:
         self._on_lines(count)
 
     def write(self, lines: Iterable[str]) -> None:
-        """Writes the results of the current chunk, each as a line."""
-        self._write("".join(f"{self._mark.join(line.splitlines())}\n" for line in lines))
+        """Writes the results of the current chunk, with a space for a line break inside a line."""
+        if self._are_cells:
+            for line in lines:
+                self._write(line)
+        else:
+            self._write("".join(f"{one_line(line)}\n" for line in lines))
 
 
 def read_chunks(stream: BufferedReader, name: str) -> Iterator[list[str]]:

@@ -137,7 +137,7 @@ class DocumentCodec:
 
     def around_literals(self, segment: Segment) -> list[int]:
         """Returns the ids of what is not a placeholder, or of the whole if that has no letter."""
-        text = segment.text
+        text = segment.text  # no training text has so many placeholders
         for name in segment.literals:
             text = text.replace(name, "")
         return self._source.encode(text) if any(map(str.isalpha, text)) else segment.ids

@@ -388,10 +388,7 @@ class Translator(PairPredictor[Translation, EncodedDocuments]):
         return results
 
     def _familiarities(self, found: SearchResult[EncodedDocuments]) -> list[float | None]:
-        """Returns the familiarity of each text: the mean of its segments, weighted by tokens.
-
-        Placeholders do not count: they are unlike the training texts.
-        """
+        """Returns the familiarity of each text: the mean of its segments, weighted by tokens."""
         texts = [document.segments for document in found.texts.documents]
         if self.familiarity is None or not found.texts.is_judged:
             return [None] * len(texts)

@@ -1,11 +1,13 @@
 """Where sentence pairs come from: a folder of aligned lines, or tables and translation memories."""
 
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
 from core.errors import CorpusError
 from core.storage.files import exists, is_file, is_folder
 from data.pairs import PAIR_SUFFIXES, TextPair, read_pairs, read_parallel
+from data.readers import chosen_encoding
 from data.tables import table_paths
 from tasks.runs.dataset import Splits, TableSplits
 from tasks.translation.config import TranslationData
@@ -16,7 +18,7 @@ class PairFolder(Splits[TextPair]):
 
     def __init__(self, folder: Path, config: TranslationData, *, seed: int) -> None:
         self._folder, self._languages = folder, (config.src, config.tgt)
-        self._encoding = config.encoding
+        self._encoding_of = cache(partial(chosen_encoding, named=config.encoding))  # found once
         names = {path.stem for path in folder.glob(f"*.{config.src}")}
         whole = {name for name in names if all(map(is_file, self._paths(name)))} | {"train"}
         whole |= {"val"} if any(map(exists, self._paths("val"))) else set()
@@ -24,7 +26,7 @@ class PairFolder(Splits[TextPair]):
         super().__init__(folder, files, {"val": config.val_share}, seed=seed)
 
     def load(self, split: str) -> list[TextPair]:
-        return read_parallel(*self._paths(split), encoding=self._encoding)
+        return read_parallel(*self._paths(split), encoding_of=self._encoding_of)
 
     def test_split(self) -> str | None:
         """Returns the first split ``test*`` or None. Raises a CorpusError if a side is missing."""

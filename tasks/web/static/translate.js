@@ -56,7 +56,7 @@ function show(found) {
 function chunked(text) {
   const chunks = [""];
   for (let part of text.split(/(?<=\n|(?:\p{L}{5,}[.]|[!?…])["'”’“»)]*\s)(?=\S)/u)) {
-    for (; part.length > most; ) {
+    while (part.length > most) {
       const end = part.lastIndexOf(" ", most - 1) + 1 || most - /[\ud800-\udbff]/.test(part[most - 1]);
       chunks.push(part.slice(0, end), "");
       part = part.slice(end);
